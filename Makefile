@@ -1,0 +1,45 @@
+# Two commands: `make run` and `make test`. Both set up a virtual environment first (PYTHON chooses the interpreter).
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+.PHONY: help setup run test check bench figures chaos clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.dev  ## a virtual environment with everything that the tests need
+
+run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
+	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
+
+test: $(VENV)/.dev  ## all tests that fit in a few minutes
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.dev  ## format, lint, types, import arrows
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the machine alone meanwhile)
+	$(PY) -m pytest tests/bench -m bench $(ARGS)
+
+figures: $(VENV)/.run  ## draw all figures again from the records below RUNS
+	$(PY) scripts/figures.py $(or $(RUNS),runs)
+
+chaos: $(VENV)/.dev  ## the long fault tests (200 kills, 60 interrupted runs)
+	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
+
+clean:  ## remove environments, caches and records
+	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

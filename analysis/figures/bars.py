@@ -1,0 +1,91 @@
+"""Bars, one per strategy: times with their interval and every single run as a dot, and shares of the workers' time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.style import FAINT, INK, PHASE_COLOURS, Look
+
+HEIGHT = 0.62
+
+
+def draw_bars(
+    axes: Axes, bars: pd.DataFrame, dots: pd.DataFrame, looks: dict[str, Look], label: str, miss: str
+) -> None:
+    """Draw horizontal bars, the first row on top.
+
+    Args:
+        axes: where to draw.
+        bars: ``strategy``, ``value_s`` (median; infinite or nan: no bar), ``low_s``, ``high_s``, ``missed``, ``runs``.
+        dots: ``strategy``, ``value_s`` of single runs; infinite ones are not drawn but counted in the bar's text.
+        looks: of every strategy.
+        label: of the time axis.
+        miss: the word for an infinite value.
+    """
+    finite = [v for v in [*bars["value_s"], *bars["high_s"], *dots["value_s"]] if np.isfinite(v)]
+    reach = max(finite, default=1.0)
+    axes.set_xlim(0.0, reach * 1.34)
+    for y, bar in enumerate(bars.itertuples()):
+        colour = looks[bar.strategy].colour
+        runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
+        edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
+        if np.isfinite(bar.value_s):
+            axes.barh(y, bar.value_s, HEIGHT, color=colour, alpha=0.82, linewidth=0)
+            _draw_interval(axes, y, bar.low_s, min(bar.high_s, reach))
+        _draw_dots(axes, y, runs)
+        _draw_text(axes, y, edge, bar, miss)
+    _name_rows(axes, list(bars["strategy"]))
+    axes.set_xlabel(label)
+
+
+def draw_spent(axes: Axes, shares: pd.DataFrame) -> None:
+    """Where the workers' time went: ``strategy`` and a share (0 to 1) in a column for each phase."""
+    left = np.zeros(len(shares))
+    for phase in ("compute", "data", "pull", "send", "injected", "wait"):
+        part = shares[phase].fillna(0.0).to_numpy() * 100
+        axes.barh(range(len(shares)), part, HEIGHT, left, color=PHASE_COLOURS[phase], linewidth=0, label=phase)
+        for y, (start, width) in enumerate(zip(left, part, strict=True)):
+            if width >= 5.0:
+                ink = INK if phase in ("wait", "send", "pull") else "white"
+                axes.text(start + width / 2, y, f"{width:.0f}", ha="center", va="center", fontsize=8, color=ink)
+        left += part
+    _name_rows(axes, list(shares["strategy"]))
+    axes.set_xlim(0.0, 100.0)
+    axes.set_xlabel("share of the workers' time (%)")
+
+
+def _name_rows(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_color("#bbbbbb")
+    axes.grid(visible=True, axis="x")
+
+
+def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
+    """The median behind the bar, and below it how many runs never got there."""
+    count = f"{bar.missed} of {bar.runs} {miss}" if bar.runs > 1 else miss
+    text = "not measured" if np.isnan(bar.value_s) else f"{bar.value_s:.1f}" if np.isfinite(bar.value_s) else count
+    two = np.isfinite(bar.value_s) and bar.missed > 0
+    common: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+    axes.annotate(text, (edge_s, y), xytext=(5, 4 if two else 0), fontsize=8, **common)
+    if two:
+        axes.annotate(count, (edge_s, y), xytext=(5, -5), fontsize=6.5, color=FAINT, **common)
+
+
+def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float) -> None:
+    if np.isfinite(low_s) and np.isfinite(high_s) and high_s > low_s:
+        axes.plot([low_s, high_s], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
+        axes.plot([low_s, high_s], [y, y], "|", color=INK, markersize=5, markeredgewidth=1.0)
+
+
+def _draw_dots(axes: Axes, y: int, runs: np.ndarray) -> None:
+    if len(runs) < 2:
+        return
+    offsets = y + HEIGHT * 0.3 * np.linspace(-1.0, 1.0, len(runs))
+    there = np.isfinite(runs)
+    axes.plot(runs[there], offsets[there], "o", color="white", markeredgecolor=INK, markeredgewidth=0.6, markersize=3)

@@ -1,0 +1,95 @@
+"""The metric against time: one curve per strategy, the target, and when each reached it."""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patheffects import Normal, Stroke
+
+from analysis.style import FAINT, Look
+
+LABEL_GAP = 0.085
+"""Least distance of two labels of the same height, as a part of the axis."""
+
+
+def draw_convergence(
+    axes: Axes, curves: pd.DataFrame, marks: pd.DataFrame, looks: dict[str, Look], metric: str, target: float | None
+) -> None:
+    """Draw one case.
+
+    Args:
+        axes: where to draw.
+        curves: ``label``, ``t_s``, ``median``, ``low``, ``high``, ``runs`` (:func:`analysis.stats.curves`).
+        marks: ``strategy``, ``tta_s`` (infinite: missed; nan: no target), ``missed`` (runs), ``runs``.
+        looks: of every label.
+        metric: name for the axis.
+        target: drawn as a line; None for none.
+    """
+    for label, curve in curves.groupby("label", sort=False):
+        look = looks[str(label)]
+        if curve["runs"].iloc[0] > 1:
+            axes.fill_between(curve["t_s"], curve["low"], curve["high"], color=look.colour, alpha=0.16, linewidth=0)
+        text = str(label) + _tta_text(marks, str(label))
+        axes.plot(curve["t_s"], curve["median"], color=look.colour, linestyle=look.line, label=text)
+    axes.set_xlim(0.0, float(curves["t_s"].max()) * 1.02 if len(curves) else 1.0)
+    if target is not None:
+        axes.axhline(target, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        axes.annotate(
+            f"target {target:g}",
+            (0.0, target),
+            (3, 2.5),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=FAINT,
+        )
+        _draw_marks(axes, marks, looks, target)
+    axes.set_xlabel("time since the start of the job (s)")
+    axes.set_ylabel(metric)
+    axes.grid(visible=True, axis="y")
+    _draw_legend(axes, curves)
+
+
+def _draw_legend(axes: Axes, curves: pd.DataFrame) -> None:
+    """One curve leaves a corner free, several do not."""
+    if curves["label"].nunique() > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2, labelspacing=0.7)
+    elif len(curves):
+        rising = curves["median"].iloc[-1] >= curves["median"].iloc[0]
+        axes.legend(loc="lower right" if rising else "upper right", borderaxespad=1.6)
+
+
+def _tta_text(marks: pd.DataFrame, label: str) -> str:
+    row = marks[marks["strategy"] == label].iloc[0]
+    if isnan(row["tta_s"]):
+        return ""
+    missed = f", {row['missed']} of {row['runs']} missed" if row["missed"] and row["runs"] > 1 else ""
+    if not isfinite(row["tta_s"]):
+        return "\ntarget missed" + (f" by {row['missed']} of {row['runs']}" if row["runs"] > 1 else "")
+    return f"\nTTA {row['tta_s']:.1f} s{missed}"
+
+
+def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target: float) -> None:
+    """Drop lines from the target to the time axis; labels that would touch go on top of each other."""
+    bottom, width = axes.get_ylim()[0], axes.get_xlim()[1]
+    axes.set_ylim(bottom=bottom)
+    last, level = float("-inf"), 0
+    for mark in marks[marks["tta_s"].map(isfinite)].sort_values("tta_s").itertuples():
+        level = level + 1 if mark.tta_s - last < LABEL_GAP * width else 0
+        last = mark.tta_s
+        colour = looks[mark.strategy].colour
+        axes.plot([mark.tta_s] * 2, [bottom, target], color=colour, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1.5)
+        axes.plot(mark.tta_s, target, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
+        axes.annotate(
+            f"{mark.tta_s:.1f}",
+            (mark.tta_s, 0.02 + 0.055 * level),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(2.5, 0),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=colour,
+            fontweight="bold",
+            path_effects=[Stroke(linewidth=2.5, foreground="white"), Normal()],
+        )

@@ -1,0 +1,113 @@
+"""The figures of one run: which frame goes on which page."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis import targets, work
+from analysis.figures.convergence import draw_convergence
+from analysis.figures.distributions import draw_bpt, draw_staleness
+from analysis.figures.page import new_page, save, styled
+from analysis.figures.timeline import (
+    draw_restarts,
+    draw_segments,
+    draw_shares,
+    draw_updates,
+    draw_windows,
+    frame_lanes,
+    lane_keys,
+)
+from analysis.load import Run
+from analysis.metrics import jct_s
+from analysis.provenance import caption
+from analysis.segments import bins, excerpt, segments, shares
+from analysis.stats import curves
+from analysis.style import colour_of, looks
+
+
+def draw_run(run: Run, folder: Path) -> list[Path]:
+    """Draw every figure that the run has data for into ``folder``. Returns the PNGs."""
+    about = f"{run.job['strategy']} \N{MIDDLE DOT} {caption([run.meta])}"
+    with styled():
+        figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _convergence(run: Run, folder: Path, about: str) -> Path | None:
+    job, label = run.job, run.job["strategy"]
+    scored = targets.scores(run.tables.evaluations, job["metric"])
+    if not len(scored):
+        return None
+    target = job.get("target")
+    tta = targets.tta_s(scored, target, job["higher_is_better"]) if target is not None else nan
+    marks = pd.DataFrame([{"strategy": label, "tta_s": tta, "missed": int(tta == float("inf")), "runs": 1}])
+    curve = curves([scored], [label])
+    page = new_page(2.9, about)
+    draw_convergence(page.subplots(), curve, marks, looks([label]), job["metric"], target)
+    return save(page, folder / "convergence.png", curve)
+
+
+def _timeline(run: Run, folder: Path, about: str) -> Path | None:
+    pieces, end_s = segments(run.tables.iterations), jct_s(run)
+    if not len(pieces) or end_s <= 0:
+        return None
+    start, end = excerpt(run.tables.iterations, run.plan, end_s)
+    if end - start >= 0.8 * end_s:
+        start, end = 0.0, end_s
+    shown = pieces[(pieces["end_s"] > start) & (pieces["start_s"] < end)]
+    lanes, windows = _lanes(run)
+    panels = 1 if end - start == end_s else 2
+    page = new_page((0.62 + 0.29 * len(lanes)) * panels + 0.3, about)
+    *overview, axes = np.atleast_1d(page.subplots(panels, 1))
+    for above in overview:
+        draw_shares(above, shares(pieces, end_s, bins(pieces, end_s)))
+        frame_lanes(above, lanes, 0.0, end_s)
+        above.set_title("the whole run: shares of every worker's time")
+        above.axvspan(start, end, facecolor="none", edgecolor="black", linewidth=0.9, zorder=6)
+        axes.set_title("the framed part")
+    draw_segments(axes, shown)
+    draw_updates(axes, run.tables.updates[run.tables.updates["t"].between(start, end)], lane=-1.0)
+    frame_lanes(axes, {-1.0: "updates", **lanes}, start, end)
+    for each in (*overview, axes):
+        draw_windows(each, windows)
+        draw_restarts(each, run.tables.restarts, run.job["num_workers"])
+    keys = lane_keys(len(windows) > 0, run.tables.restarts["what"])
+    page.legend(handles=keys, loc="outside upper left", ncols=8, columnspacing=1.1, handlelength=1.0)
+    return save(page, folder / "timeline.png", shown)
+
+
+def _lanes(run: Run) -> tuple[dict[float, str], pd.DataFrame]:
+    """Names of the lanes by their height, and the plan's windows with the ``lane`` of their target."""
+    heights = {f"worker:{worker}": float(worker) for worker in range(run.job["num_workers"])}
+    for target in sorted(set(run.plan["target"]) - set(heights)):
+        heights[target] = float(len(heights))
+    names = {height: target.replace(":", " ") for target, height in heights.items()}
+    return names, run.plan.assign(lane=run.plan["target"].map(heights))
+
+
+def _bpt(run: Run, folder: Path, about: str) -> Path | None:
+    rows = work.computed(run.tables.iterations)[["worker", "iteration", "t", "bpt_s", "injected_s"]]
+    if not len(rows):
+        return None
+    spread = pd.DataFrame([{"worker": w, **work.quantiles(bpt)} for w, bpt in rows.groupby("worker")["bpt_s"]])
+    page = new_page(0.95 + 0.34 * len(spread), about)
+    draw_bpt(page.subplots(), rows, spread)
+    return save(page, folder / "bpt.png", rows)
+
+
+def _staleness(run: Run, folder: Path, about: str) -> Path | None:
+    tau = work.staleness(run.tables.iterations)
+    if not len(tau):
+        return None
+    counts = tau.value_counts().sort_index()
+    histogram = pd.DataFrame(
+        {"staleness": counts.index, "grads": counts.to_numpy(), "share": counts.to_numpy() / len(tau)}
+    )
+    notes = [f"mean {tau.mean():.2f}", f"largest {tau.max()}", f"{len(tau)} gradients"]
+    page = new_page(2.4, about, width_in=4.2)
+    draw_staleness(page.subplots(), histogram, colour_of(run.job["strategy"]), notes)
+    return save(page, folder / "staleness.png", histogram)

@@ -1,0 +1,65 @@
+"""Write a whole file or none: a kill leaves neither half a file nor a temporary one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def write_file(path: Path, content: bytes | str) -> Path:
+    """Write ``content`` at once, replacing what is there; creates missing directories. Returns ``path``.
+
+    The content goes to a file without a name first, which vanishes with its process, and gets its name when it is
+    complete. Where the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        _write_nameless(path, data)
+    except (AttributeError, OSError):
+        _write_named(path, data)
+    return path
+
+
+def _write_nameless(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb") as file:
+        file.write(data)
+        file.flush()
+        _give_name(file.fileno(), path)
+
+
+def _give_name(fd: int, path: Path) -> None:
+    try:
+        _link(fd, path)
+    except FileExistsError:
+        with _temporary(path) as temporary:
+            _link(fd, temporary)
+            os.replace(temporary, path)
+
+
+def _link(fd: int, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # only with a dir_fd does Python use linkat, which follows the link in /proc to the nameless file
+        os.link(f"/proc/self/fd/{fd}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
+
+
+def _write_named(path: Path, data: bytes) -> None:
+    with _temporary(path) as temporary:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` that is gone at the end, whatever happens."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)

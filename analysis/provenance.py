@@ -1,0 +1,65 @@
+"""One caption per figure: what ran, where, and with which seeds, so that no picture stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+
+def caption(metas: Sequence[dict[str, Any]]) -> str:
+    """Runtime and calibration, job, disturbance, seeds and machine of the runs behind a figure."""
+    parts = (_runtime(metas), _job(metas), _size(metas), _seeds(metas), _machine(metas), _version(metas))
+    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+
+
+def _runtime(metas: Sequence[dict[str, Any]]) -> str:
+    found = []
+    for runtime, calibration in dict.fromkeys((meta.get("runtime"), meta.get("calibration")) for meta in metas):
+        found.append(f"{runtime} runtime" + (f" (calibration {calibration})" if calibration else ""))
+    return ", ".join(found)
+
+
+def _job(metas: Sequence[dict[str, Any]]) -> str:
+    workload, straggler = _all(metas, "workload"), _all(metas, "straggler")
+    return ", ".join(filter(None, (workload, straggler and f"stragglers: {straggler}", _all(metas, "backend"))))
+
+
+def _size(metas: Sequence[dict[str, Any]]) -> str:
+    parts = [(_all(metas, "num_workers"), "workers"), (_all(metas, "num_servers"), "servers")]
+    found = [f"{value} {name.removesuffix('s') if value == '1' else name}" for value, name in parts if value]
+    batch = _all(metas, "global_batch_samples")
+    return ", ".join([*found, *([f"global batch {batch}"] if batch else [])])
+
+
+def _seeds(metas: Sequence[dict[str, Any]]) -> str:
+    seeds = sorted({meta["seed"] for meta in metas})
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {ranges(seeds)}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-2, 5`` of 0, 1, 2 and 5 (sorted)."""
+    runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}\N{EN DASH}{run[-1]}" for run in runs)
+
+
+def _machine(metas: Sequence[dict[str, Any]]) -> str:
+    found = dict.fromkeys(_one_machine(meta.get("machine") or {}) for meta in metas)
+    return "; ".join(name for name in found if name)
+
+
+def _one_machine(machine: dict[str, Any]) -> str:
+    cores, kernel = machine.get("num_cores"), machine.get("kernel")
+    parts = (machine.get("cpu"), f"{cores} cores" if cores else None, f"Linux {kernel}" if kernel else None)
+    return ", ".join(part for part in parts if part)
+
+
+def _version(metas: Sequence[dict[str, Any]]) -> str:
+    """The commit, where it is known, names the code better than the version."""
+    versions = [meta.get("versions") or {} for meta in metas]
+    found = dict.fromkeys(str(v.get("commit") or v.get("stragglab") or "") for v in versions)
+    return ", ".join(f"Stragglab {version}" for version in found if version)
+
+
+def _all(metas: Sequence[dict[str, Any]], key: str) -> str:
+    return ", ".join(dict.fromkeys(str(meta["job"][key]) for meta in metas if meta["job"].get(key) is not None))

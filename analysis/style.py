@@ -1,0 +1,106 @@
+"""The look of every figure: type, lines, and one colour per strategy name that is the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+DPI = 160
+WIDTH_IN = 6.4
+"""Text width of a page."""
+
+STYLE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": "#444444",
+    "axes.labelcolor": "#222222",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": False,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "text.color": "#222222",
+    "text.parse_math": False,  # a name with dollars in it is a name
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelcolor": "#222222",
+    "ytick.labelcolor": "#222222",
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "lines.linewidth": 1.4,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+INK, FAINT = "#222222", "#777777"
+
+# Okabe and Ito's colours first, then Tol's "muted": both stay apart under the common colour vision deficiencies
+STRATEGY_COLOURS = {
+    "bsp": "#0072B2",
+    "asp": "#D55E00",
+    "asp_dds": "#E69F00",
+    "ssp": "#009E73",
+    "backup_workers": "#CC79A7",
+    "lb_bsp": "#56B4E9",
+    "antdt_nd": "#332288",
+    "antdt_dd": "#88CCEE",
+    "dlrover": "#117733",
+    "star_h": "#000000",
+    "star_ml": "#666666",
+    "sync_switch": "#882255",
+    "lgc": "#999933",
+    "static_x": "#44AA99",
+    "dynamic_x": "#CC6677",
+    "zeno": "#AA4499",
+}
+SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
+LINES = ("-", "--", "-.", ":")
+
+PHASE_COLOURS = {
+    "wait": "#dcdcdc",
+    "pull": "#56B4E9",
+    "data": "#7b68a6",
+    "compute": "#3f78a8",
+    "injected": "#D55E00",
+    "send": "#e8b33c",
+}
+"""Phases of an iteration, in the order in which they happen; the timeline draws ``data`` as a part of ``compute``."""
+PLAN_COLOUR = "#D55E00"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one strategy is drawn."""
+
+    colour: str
+    line: str = "-"
+
+
+def looks(labels: Iterable[str]) -> dict[str, Look]:
+    """A look for every label. The colour follows from the strategy's name alone; variants of it get other lines."""
+    found: dict[str, Look] = {}
+    for label in dict.fromkeys(labels):
+        colour = colour_of(label)
+        same = sum(look.colour == colour for look in found.values())
+        found[label] = Look(colour, LINES[same % len(LINES)])
+    return found
+
+
+def colour_of(label: str) -> str:
+    """The colour of a strategy; its name is the first word of the label. Unknown names get a fixed spare one."""
+    name = label.split(" ", 1)[0]
+    return STRATEGY_COLOURS.get(name, SPARE[crc32(name.encode()) % len(SPARE)])

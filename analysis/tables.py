@@ -1,0 +1,192 @@
+"""Tidy frames of one run, one row per thing that happened; times in seconds since the job's start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from analysis.history import Arrival, Update
+from analysis.schema import Evaluated, Failed, Joined, Line, Lost, Other, Restored, ServerLost, Updated
+
+if TYPE_CHECKING:
+    from analysis.load import Run
+
+DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
+"""Parts of an iteration in order; they sum to the whole of it."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The frames of a run; each field's function says its columns."""
+
+    iterations: pd.DataFrame
+    updates: pd.DataFrame
+    evaluations: pd.DataFrame
+    server_busy: pd.DataFrame
+    restarts: pd.DataFrame
+    notes: pd.DataFrame
+    decisions: pd.DataFrame
+
+    def items(self) -> Iterable[tuple[str, pd.DataFrame]]:
+        """(name, frame) of every table."""
+        return vars(self).items()
+
+
+def make_tables(run: Run) -> Tables:
+    """All frames of ``run``. A run without such rows has empty frames with the same columns."""
+    return Tables(
+        iterations=_iterations(run.history.arrivals),
+        updates=_updates(run.history.updates),
+        evaluations=_evaluations(run.lines),
+        server_busy=_server_busy(run.lines),
+        restarts=_restarts(run.lines),
+        notes=_notes(run.lines),
+        decisions=_decisions(run.lines),
+    )
+
+
+def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
+    """One row per ``Arrived``.
+
+    ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
+    ``assigned_samples``; the five durations and ``injected_s``, ``overrun_s`` (parts of ``compute_s``);
+    ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five; ``issued_s`` when
+    the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused
+    at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
+    """
+    columns: dict[str, Any] = {"t": _floats(arrivals, "t")}
+    for name in ("worker", "incarnation", "iteration"):
+        columns[name] = _ints(arrivals, f"grad.{name}")
+    columns["grad"] = _ints(arrivals, "grad.id")
+    columns["version_read"] = _ints(arrivals, "grad.version")
+    columns["samples"] = _ints(arrivals, "grad.samples")
+    columns["assigned_samples"] = _ints(arrivals, "grad.assigned_samples")
+    for name in (*DURATIONS, "injected_s", "overrun_s"):
+        columns[name] = _floats(arrivals, f"timings.{name}")
+    columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
+    columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
+    columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
+    columns["issued_s"] = _floats(arrivals, "issued_s")
+    columns["loss"] = _floats(arrivals, "loss")
+    columns["fate"] = _texts(arrivals, "fate")
+    columns["applied_version"] = _floats(arrivals, "applied_version").astype("Int64")
+    columns["applied_t"] = _floats(arrivals, "applied_t")
+    columns["staleness"] = _floats(arrivals, "staleness").astype("Int64")
+    return pd.DataFrame(columns)
+
+
+def _updates(updates: list[Update]) -> pd.DataFrame:
+    """One row per update carried out: ``t``, ``version``, ``num_grads``, ``samples``, ``lr_scale``, ``void``."""
+    return pd.DataFrame(
+        {
+            "t": _floats(updates, "t"),
+            "version": _ints(updates, "version"),
+            "num_grads": pd.Series([len(update.grads) for update in updates], dtype="int64"),
+            "samples": _ints(updates, "samples"),
+            "lr_scale": _floats(updates, "lr_scale"),
+            "void": _ints(updates, "void").astype("bool"),
+        }
+    )
+
+
+def _evaluations(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Evaluated``: ``asked_s`` (time of the snapshot), ``t``, ``version``, and a column per metric."""
+    found = [line for line in lines if isinstance(line.event, Evaluated)]
+    metrics: list[dict[str, float | None]] = [line.event.metrics for line in found if isinstance(line.event, Evaluated)]
+    columns = {
+        "asked_s": _floats(found, "event.asked_s"),
+        "t": _floats(found, "t"),
+        "version": _ints(found, "event.version"),
+    }
+    for name in dict.fromkeys(name for each in metrics for name in each):
+        columns[name] = pd.Series([each.get(name) for each in metrics], dtype="float64")
+    return pd.DataFrame(columns).sort_values("asked_s", kind="stable", ignore_index=True)
+
+
+def _server_busy(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Updated`` note: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``."""
+    found = [line for line in lines if isinstance(line.note, Updated)]
+    columns: dict[str, Any] = {"t": _floats(found, "t")}
+    columns |= {name: _ints(found, f"note.{name}") for name in ("server", "version", "updates")}
+    columns |= {name: _floats(found, f"note.{name}") for name in ("busy_s", "injected_s")}
+    return pd.DataFrame(columns)
+
+
+def _restarts(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost`` and ``Restored``.
+
+    ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
+    """
+    rows = [(line.t, *row) for line in lines if (row := _restart(line)) is not None]
+    frame = pd.DataFrame(rows, columns=["t", "what", "role", "id", "reason", "version"])
+    return frame.astype(
+        {"t": "float64", "what": "str", "role": "str", "id": "int64", "reason": "str", "version": "int64"}
+    )
+
+
+def _restart(line: Line) -> tuple[str, str, int, str, int] | None:
+    match line.event:
+        case Lost(worker=worker, reason=reason) | Failed(worker=worker, reason=reason):
+            return type(line.event).__name__, "worker", worker, reason, line.version
+        case Joined(worker=worker):
+            return "Joined", "worker", worker, "", line.version
+        case ServerLost(server=server, reason=reason):
+            return "ServerLost", "server", server, reason, line.version
+        case Restored(version=version):
+            return "Restored", "job", -1, "", version
+    return None
+
+
+def _notes(lines: list[Line]) -> pd.DataFrame:
+    """One row per note of the runtime but ``Updated``: ``seq``, ``t``, ``type``, ``fields`` (JSON)."""
+    found = [line for line in lines if line.note is not None and not isinstance(line.note, Updated)]
+    return pd.DataFrame(
+        {
+            "seq": _ints(found, "seq"),
+            "t": _floats(found, "t"),
+            "type": pd.Series([_type(line.note) for line in found], dtype="str"),
+            "fields": pd.Series([_fields(line.note) for line in found], dtype="str"),
+        }
+    )
+
+
+def _decisions(lines: list[Line]) -> pd.DataFrame:
+    """One row per event: ``seq``, ``t``, ``event``, ``commands`` (their number), ``version``, ``decide_us``."""
+    found = [line for line in lines if line.event is not None]
+    return pd.DataFrame(
+        {
+            "seq": _ints(found, "seq"),
+            "t": _floats(found, "t"),
+            "event": pd.Series([_type(line.event) for line in found], dtype="str"),
+            "commands": pd.Series([len(line.commands) for line in found], dtype="int64"),
+            "version": _ints(found, "version"),
+            "decide_us": _floats(found, "decide_us"),
+        }
+    )
+
+
+def _type(tagged: Any) -> str:
+    return tagged.type if isinstance(tagged, Other) else type(tagged).__name__
+
+
+def _fields(note: Any) -> str:
+    return msgspec.json.encode(note.fields if isinstance(note, Other) else note).decode()
+
+
+def _floats(rows: Sequence[object], path: str) -> pd.Series:
+    """One field of every row; None becomes not a number."""
+    return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="float64"))
+
+
+def _ints(rows: Sequence[object], path: str) -> pd.Series:
+    return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="int64"))
+
+
+def _texts(rows: Sequence[object], path: str) -> pd.Series:
+    return pd.Series(list(map(attrgetter(path), rows)), dtype="str")

@@ -1,0 +1,60 @@
+"""When a run reached its target, and whether it converged. Frames are ``evaluations``: ``asked_s`` and the metric."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import pandas as pd
+
+WINDOW = 5
+TOLERANCE = 0.001
+"""STAR, section III: converged when five successive evaluations differ by less than 0.001."""
+
+
+def scores(evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """``asked_s`` and ``value`` of one metric, without what is not a number; empty if it was never evaluated."""
+    if metric not in evaluations:
+        return pd.DataFrame({"asked_s": [], "value": []}, dtype="float64")
+    frame = evaluations[["asked_s", metric]].rename(columns={metric: "value"})
+    return frame.dropna().reset_index(drop=True)
+
+
+def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+    """Time to accuracy: ``asked_s`` of the first evaluation that reaches the target, infinite if none does."""
+    hit = _reached(scored, target, higher_is_better)
+    return float(scored["asked_s"][hit].iloc[0]) if hit.any() else inf
+
+
+def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+    """The same, interpolated linearly between that evaluation and the one before it."""
+    hit = _reached(scored, target, higher_is_better)
+    if not hit.any():
+        return inf
+    after = int(hit.to_numpy().argmax())
+    if after == 0:
+        return float(scored["asked_s"].iloc[0])
+    (t0, v0), (t1, v1) = scored[["asked_s", "value"]].iloc[after - 1 : after + 1].to_numpy()
+    return float(t0 + (t1 - t0) * (target - v0) / (v1 - v0))
+
+
+def converged_s(scored: pd.DataFrame, window: int = WINDOW, tolerance: float = TOLERANCE) -> float:
+    """Time of the last of the first ``window`` evaluations in a row within ``tolerance``; infinite if never."""
+    rolling = scored["value"].rolling(window)
+    flat = (rolling.max() - rolling.min()) < tolerance
+    return float(scored["asked_s"][flat].iloc[0]) if flat.any() else inf
+
+
+def final(scored: pd.DataFrame) -> float:
+    """The last value; not a number if there is none."""
+    return float(scored["value"].iloc[-1]) if len(scored) else nan
+
+
+def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
+    """The best value; not a number if there is none."""
+    if not len(scored):
+        return nan
+    return float(scored["value"].max() if higher_is_better else scored["value"].min())
+
+
+def _reached(scored: pd.DataFrame, target: float, higher_is_better: bool) -> pd.Series:
+    return scored["value"] >= target if higher_is_better else scored["value"] <= target

@@ -1,0 +1,1 @@
+"""Injectors disturb: patterns plan (pure and seeded), actuators carry a plan out."""

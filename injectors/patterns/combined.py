@@ -1,0 +1,55 @@
+"""Several patterns at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from injectors.patterns.base import Pattern
+from injectors.patterns.fields import check_name
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Combined(Pattern):
+    """All disturbances of several patterns; where their windows overlap, they add up.
+
+    A part draws what it would draw alone, so a run with the combination meets the same transient stragglers as a run
+    with those only.
+
+    Attributes:
+        patterns: by a label that only serves to address it (``straggler.patterns.<label>.intensity=0.5``). Their names
+            must differ, as their draws would not.
+        name: see :class:`Pattern`.
+    """
+
+    patterns: Mapping[str, Pattern]
+    name: str = "combined"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.patterns, Mapping) or not self.patterns:
+            raise ValueError("patterns: must name at least one pattern")
+        for label, pattern in self.patterns.items():
+            if not isinstance(pattern, Pattern) or isinstance(pattern, Combined):
+                raise ValueError(f"patterns: {label} is no pattern (or itself a combination; list its parts here)")
+        names = Counter(pattern.name for pattern in self.patterns.values())
+        for name, count in names.items():
+            if count > 1:
+                raise ValueError(f"patterns: {count} of them have name={name} and would draw alike; rename one")
+        check_name(self.name)
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        """The union of the parts' plans."""
+        return build_plan(self.name, seed, horizon_s, self._disturbances(cluster, horizon_s, seed))
+
+    def _disturbances(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Iterator[Disturbance]:
+        for label, pattern in self.patterns.items():
+            try:
+                part = pattern.plan(cluster, horizon_s, seed)
+            except ValueError as error:
+                raise ValueError(f"{label}.{error}") from None
+            yield from part.disturbances

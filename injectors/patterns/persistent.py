@@ -1,0 +1,51 @@
+"""Persistent stragglers: slow until the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from injectors.patterns.base import Pattern
+from injectors.patterns.fields import check_name, check_number, check_sleep, check_targets, delay_s, expand_targets
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Persistent(Pattern):
+    """The chosen workers or servers are delayed from ``start_s`` to the end. Nothing is random.
+
+    Source: AntDT section VII-A4, "Persistent Stragglers": one node, 4 s, from the start; section VII-B2 (Table III)
+    scales it by an intensity between 0.1 and 0.8.
+
+    Attributes:
+        targets: ``worker:1``, ``server:0``, ``worker:*``.
+        start_s: seconds since the job's start.
+        sleep_s: seconds added to every iteration (every update of a server); None if ``sleep_iters`` is given.
+        sleep_iters: the same as a multiple of the undisturbed iteration's nominal time.
+        intensity: 0 to 1; scales the delay.
+        name: see :class:`Pattern`.
+    """
+
+    targets: tuple[str, ...] = ("worker:0",)
+    start_s: float = 0.0
+    sleep_s: float | None = 4.0
+    sleep_iters: float | None = None
+    intensity: float = 1.0
+    name: str = "persistent"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_targets(self.targets)
+        check_number("start_s", self.start_s, least=0)
+        check_sleep(self.sleep_s, self.sleep_iters, self.intensity)
+        check_name(self.name)
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        """One window per target; none when ``start_s`` lies beyond the horizon."""
+        delay = delay_s(self.sleep_s, self.sleep_iters, self.intensity, cluster)
+        windows = (
+            Disturbance(start_s=self.start_s, end_s=horizon_s, target=target, kind="delay", magnitude=delay)
+            for target in expand_targets(self.targets, cluster)
+        )
+        return build_plan(self.name, seed, horizon_s, windows)

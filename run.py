@@ -1,0 +1,80 @@
+"""Run one job, or with -m a sweep of jobs: ``python run.py --help`` says how."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def _quit(number: int, _frame: object) -> None:
+    """Until a job installs its own handlers there is nothing to clean up, and no reason for a traceback."""
+    os._exit(128 + number)
+
+
+for _signal in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(_signal, _quit)
+
+import sys  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import traceback  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import hydra  # noqa: E402
+from hydra.core.hydra_config import HydraConfig  # noqa: E402
+from omegaconf import DictConfig  # noqa: E402
+
+from runtime.composing import to_raw  # noqa: E402
+from runtime.config import Config, parse  # noqa: E402
+from runtime.errors import ConfigError  # noqa: E402
+from runtime.preflight import preflight  # noqa: E402
+
+FAILED, REFUSED, KILLED = 1, 2, 128
+exit_codes = [0]
+"""Of the jobs so far."""
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(composed: DictConfig) -> int:
+    """One job. A failure does not stop the other jobs of a sweep, but shows in the exit code of all."""
+    try:
+        exit_code = run_job(parse(to_raw(composed)), Path(HydraConfig.get().runtime.output_dir))
+    except ConfigError as error:
+        exit_code = refuse(error)
+    except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
+        traceback.print_exc()
+        exit_code = FAILED
+    exit_codes.append(exit_code)
+    if exit_code > KILLED:  # 128 + signal: the user wants out
+        sys.exit(exit_code)
+    return exit_code
+
+
+def run_job(config: Config, run_dir: Path) -> int:
+    """From the configuration to the figures; returns the exit code."""
+    from runtime.experiment import JobFailed, run_experiment
+
+    exit_code = FAILED
+    try:
+        exit_code = run_experiment(config, run_dir)
+    except JobFailed as error:
+        print(f"run.py: {error}", file=sys.stderr)
+    if config.draw and exit_code < KILLED:
+        from analysis.report import finish_run, print_summary, summary_frame
+
+        print_summary(summary_frame(finish_run(run_dir)))
+    print(f"record: {run_dir}", file=sys.stderr)
+    return exit_code
+
+
+def refuse(error: ConfigError) -> int:
+    """One line for the user."""
+    print(f"run.py: {error}", file=sys.stderr)
+    return REFUSED
+
+
+if __name__ == "__main__":
+    try:
+        sys.argv[1:] = preflight(sys.argv[1:])
+    except ConfigError as error:
+        sys.exit(refuse(error))
+    main()
+    sys.exit(max(exit_codes))

@@ -1,0 +1,1 @@
+"""Backends compute gradients on flat float32 vectors; the only place where tensors live."""

@@ -1,0 +1,60 @@
+"""No framework at all: the task computes its own gradient in numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.backends.base import FloatVector, micro_batches
+
+
+@final
+class NumpyModel:
+    """A task with ``numpy_gradient(params, indices, grad) -> loss sum`` that adds its gradient sum to ``grad``."""
+
+    def __init__(self, task: Any, seed: int) -> None:
+        self.task, self.seed = task, seed
+        self.num_parameters: int = task.num_parameters
+        self.params = np.zeros(0, dtype=np.float32)
+        self.grad = np.zeros(0, dtype=np.float32)
+
+    def initial_parameters(self) -> FloatVector:
+        """From the task."""
+        initial: FloatVector = self.task.initial_parameters(self.seed)
+        return initial
+
+    def attach(self, params: FloatVector, grad: FloatVector) -> None:
+        """Remember where they are."""
+        self.params, self.grad = params, grad
+
+    def batch(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The task looks samples up itself."""
+        return indices
+
+    def gradient(self, batch: NDArray[np.int64], accum: int) -> float:
+        """Sum of the micro-batches."""
+        self.grad[:] = 0
+        parts = micro_batches(len(batch), accum)
+        return float(sum(self.task.numpy_gradient(self.params, batch[part], self.grad) for part in parts))
+
+    def evaluate(self) -> dict[str, float]:
+        """From the task."""
+        metrics: dict[str, float] = self.task.numpy_metrics(self.params)
+        return metrics
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NumpyBackend:
+    """For tasks that need no framework, such as the ledger of uses."""
+
+    def preload(self) -> list[str]:
+        """Numpy is there already."""
+        return ["numpy"]
+
+    def prepare(self, task: Any, seed: int) -> NumpyModel:
+        """Wrap the task."""
+        return NumpyModel(task, seed)

@@ -1,0 +1,119 @@
+"""PyTorch on flat vectors: parameters are views, gradients are copied once into the flat sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.backends.base import FloatVector, micro_batches
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@final
+class TorchModel:
+    """A task's ``torch_module`` with its loss summed over samples.
+
+    Buffers (batch-norm statistics) stay local to each worker.
+    """
+
+    def __init__(self, task: Any, seed: int, num_threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(num_threads)
+        torch.manual_seed(seed)
+        self.task = task
+        self.data = task.load()
+        self.module: torch.nn.Module = task.torch_module()
+        self.parameters: list[Tensor] = list(self.module.parameters())
+        self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
+        self._grads: list[Tensor] = []
+        self._views: dict[int, list[Tensor]] = {}
+        self._place = 0
+
+    def initial_parameters(self) -> FloatVector:
+        """As the module's own initialisation left them."""
+        return np.concatenate([parameter.detach().numpy().ravel() for parameter in self.parameters], dtype=np.float32)
+
+    def attach(self, params: FloatVector, grad: FloatVector) -> None:
+        """The module's parameters become views of ``params``; views of a vector are made once and kept."""
+        place = params.ctypes.data
+        if place == self._place:
+            return
+        self._place = place
+        if place not in self._views:
+            self._views[place] = self._cut(params)
+        if not self._grads:
+            self._grads = self._cut(grad)
+        for parameter, view in zip(self.parameters, self._views[place], strict=True):
+            parameter.data = view
+
+    def _cut(self, vector: FloatVector) -> list[Tensor]:
+        """Views of a flat vector in the parameters' shapes."""
+        import torch
+
+        sizes = [parameter.numel() for parameter in self.parameters]
+        parts = torch.split(torch.from_numpy(vector), sizes)
+        return [part.view(parameter.shape) for part, parameter in zip(parts, self.parameters, strict=True)]
+
+    def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Copies of the samples out of the memory-mapped arrays."""
+        import torch
+
+        inputs, targets = self.data.train
+        return torch.from_numpy(inputs[indices]), torch.from_numpy(targets[indices])
+
+    def gradient(self, batch: tuple[Tensor, Tensor], accum: int) -> float:
+        """Forward and backward of the summed loss."""
+        import torch
+
+        inputs, targets = batch
+        total = 0.0
+        for index, part in enumerate(micro_batches(len(targets), accum)):
+            loss = self.task.torch_loss(self.module, inputs[part], targets[part])
+            grads = torch.autograd.grad(loss, self.parameters)
+            if index:
+                torch._foreach_add_(self._grads, grads)
+            else:
+                torch._foreach_copy_(self._grads, grads)
+            total += float(loss.detach())
+        return total
+
+    def evaluate(self) -> dict[str, float]:
+        """The task's metrics, without gradients."""
+        import torch
+
+        self.module.eval()
+        with torch.no_grad():
+            metrics: dict[str, float] = self.task.torch_metrics(self.module, *map(torch.from_numpy, self.data.test))
+        self.module.train()
+        return metrics
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TorchBackend:
+    """PyTorch. ``num_threads`` is the intra-op thread count of every worker."""
+
+    num_threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.num_threads, int) or self.num_threads < 1:
+            raise ValueError(f"num_threads={self.num_threads}: must be at least 1")
+
+    def preload(self) -> list[str]:
+        """Import torch."""
+        import torch
+        import torch.nn.functional  # noqa: F401
+
+        return ["torch"]
+
+    def prepare(self, task: Any, seed: int) -> TorchModel:
+        """Build the module."""
+        return TorchModel(task, seed, self.num_threads)

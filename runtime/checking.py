@@ -1,0 +1,158 @@
+"""Strict conversion of plain data to types, with messages that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from runtime.errors import ConfigError
+
+_KINDS = {
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.BoolType: "true or false",
+    inspect.StrType: "text",
+    inspect.NoneType: "null",
+    inspect.ListType: "a list",
+    inspect.VarTupleType: "a list",
+    inspect.TupleType: "a list",
+    inspect.DictType: "settings",
+}
+_RANGES = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
+
+
+def convert(value: Any, kind: Any, path: str) -> Any:
+    """``value`` as an instance of the type ``kind``; raises :class:`ConfigError` naming ``path`` and the cure.
+
+    Strict: no text for a number, no boolean and no 3.0 for an integer (but an integer for a float), no key that the
+    type does not have. Raises ``TypeError`` for a type that says nothing about plain data.
+    """
+    _refuse_unknown(value, inspect.type_info(kind), path)
+    for key, inner, inner_kind in _free_entries(value, kind):
+        convert(inner, inner_kind, join(path, key))
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(str(error), value, inspect.type_info(kind), path)) from None
+
+
+def join(*names: str) -> str:
+    """Dotted path of the names that are not empty."""
+    return ".".join(name for name in names if name)
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The one of ``known`` that ``name`` was probably meant to be."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), None)
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """``; did you mean X?`` with the nearest of ``known``, else the whole choice in brackets."""
+    known = sorted(known)
+    if near := nearest(name, known):
+        return f"; did you mean {join(prefix, near)}?"
+    return f" ({', '.join(known)})" if known else ""
+
+
+def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested mappings and lists with its dotted path."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from leaves(value, join(path, str(key)))
+    elif isinstance(tree, list | tuple):
+        for i, value in enumerate(tree):
+            yield from leaves(value, f"{path}[{i}]")
+    else:
+        yield path, tree
+
+
+def refuse_nonfinite(tree: Any, path: str = "") -> None:
+    """NaN passes every comparison and infinity every lower bound, so no setting may be either."""
+    for name, value in leaves(tree, path):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name}={value}: must be a finite number")
+
+
+def show(value: Any) -> str:
+    """A value as it is written on the command line, shortened."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _free_entries(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Entries of a mapping whose keys are free (msgspec does not say which of them is wrong) with their type."""
+    for option in (kind, *typing.get_args(kind)):
+        if isinstance(value, Mapping) and typing.get_origin(option) is dict:
+            yield from ((str(key), inner, typing.get_args(option)[1]) for key, inner in value.items())
+
+
+def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:
+    """Also for nested types that would ignore keys they do not know: a setting without effect is an error."""
+    if isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            _refuse_unknown(item, _inside(node, str(i)), f"{path}[{i}]")
+    if not isinstance(value, Mapping):
+        return
+    names = _field_names(node)
+    for key, inner in value.items():
+        if names and key not in names:
+            raise ConfigError(f"{join(path, str(key))}: no such setting{suggest(str(key), names, path)}")
+        _refuse_unknown(inner, _inside(node, str(key)), join(path, str(key)))
+
+
+def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
+    what, _, where = message.partition(" - at `$")
+    for step in re.findall(r"[^.\[\]`]+", where):
+        inside_list = isinstance(value, list | tuple)
+        node = _inside(node, step)
+        value = value[int(step)] if inside_list else value.get(step)
+        path = f"{path}[{step}]" if inside_list else join(path, step)
+    if field := re.match(r"Object missing required field `(.*)`", what):
+        return f"{join(path, field[1])}: missing"
+    if limit := re.match(r"Expected `\w+` ([<>]=?) (\S+)", what):
+        return f"{path}={show(value)}: must be {_RANGES[limit[1]]} {limit[2].removesuffix('.0')}"
+    return f"{path}={show(value)}: must be {' or '.join(_describe(option) for option in _options(node))}"
+
+
+def _options(node: inspect.Type) -> tuple[inspect.Type, ...]:
+    return node.types if isinstance(node, inspect.UnionType) else (node,)
+
+
+def _field_names(node: inspect.Type) -> set[str]:
+    """Keys that a mapping for ``node`` may have; empty if they are free."""
+    names = {field.encode_name for option in _options(node) for field in getattr(option, "fields", ())}
+    return names | {tag for option in _options(node) if (tag := getattr(option, "tag_field", None))}
+
+
+def _inside(node: inspect.Type, step: str) -> inspect.Type:
+    """The type of the field or element ``step`` of ``node``; anything if it cannot be told."""
+    unions = (option for option in _options(node) if isinstance(option, inspect.StructType))
+    tags = tuple(option.tag for option in unions if option.tag_field == step)
+    if tags:
+        return inspect.LiteralType(values=tags)
+    for option in _options(node):
+        for field in getattr(option, "fields", ()):
+            if field.encode_name == step:
+                return field.type  # type: ignore[no-any-return]
+        inner = getattr(option, "item_type", None) or getattr(option, "value_type", None)
+        if inner is not None:
+            return inner  # type: ignore[no-any-return]
+    return inspect.AnyType()
+
+
+def _describe(node: inspect.Type) -> str:
+    """What would be right."""
+    if isinstance(node, inspect.LiteralType):
+        return "one of " + ", ".join(show(value) for value in node.values)
+    kind = _KINDS.get(type(node), "settings" if hasattr(node, "fields") else "something else")
+    lowest = getattr(node, "ge", None)
+    return kind if lowest is None else f"{kind}, at least {lowest:g}"

@@ -1,0 +1,132 @@
+"""The typed configuration of one job: what ``conf/`` composes to, checked field by field.
+
+Sections with a ``_target_`` and those with a ``name`` whose meaning lies with the class or function they select keep
+their own fields as a plain mapping; those are checked when the thing is built (``runtime/preflight.py`` builds them
+all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from runtime import checking
+from runtime.errors import ConfigError
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+Spec = dict[str, Any]
+"""``_target_`` and the fields of what it names."""
+
+MAX_SEED = 2**63 - 1
+CORE: dict[str, Any] = {
+    "cluster.num_workers": Count,
+    "workload.optimizer.name": str,
+    "workload.optimizer.lr": Positive,
+    "workload.lr_schedule.name": str,
+}
+"""Fields of the free sections that every choice has."""
+MAX_JOB_S = 7 * 24 * 3600.0
+"""A week. Plans are written down before the job starts, so a horizon needs an end."""
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Immutable; a key that is not a field is an error."""
+
+
+class Names(_Strict, frozen=True):
+    """Labels of the record: what the config groups were chosen to."""
+
+    strategy: str
+    straggler: str
+    cluster: str
+    backend: str
+
+
+class Topology(_Strict, frozen=True):
+    """Who holds the parameters and how they travel."""
+
+    name: str
+    num_servers: Count
+    transport: Literal["tcp", "shm"]
+
+
+class Workload(_Strict, frozen=True):
+    """What is trained, on what, until when."""
+
+    name: str
+    task: Spec
+    backends: tuple[str, ...]
+    """Choices of ``backend`` that can train it."""
+    global_batch_samples: Count
+    epochs: Count | None
+    """None: until ``max_time_s``."""
+    batches_per_shard: Count
+    epoch_overlap: bool
+    optimizer: dict[str, Any]
+    """``name``, ``lr`` and the fields of that rule."""
+    lr_schedule: dict[str, Any]
+    """``name`` and the fields of that schedule."""
+    metric: str
+    higher_is_better: bool
+    target: float | None
+    """Value of ``metric`` that time-to-accuracy is measured to; None: not measured."""
+
+
+class Config(_Strict, frozen=True):
+    """One job, complete."""
+
+    names: Names
+    strategy: Spec
+    straggler: Spec
+    workload: Workload
+    cluster: Spec
+    backend: Spec
+    topology: Topology
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
+    max_time_s: Annotated[float, Meta(gt=0, le=MAX_JOB_S)]
+    eval_every_s: Positive | None
+    checkpoint_every_s: Positive | None
+    stop_at_target: bool
+    save_parameters: bool
+    draw: bool
+    view: Literal["auto", "live", "plain", "none"]
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the cluster: the one field that every cluster has."""
+        return int(self.cluster["num_workers"])
+
+
+def parse(raw: Mapping[str, Any]) -> Config:
+    """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
+    checking.refuse_nonfinite(raw)
+    config: Config = checking.convert(raw, Config, "")
+    for path in ("strategy", "straggler", "workload.task", "cluster", "backend"):
+        _refuse_without_target(_at(raw, path), path)
+    for path, kind in CORE.items():
+        checking.convert(_at(raw, path), kind, path)
+    batch = config.workload.global_batch_samples
+    if batch < config.num_workers:
+        raise ConfigError(
+            f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "
+            "every worker needs at least one sample"
+        )
+    return config
+
+
+def _at(raw: Mapping[str, Any], path: str) -> Any:
+    value: Any = raw
+    for name in path.split("."):
+        if name not in value:
+            raise ConfigError(f"{path}: missing")
+        value = value[name]
+    return value
+
+
+def _refuse_without_target(spec: Mapping[str, Any], path: str) -> None:
+    if not isinstance(spec.get("_target_"), str):
+        raise ConfigError(f"{path}: nothing is chosen; choose one of its group with {path.partition('.')[0]}=NAME")

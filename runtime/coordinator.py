@@ -1,0 +1,290 @@
+"""The coordinator: events to the strategy, its commands to the ledger, the data service and the runtime (pure).
+
+Both runtimes drive this one object: they call it with what happened, it answers through a :class:`runtime.job.Port`.
+It knows no clock and no socket; ``stopwatch`` only measures what a decision cost.
+
+What a command does to gradients and data is the :class:`runtime.executor.Executor`'s business. A Compute that it holds
+for want of data ends as an arrival of zero samples when nothing else is under way that could bring any: so a barrier at
+the end of an epoch is not waited for in vain, and an asynchronous worker that has finished its part idles instead of
+spinning.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from runtime.executor import Disturb, Executor
+from runtime.job import Job, Port, Record
+from runtime.ledger import Order
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Arrived,
+    Checkpoint,
+    Compute,
+    Drop,
+    Evaluate,
+    Evaluated,
+    Failed,
+    Joined,
+    Lost,
+    Restored,
+    ServerLost,
+    Started,
+    Stop,
+    Strategy,
+    Timings,
+    Wake,
+    Woke,
+)
+
+MAX_NONFINITE = 3
+"""Non-finite gradients in a row of one worker after which its failure is not retryable."""
+
+
+class Coordinator:
+    """Drives one strategy through one job.
+
+    ``status`` is None while the job runs, then ``done``, ``failed`` or ``interrupted`` with ``reason``.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        strategy: Strategy,
+        port: Port,
+        record: Record,
+        *,
+        disturb: Disturb,
+        stopwatch: Callable[[], float],
+    ) -> None:
+        self.job, self.strategy, self.port, self.record = job, strategy, port, record
+        self.stopwatch = stopwatch
+        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done)
+        self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
+        self.cut = self.executor.cut
+        self.nonfinite = [0] * job.num_workers
+        self.halted = False
+        self.status: str | None = None
+        self.reason = ""
+        self.finished_s = 0.0
+        self._t = 0.0
+        self._evaluating = False
+        self._queue: deque[AnyEvent] = deque()
+        self._state: dict[str, float | int | str] = {}
+
+    @property
+    def version(self) -> int:
+        """Updates applied."""
+        return self.executor.version
+
+    # ---- what happens: called by a runtime ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """All workers and servers are there: the job's clock starts now."""
+        for worker in self.members.members:
+            self.members.joined(worker, 0)
+        self.record.note(0.0, "EpochStarted", epoch=0)
+        for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
+            if every:
+                self.port.wake(every, f"runtime:{tag}")
+        self.port.wake(self.job.max_time_s, "runtime:limit")
+        self._evaluate()
+        self._tell(
+            Started(
+                t=0.0,
+                workers=self.members.here(),
+                batch_samples=self.executor.batches,
+                num_servers=self.job.num_servers,
+            )
+        )
+
+    def arrived(
+        self,
+        t: float,
+        grad_id: int,
+        worker: int,
+        timings: Timings,
+        loss: float | None = None,
+        sqr_norm: float | None = None,
+        finite: bool = True,
+    ) -> None:
+        """All servers hold a gradient. Reports of work that is no longer outstanding are ignored."""
+        order = self.ledger.busy.get(worker)
+        if order is None or order.grad_id != grad_id or self.status:
+            return
+        del self.ledger.busy[worker]
+        if not finite:
+            self._nonfinite(t, order)
+            return
+        self.nonfinite[worker] = 0
+        grad = self.executor.arrived(order)
+        self._tell(Arrived(t=t, grad=grad, timings=timings, loss=loss, sqr_norm=sqr_norm))
+
+    def worker_failed(self, t: float, worker: int, reason: str, retryable: bool) -> None:
+        """A Compute ended without a gradient although its worker lives."""
+        order = self.ledger.busy.pop(worker, None)
+        if order is None or self.status:
+            return
+        t = self._advance(t)
+        self.executor.give_back(t, order, to_holder=True, reason=reason)
+        self._tell(Failed(t=t, worker=worker, reason=reason, retryable=retryable))
+
+    def worker_lost(self, t: float, worker: int, reason: str, restarting: bool) -> None:
+        """A worker's process is gone, or is fenced off because it no longer answers."""
+        if self.status:
+            return
+        t = self._advance(t)
+        here = self.members.is_here(worker)
+        incarnation = self.members.lost(worker, restarting)
+        self.executor.lost(t, worker, here=here, restarting=restarting, reason=reason)
+        if (here or not restarting) and not self.halted:
+            self._tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
+
+    def worker_joined(self, t: float, worker: int, incarnation: int) -> None:
+        """A restarted worker is connected to all servers."""
+        if not self.status and self.members.joined(worker, incarnation) and not self.halted:
+            self.executor.joined(t, worker)
+            self._tell(Joined(t=t, worker=worker, incarnation=incarnation))
+
+    def server_lost(self, t: float, server: int, incarnation: int, reason: str) -> None:
+        """A server is gone: its part of the parameters, and so every version since the last checkpoint."""
+        if self.status:
+            return
+        self.halted = True
+        self.executor.void()
+        self._tell(ServerLost(t=t, server=server, incarnation=incarnation, reason=reason))
+
+    def restored(self, t: float, version: int, state: bytes) -> None:
+        """All servers hold the checkpoint that was taken with ``state``, and all workers are idle."""
+        if self.status:
+            return
+        self.halted = False
+        self.executor.version = version
+        self.shards.load_state(msgspec.json.decode(state))
+        for worker, member in self.members.members.items():
+            if member.state == "left":
+                self.shards.leave(worker)
+        self._tell(Restored(t=t, version=version, workers=self.members.here()))
+
+    def evaluated(self, t: float, version: int, asked_s: float, metrics: dict[str, float]) -> None:
+        """The evaluator is done with one snapshot (or gave up: no metrics)."""
+        self._evaluating = False
+        if not metrics or self.status:
+            return
+        self._tell(Evaluated(t=t, version=version, asked_s=asked_s, metrics=metrics))
+        value = metrics.get(self.job.metric)
+        if self.job.stop_at_target and value is not None and self.job.reached(value):
+            self.finish(t, "done", f"target {self.job.metric} reached")
+
+    def woke(self, t: float, tag: str) -> None:
+        """A timer has fired."""
+        if self.status:
+            return
+        owner, _, name = tag.partition(":")
+        if owner == "strategy":
+            self._tell(Woke(t=t, tag=name))
+        elif name == "limit":
+            self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
+        elif name == "evaluate" and self.job.eval_every_s:
+            self._advance(t)
+            self._evaluate()
+            self.port.wake(t + self.job.eval_every_s, tag)
+        elif name == "checkpoint" and self.job.checkpoint_every_s:
+            self._advance(t)
+            self._checkpoint()
+            self.port.wake(t + self.job.checkpoint_every_s, tag)
+
+    def finish(self, t: float, status: str, reason: str) -> None:
+        """End the job (the first reason counts)."""
+        if self.status is None:
+            self.finished_s = self._advance(t)
+            self.status, self.reason = status, reason
+
+    def _epochs_done(self, t: float, reason: str) -> None:
+        self.finish(t, "done", reason)
+
+    def snapshot(self) -> bytes:
+        """The data service's state as a checkpoint carries it."""
+        return msgspec.json.encode(self.shards.state())
+
+    def _advance(self, t: float) -> float:
+        """Time never goes back, whatever comes late."""
+        self._t = max(self._t, t)
+        return self._t
+
+    # ---- telling the strategy ----------------------------------------------------------------------------------------
+
+    def _tell(self, event: AnyEvent) -> None:
+        self._queue.append(event)
+        if len(self._queue) > 1:
+            return
+        while self._queue:
+            self._handle(self._queue[0])
+            self._queue.popleft()
+            if not self._queue and not self.halted and not self.status:
+                for grad in self.executor.empty_arrivals():
+                    self._queue.append(Arrived(t=self._t, grad=grad, timings=Timings()))
+
+    def _handle(self, event: AnyEvent) -> None:
+        if event.t < self._t:
+            event = msgspec.structs.replace(event, t=self._t)
+        self._t = event.t
+        worker = event.grad.worker if isinstance(event, Arrived) else getattr(event, "worker", None)
+        if worker is not None:
+            self.ledger.saw(worker, event)
+        begun = self.stopwatch()
+        commands = self.strategy.handle(event)
+        decide_us = (self.stopwatch() - begun) * 1e6
+        try:
+            for command in commands:
+                if self.status is None and not self.halted:
+                    self._execute(command)
+        finally:
+            state = self.strategy.log_state()
+            changed = state if state != self._state else None
+            self._state = state
+            self.record.event(self._t, event, commands, self.version, decide_us, changed)
+
+    def _execute(self, command: AnyCommand) -> None:
+        match command:
+            case Compute():
+                self.executor.compute(self._t, command)
+            case Apply():
+                self.executor.apply(self._t, command)
+            case Drop():
+                self.executor.drop(self._t, command)
+            case Wake():
+                self.port.wake(command.at_s, f"strategy:{command.tag}")
+            case Evaluate():
+                self._evaluate()
+            case Checkpoint():
+                self._checkpoint()
+            case Stop():
+                self.finish(self._t, "done" if command.ok else "failed", command.reason)
+            case _:
+                assert_never(command)
+
+    def _nonfinite(self, t: float, order: Order) -> None:
+        t, worker = self._advance(t), order.worker
+        self.nonfinite[worker] += 1
+        self.executor.iterations[worker] += 1
+        self.record.note(t, "Nonfinite", worker=worker, grad=order.grad_id)
+        self.executor.give_back(t, order, to_holder=False, reason="gradient is not finite")
+        retryable = self.nonfinite[worker] < MAX_NONFINITE
+        reason = "gradient is not finite" + ("" if retryable else f", {MAX_NONFINITE} times in a row")
+        self._tell(Failed(t=t, worker=worker, reason=reason, retryable=retryable))
+
+    def _evaluate(self) -> None:
+        if not self._evaluating and not self.halted:
+            self._evaluating = True
+            self.port.evaluate(self.version, last=False)
+
+    def _checkpoint(self) -> None:
+        if not self.halted:
+            self.port.checkpoint(self.version, self.snapshot())

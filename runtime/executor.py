@@ -1,0 +1,226 @@
+"""Carries out what a strategy commands of workers and gradients: ledger, data service, orders to the port (pure).
+
+A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
+ends as an arrival of zero samples when nothing else is under way that could bring either (see ``Coordinator``). One for
+a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from runtime.job import ApplyOrder, ComputeOrder, Job, Port, Record
+from runtime.ledger import Ledger, Order
+from runtime.membership import Membership
+from runtime.shards import Range, Shards, cut_epoch
+from strategies.protocol import Apply, Compute, Drop, Grad, ProtocolError
+
+MAX_EMPTY_ROUNDS = 1000
+"""Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
+
+Disturb = Callable[[str, float], tuple[float, float]]
+"""(target, t) -> (delay in seconds, slow-down fraction) injected there and then."""
+
+
+def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
+    """The even split of the global batch; the first workers get one sample more where it does not divide."""
+    share, rest = divmod(global_batch_samples, num_workers)
+    return tuple(share + (worker < rest) for worker in range(num_workers))
+
+
+class Executor:
+    """The state of a job between two decisions; every method gets the time ``t`` of the event it belongs to.
+
+    ``finish(t, reason)`` is called when the last epoch is done.
+    """
+
+    def __init__(
+        self, job: Job, data: str, port: Port, record: Record, disturb: Disturb, finish: Callable[[float, str], None]
+    ) -> None:
+        self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
+        self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
+        self.cut = cut_epoch(data, job.num_samples, job.batches_per_shard * self.batches[0], job.num_workers)
+        self.shards = Shards(
+            self.cut,
+            num_workers=job.num_workers,
+            policy=data,
+            epochs=job.epochs,
+            seed=job.seed,
+            overlap=job.epoch_overlap,
+        )
+        self.ledger = Ledger()
+        self.members = Membership(range(job.num_workers))
+        self.version = 0
+        self.iterations = [0] * job.num_workers
+        self.reserved: dict[int, tuple[Compute, tuple[Range, ...]]] = {}
+        self._next_grad_id = 0
+        self._empty_rounds = 0
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def compute(self, t: float, command: Compute) -> None:
+        """Start it, or hold it until there is data."""
+        self.ledger.check_compute(command, self.members.is_expected(command.worker))
+        if not self._begin(t, command):
+            self.ledger.held[command.worker] = command
+            self.record.note(t, "Held", worker=command.worker)
+
+    def apply(self, t: float, command: Apply) -> None:
+        """One update, on every server."""
+        if len(command.weights) != len(command.grads):
+            raise ProtocolError(f"{command}: {len(command.grads)} gradients but {len(command.weights)} weights")
+        grads = self.ledger.use(command.grads, "Apply")
+        rate = self.job.lr * self.job.lr_at(self.shards.samples_applied) * command.lr_scale
+        self.version += 1
+        self.port.apply(
+            ApplyOrder(
+                version=self.version,
+                grads=command.grads,
+                weights=command.weights,
+                lr=rate,
+                samples=sum(grad.samples for grad in grads),
+            )
+        )
+        newest = self.shards.newest_epoch
+        completed = sum([self.shards.applied(grad.id) for grad in grads])
+        self._epochs_moved(t, newest)
+        if completed and not self.shards.finished:
+            self.feed_held(t)  # with overlapping epochs the next but one may open now
+
+    def drop(self, t: float, command: Drop) -> None:
+        """Forget gradients; their samples are computed again or, by request, given up."""
+        grads = self.ledger.use(command.grads, "Drop")
+        self.port.drop(command.grads)
+        newest = self.shards.newest_epoch
+        for grad in grads:
+            if command.requeue:
+                self.shards.returned(grad.id, to_holder=False)
+            else:
+                self.shards.forget(grad.id)
+        self._epochs_moved(t, newest)
+        self.feed_held(t)
+
+    def _epochs_moved(self, t: float, newest_before: int) -> None:
+        if self.shards.finished:
+            self.finish(t, f"{self.job.epochs} epochs done")
+        elif self.shards.newest_epoch > newest_before:
+            self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+
+    # ---- Computes ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, t: float, command: Compute) -> bool:
+        """Start a Compute if there is data for it."""
+        worker, grad_id = command.worker, self._next_grad_id
+        newest = self.shards.newest_epoch
+        ranges = self.shards.take(grad_id, worker, command.num_samples)
+        if not ranges:
+            return False
+        if self.shards.newest_epoch > newest:
+            self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+        self._next_grad_id += 1
+        self._empty_rounds = 0
+        order = self._order(command, grad_id, sum(work.samples for work in ranges))
+        self.ledger.busy[worker] = order
+        if self.members.is_here(worker):
+            self._send(t, order, command, ranges)
+        else:
+            self.reserved[worker] = (command, ranges)
+        return True
+
+    def _order(self, command: Compute, grad_id: int, samples: int) -> Order:
+        return Order(
+            grad_id=grad_id,
+            worker=command.worker,
+            iteration=self.iterations[command.worker],
+            version=self.version,
+            assigned_samples=command.num_samples,
+            samples=samples,
+        )
+
+    def _send(self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...]) -> None:
+        delay_s, slowdown_frac = self.disturb(f"worker:{order.worker}", t)
+        self.port.compute(
+            ComputeOrder(
+                grad_id=order.grad_id,
+                worker=order.worker,
+                incarnation=self.members.members[order.worker].incarnation,
+                version=order.version,
+                ranges=ranges,
+                accum=min(command.accum, order.samples),
+                delay_s=delay_s,
+                slowdown_frac=slowdown_frac,
+            )
+        )
+
+    def joined(self, t: float, worker: int) -> None:
+        """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""
+        if worker in self.reserved:
+            command, ranges = self.reserved.pop(worker)
+            order = msgspec.structs.replace(self.ledger.busy[worker], version=self.version)
+            self.ledger.busy[worker] = order
+            self._send(t, order, command, ranges)
+
+    def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
+        """A worker's Compute is gone with it; one that was ordered while it restarts waits for its next incarnation."""
+        if here or not restarting:
+            self.ledger.held.pop(worker, None)
+            self.reserved.pop(worker, None)
+            if (order := self.ledger.busy.pop(worker, None)) is not None:
+                self.give_back(t, order, to_holder=restarting, reason=reason)
+        if not restarting:
+            self.shards.leave(worker)
+            self.feed_held(t)
+
+    def void(self) -> None:
+        """Everything outstanding is void."""
+        self.ledger.void()
+        self.reserved.clear()
+
+    def arrived(self, order: Order) -> Grad:
+        """The handle of what a worker has computed; it may be used from now on."""
+        self.iterations[order.worker] += 1
+        grad = Grad(
+            id=order.grad_id,
+            worker=order.worker,
+            incarnation=self.members.members[order.worker].incarnation,
+            iteration=order.iteration,
+            version=order.version,
+            samples=order.samples,
+            assigned_samples=order.assigned_samples,
+        )
+        self.ledger.arrived(grad)
+        return grad
+
+    # ---- data that comes back, Computes that wait for it -------------------------------------------------------------
+
+    def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
+        """Work that ended without a gradient: to the restarting holder, or to the tail of the queue."""
+        samples = self.shards.returned(order.grad_id, to_holder=to_holder)
+        self.port.drop((order.grad_id,))
+        self.record.note(t, "Requeued", worker=order.worker, samples=samples, reason=reason)
+        if not to_holder:
+            self.feed_held(t)
+
+    def feed_held(self, t: float) -> None:
+        """Start what was held, in worker order, as long as there is data."""
+        for worker in sorted(self.ledger.held):
+            if self._begin(t, self.ledger.held[worker]):
+                del self.ledger.held[worker]
+
+    def empty_arrivals(self) -> list[Grad]:
+        """Gradients of zero samples for everything held, if nothing is under way that could free data."""
+        held = self.ledger.held
+        if not held or self.ledger.busy or self.members.anyone_launching():
+            return []
+        self._empty_rounds += 1
+        if self._empty_rounds > MAX_EMPTY_ROUNDS:
+            unused = sorted(self.ledger.grads)
+            raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait for ever")
+        orders = []
+        for worker in sorted(held):
+            orders.append(self._order(held[worker], self._next_grad_id, 0))
+            self._next_grad_id += 1
+        held.clear()
+        return [self.arrived(order) for order in orders]

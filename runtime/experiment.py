@@ -1,0 +1,190 @@
+"""From a configuration to a finished record: build, write down what is known beforehand, run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
+from injectors.sleep import SleepActuator
+from runtime.checkpoint import publish
+from runtime.config import Config
+from runtime.errors import ConfigError
+from runtime.executor import nominal_batches
+from runtime.instantiate import instantiate
+from runtime.job import Job
+from runtime.lr_schedules import make_schedule
+from runtime.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.recorder import Fanout, Recorder
+from runtime.shards import cut_epoch
+from runtime.spec import Experiment, Outcome
+from runtime.view import Picture, make_view
+from strategies.protocol import Strategy
+
+EXIT_CODES = {"done": 0, "failed": 1, "interrupted": 130}
+
+
+def run_experiment(config: Config, run_dir: Path) -> int:
+    """Run one job into ``run_dir``; returns the exit code (0 done, 1 failed, 130 or 128 + signal interrupted).
+
+    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at.
+    """
+    strategy: Strategy = instantiate(config.strategy, "strategy")
+    runtime = instantiate(config.cluster, "cluster")
+    refuse_incapable(strategy, runtime)
+    num_samples = instantiate(config.workload.task, "workload.task").prepare()
+    job = make_job(config, num_samples)
+    plan = make_plan(config, runtime, job)
+    prepare_directory(run_dir)
+    recorder = open_record(run_dir)
+    write_head(run_dir, config, job, strategy, runtime, plan)
+    picture = Picture(job, title(config, job), plan)
+    view = make_view(config.view, picture)
+    experiment = Experiment(
+        job=job,
+        strategy=strategy,
+        record=Fanout(recorder, picture),
+        run_dir=run_dir,
+        transport=config.topology.transport,
+        backend=config.backend,
+        task=config.workload.task,
+        optimizer=config.workload.optimizer,
+        save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
+        tick=view.tick,
+    )
+    outcome: Outcome = runtime.run(experiment, SleepActuator(plan))
+    view.close(outcome.t)
+    recorder.close()
+    clear_checkpoints(run_dir)
+    if outcome.status == "failed":
+        raise JobFailed(f"{title(config, job)}: {outcome.reason}")
+    return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+
+
+class JobFailed(RuntimeError):
+    """The job ended with an error; its record says what came before."""
+
+
+def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
+    """A strategy says which commands it needs, a runtime which it can carry out."""
+    missing = sorted(command.__name__ for command in strategy.needs - runtime.capabilities)
+    if missing:
+        raise ConfigError(f"strategy={type(strategy).__name__}: cluster={runtime.name} cannot {', '.join(missing)}")
+
+
+def make_job(config: Config, num_samples: int) -> Job:
+    """The job's limits and sizes; raises ``ConfigError`` when there are too few samples."""
+    workload, num_workers = config.workload, config.num_workers
+    batch = workload.global_batch_samples
+    if batch > num_samples:
+        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
+    schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
+    return Job(
+        num_workers=num_workers,
+        num_servers=config.topology.num_servers,
+        num_samples=num_samples,
+        global_batch_samples=workload.global_batch_samples,
+        batches_per_shard=workload.batches_per_shard,
+        epochs=workload.epochs,
+        epoch_overlap=workload.epoch_overlap,
+        max_time_s=config.max_time_s,
+        eval_every_s=config.eval_every_s,
+        checkpoint_every_s=config.checkpoint_every_s,
+        seed=config.seed,
+        metric=workload.metric,
+        higher_is_better=workload.higher_is_better,
+        target=workload.target,
+        stop_at_target=config.stop_at_target,
+        lr=workload.optimizer["lr"],
+        lr_at=schedule.lr_at,
+    )
+
+
+def make_plan(config: Config, runtime: Any, job: Job) -> Plan:
+    """The disturbances of the whole run, before it starts."""
+    base_iter_s = runtime.base_iter_s(math.ceil(job.global_batch_samples / job.num_workers))
+    shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=base_iter_s)
+    plan: Plan = instantiate(config.straggler, "straggler").plan(shape, config.max_time_s, config.seed)
+    return plan
+
+
+def title(config: Config, job: Job) -> str:
+    """What the view calls the job."""
+    return (
+        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {job.num_servers} servers "
+        f"({config.names.cluster}, {config.topology.transport}), stragglers {config.names.straggler}, "
+        f"seed {config.seed}"
+    )
+
+
+def _fields(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec without the name of its class."""
+    return {name: value for name, value in spec.items() if name != "_target_"}
+
+
+def prepare_directory(run_dir: Path) -> None:
+    """The directories that processes write to."""
+    for name in ("logs", "checkpoints"):
+        (run_dir / name).mkdir(parents=True, exist_ok=True)
+
+
+def open_record(run_dir: Path) -> Recorder:
+    """The event log; it must be ours alone."""
+    try:
+        return Recorder(run_dir)
+    except FileExistsError:
+        raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
+
+
+def clear_checkpoints(run_dir: Path) -> None:
+    """They serve this run only."""
+    directory = run_dir / "checkpoints"
+    for path in directory.glob("*.ckpt"):
+        path.unlink()
+    directory.rmdir()
+
+
+def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runtime: Any, plan: Plan) -> None:
+    """``plan.json`` and ``meta.json``."""
+    publish(run_dir / "plan.json", [plan_json(plan)])
+    fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
+    cut = cut_epoch(
+        strategy.data,
+        job.num_samples,
+        job.batches_per_shard * nominal_batches(job.global_batch_samples, job.num_workers)[0],
+        job.num_workers,
+    )
+    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in ("lr_at", "seed")}
+    meta = {
+        "schema": SCHEMA,
+        "run_id": run_dir.name,
+        "runtime": runtime.name,
+        "calibration": None,
+        "started_at": started_at(),
+        "seed": config.seed,
+        "plan_sha256": plan_sha256(plan),
+        "versions": describe_versions(),
+        "machine": {**describe_machine(), **runtime.machine()},
+        "job": {
+            "strategy": config.names.strategy,
+            "strategy_fields": fields,
+            "straggler": config.names.straggler,
+            "straggler_fields": _fields(config.straggler),
+            "workload": config.workload.name,
+            "task_fields": _fields(config.workload.task),
+            "optimizer": config.workload.optimizer,
+            "lr_schedule": config.workload.lr_schedule,
+            "backend": config.names.backend,
+            "topology": config.topology.name,
+            "transport": config.topology.transport,
+            "device": config.cluster.get("device"),
+            "data": strategy.data,
+            "num_shards": cut.num_shards,
+            **about,
+        },
+    }
+    publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(meta), indent=1), b"\n"])

@@ -1,0 +1,102 @@
+"""What a job is, independent of who runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from runtime.shards import Range
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits, sizes and learning rate of one job. Times are seconds on the coordinator's clock."""
+
+    num_workers: int
+    num_servers: int
+    num_samples: int
+    global_batch_samples: int
+    batches_per_shard: int
+    epochs: int | None
+    epoch_overlap: bool
+    max_time_s: float
+    eval_every_s: float | None
+    checkpoint_every_s: float | None
+    seed: int
+    metric: str
+    higher_is_better: bool
+    target: float | None
+    stop_at_target: bool
+    lr: float
+    lr_at: Callable[[int], float]
+    """Factor of the schedule after so many applied samples."""
+
+    def reached(self, value: float) -> bool:
+        """Whether a metric's value meets the target."""
+        if self.target is None:
+            return False
+        return value >= self.target if self.higher_is_better else value <= self.target
+
+
+class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's task: the samples, and the version to compute on (which the servers deliver)."""
+
+    grad_id: int
+    worker: int
+    incarnation: int
+    version: int
+    ranges: tuple[Range, ...]
+    accum: int
+    delay_s: float
+    slowdown_frac: float
+
+
+class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One update, to be carried out by every server: the result is ``version``."""
+
+    version: int
+    grads: tuple[int, ...]
+    weights: tuple[float, ...]
+    lr: float
+    samples: int
+
+
+class Port(Protocol):
+    """What the coordinator asks of a runtime. Calls return at once; their outcome comes back as input."""
+
+    def compute(self, order: ComputeOrder) -> None:
+        """Deliver the parameters of now to the worker and let it compute."""
+        ...
+
+    def apply(self, order: ApplyOrder) -> None:
+        """Update the parameters on all servers."""
+        ...
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """Servers may forget these gradients."""
+        ...
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        """Score the parameters of now; answers with ``Coordinator.evaluated``."""
+        ...
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        """Store the parameters of now and ``state`` in the same atomic file."""
+        ...
+
+    def wake(self, at_s: float, tag: str) -> None:
+        """Call ``Coordinator.woke(t, tag)`` at ``at_s``."""
+        ...
+
+
+class Record(Protocol):
+    """Where the coordinator writes down what happens."""
+
+    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
+        """An event and what the strategy answered."""
+        ...
+
+    def note(self, t: float, kind: str, **fields: object) -> None:
+        """A fact that the strategy is not told."""
+        ...

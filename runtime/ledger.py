@@ -1,0 +1,84 @@
+"""The ledger of lawful commands: what every worker is busy with, and which gradients may still be used (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from strategies.protocol import Compute, Event, Grad, ProtocolError
+
+HISTORY = 6
+"""Events of a worker that an error message shows."""
+REMEMBERED = 256
+"""Used gradients whose worker is still known, for the same purpose."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A Compute that a worker is carrying out."""
+
+    grad_id: int
+    worker: int
+    iteration: int
+    version: int
+    assigned_samples: int
+    samples: int
+
+
+class Ledger:
+    """Refuses what the laws of the protocol forbid; shared by all runtimes."""
+
+    def __init__(self) -> None:
+        self.busy: dict[int, Order] = {}
+        self.held: dict[int, Compute] = {}
+        self.grads: dict[int, Grad] = {}
+        self._used: dict[int, int] = {}
+        self._history: dict[int, deque[Event]] = {}
+
+    def saw(self, worker: int, event: Event) -> None:
+        """Remember an event for error messages."""
+        self._history.setdefault(worker, deque(maxlen=HISTORY)).append(event)
+
+    def check_compute(self, command: Compute, alive: bool) -> None:
+        """A Compute needs a living, idle worker and at least one sample."""
+        worker = command.worker
+        if not alive:
+            raise self.error(worker, f"{command} for a worker that is not there")
+        if worker in self.busy or worker in self.held:
+            raise self.error(worker, f"{command} while it is busy with an earlier one")
+        if command.num_samples < 1 or not 1 <= command.accum <= command.num_samples:
+            raise self.error(worker, f"{command}: needs at least one sample per micro-batch")
+
+    def arrived(self, grad: Grad) -> None:
+        """The gradient may be used from now on (an empty one has nothing to use)."""
+        if grad.samples:
+            self.grads[grad.id] = grad
+
+    def use(self, ids: tuple[int, ...], what: str) -> list[Grad]:
+        """Take gradients out, each exactly once."""
+        if not ids or len(set(ids)) != len(ids):
+            raise ProtocolError(f"{what} of {ids}: needs at least one gradient, and none twice")
+        unknown = [grad_id for grad_id in ids if grad_id not in self.grads]
+        if unknown:
+            problem = f"{what} of {unknown}: not arrived, or used before (unused are {sorted(self.grads)})"
+            worker = self._used.get(unknown[0])
+            raise ProtocolError(problem) if worker is None else self.error(worker, problem)
+        return [self._take(grad_id) for grad_id in ids]
+
+    def _take(self, grad_id: int) -> Grad:
+        grad = self.grads.pop(grad_id)
+        self._used[grad_id] = grad.worker
+        if len(self._used) > REMEMBERED:
+            del self._used[next(iter(self._used))]
+        return grad
+
+    def void(self) -> None:
+        """Everything outstanding is void."""
+        self.busy.clear()
+        self.held.clear()
+        self.grads.clear()
+
+    def error(self, worker: int, what: str) -> ProtocolError:
+        """An error that shows what last happened to the worker."""
+        history = "\n".join(f"  {event}" for event in self._history.get(worker, ()))
+        return ProtocolError(f"worker {worker}: {what}\nits last events:\n{history or '  none'}")

@@ -1,0 +1,83 @@
+"""Where a task listens, and how sockets are set up.
+
+``tcp`` binds loopback (or the address of an emulated host), ``shm`` an abstract unix name: neither leaves a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+
+import msgspec
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 128
+SOCKET_DEADLINE_S = 60.0
+"""Second line of defence behind heartbeats: no blocking call waits longer than this without looking around."""
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """``transport`` is ``tcp`` (host, port) or ``shm`` (an abstract unix socket ``name`` plus shared memory)."""
+
+    transport: str
+    host: str = ""
+    port: int = 0
+    name: str = ""
+
+
+def listen(transport: str, host: str = LOOPBACK, port: int = 0) -> tuple[socket.socket, Address]:
+    """A non-blocking listening socket and where it can be reached."""
+    if transport == "shm":
+        name = f"stragglab-{secrets.token_hex(8)}"
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind("\0" + name)
+        address = Address(transport="shm", name=name)
+    else:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tune(sock)  # accepted sockets inherit it, and with it the windows that are negotiated at connect
+        sock.bind((host, port))
+        address = Address(transport="tcp", host=host, port=sock.getsockname()[1])
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock, address
+
+
+def connect(address: Address) -> socket.socket:
+    """A blocking connection whose calls give up after ``SOCKET_DEADLINE_S``."""
+    family = socket.AF_UNIX if address.transport == "shm" else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        tune(sock)
+        sock.connect("\0" + address.name if address.transport == "shm" else (address.host, address.port))
+        set_deadline(sock, SOCKET_DEADLINE_S)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def set_deadline(sock: socket.socket, seconds: float) -> None:
+    """Kernel time-outs on a blocking socket: unlike ``settimeout`` they cost no poll per call."""
+    whole = int(seconds)
+    timeval = whole.to_bytes(8, "little") + int((seconds - whole) * 1e6).to_bytes(8, "little")
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, option, timeval)
+
+
+def tune(sock: socket.socket) -> None:
+    """No Nagle; cubic where the machine's default is another one (bbr was measured 1.6x slower on loopback)."""
+    if sock.family != socket.AF_INET:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+
+
+def congestion_control() -> str:
+    """The congestion control that a tuned socket gets here."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        tune(sock)
+        return os.fsdecode(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0"))

@@ -1,0 +1,221 @@
+"""The agent of a host: a zygote that imports the framework once and forks workers, servers and the evaluator from it.
+
+It only imports: no tensor is made and no operation run here, so the parent never owns a thread pool that a child would
+wait for for ever; ``OMP_NUM_THREADS`` and its kin are set before the imports, because numpy's BLAS would otherwise
+start a thread of its own at import. A fork costs about 5 ms where a cold start with torch costs 900.
+
+Run as ``python -m runtime.live.agent`` with a :class:`TaskSpec` on its standard input. It dies with its supervisor, and
+everything it has forked dies with it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from runtime.live.process import default_signals, die_with
+
+TAIL_BYTES = 4096
+
+
+def main() -> None:
+    """Entry point."""
+    die_with(int(sys.argv[1]))
+    spec_bytes = sys.stdin.buffer.read()
+    from runtime.live.messages import TaskSpec
+
+    spec = msgspec.msgpack.decode(spec_bytes, type=TaskSpec)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(spec.threads)
+    Agent(spec).run()
+
+
+class Agent:
+    """Forks on command, reaps, tells."""
+
+    def __init__(self, spec: object) -> None:
+        from runtime.live import board
+        from runtime.live.address import connect
+        from runtime.live.auth import Identity, call
+        from runtime.live.channel import LoopChannel
+        from runtime.live.messages import TaskSpec
+
+        assert isinstance(spec, TaskSpec)
+        self.spec = spec
+        self.board_fd = board.create() if spec.transport == "shm" else -1
+        self.tasks: dict[int, tuple[str, int, int]] = {}
+        self.selector = selectors.DefaultSelector()
+        wake_read, self.wake_write = os.pipe()
+        for fd in (wake_read, self.wake_write):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        self.wake_read = wake_read
+        self.import_s, versions = self._import()
+        sock = connect(spec.coordinator)
+        call(sock, spec.secret, Identity("agent", 0))
+        self.channel = LoopChannel(sock)
+        self.selector.register(sock, selectors.EVENT_READ, "control")
+        self.selector.register(wake_read, selectors.EVENT_READ, "child")
+        self.versions = versions
+
+    def _import(self) -> tuple[float, dict[str, str]]:
+        from runtime.instantiate import instantiate
+
+        begun = time.perf_counter()
+        names = [*instantiate(self.spec.backend).preload(), *instantiate(self.spec.task).preload()]
+        import runtime.live.evaluator
+        import runtime.live.server  # noqa: F401
+
+        versions = {name: importlib.metadata.version(name) for name in sorted({"numpy", *names})}
+        return time.perf_counter() - begun, versions
+
+    def run(self) -> None:
+        """Until the coordinator is gone."""
+        from runtime.live.messages import AgentReady
+
+        self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
+        while True:
+            for key, _ in self.selector.select(1.0):
+                if key.data == "child":
+                    os.read(self.wake_read, 4096)
+                elif not self._serve():
+                    self._end()
+            self._reap()
+
+    def tell(self, message: object) -> None:
+        """To the coordinator."""
+        from runtime.live.messages import Message, encode
+
+        assert isinstance(message, Message)
+        if self.channel.send(encode(message)):
+            os.set_blocking(self.channel.sock.fileno(), True)
+            self.channel.flush()
+            os.set_blocking(self.channel.sock.fileno(), False)
+
+    def _serve(self) -> bool:
+        from runtime.live.messages import Goodbye, KillTask, Launch
+
+        try:
+            for message in self.channel.receive():
+                match message:
+                    case Launch():
+                        self._launch(message.role, message.id, message.incarnation)
+                    case KillTask():
+                        self._kill((message.role, message.id, message.incarnation))
+                    case Goodbye():
+                        return False
+        except ConnectionError:
+            return False
+        return True
+
+    def _launch(self, role: str, number: int, incarnation: int) -> None:
+        from runtime.live.messages import Forked
+
+        agent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(agent, role, number, incarnation)
+        self.tasks[pid] = (role, number, incarnation)
+        self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
+
+    def _become(self, agent: int, role: str, number: int, incarnation: int) -> None:
+        """In the child: never returns."""
+        exit_code = 1
+        try:
+            die_with(agent)
+            default_signals()
+            self.channel.sock.close()
+            self.selector.close()
+            for fd in (self.wake_read, self.wake_write):
+                os.close(fd)
+            log = os.open(self._log(role, number, incarnation), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            run_role(self.spec, self.board_fd, role, number, incarnation)
+            exit_code = 0
+        except BaseException:  # noqa: BLE001  (whatever it is, this process must end here and not go on as an agent)
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(exit_code)
+
+    def _log(self, role: str, number: int, incarnation: int) -> Path:
+        return Path(self.spec.run_dir) / "logs" / f"{role}-{number}.{incarnation}.log"
+
+    def _kill(self, task: tuple[str, int, int]) -> None:
+        for pid, known in self.tasks.items():
+            if known == task:
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        from runtime.live.messages import Exited
+
+        while self.tasks:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            role, number, incarnation = self.tasks.pop(pid)
+            log = self._log(role, number, incarnation)
+            signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            self.tell(
+                Exited(
+                    role=role,
+                    id=number,
+                    incarnation=incarnation,
+                    pid=pid,
+                    exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+                    signal=signalled,
+                    last_line=last_line(log),
+                )
+            )
+            if log.exists() and not log.stat().st_size:
+                log.unlink()
+
+    def _end(self) -> None:
+        for pid in self.tasks:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.tasks:
+            os.waitpid(pid, 0)
+        for log in (Path(self.spec.run_dir) / "logs").glob("*.log"):
+            if not log.stat().st_size:
+                log.unlink(missing_ok=True)
+        os._exit(0)
+
+
+def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
+    """Be a worker, a server or the evaluator."""
+    from runtime.live.auth import Identity
+    from runtime.live.evaluator import evaluator_main
+    from runtime.live.messages import TaskSpec
+    from runtime.live.server import server_main
+    from runtime.live.worker import worker_main
+
+    assert isinstance(spec, TaskSpec)
+    mains = {"worker": worker_main, "server": server_main, "evaluator": evaluator_main}
+    mains[role](spec, Identity(role, number, incarnation), board_fd)
+
+
+def last_line(log: Path) -> str:
+    """The end of what a task printed, for error messages."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+if __name__ == "__main__":
+    main()

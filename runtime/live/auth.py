@@ -1,0 +1,118 @@
+"""Mutual proof that both ends of a connection know the run's secret, before anything else is read.
+
+::
+
+    server -> client   nonce_s (32 bytes)
+    client -> server   hello (128 bytes): magic, role, id, incarnation, generation, nonce_c, HMAC
+    server -> client   HMAC over both nonces (32 bytes)
+
+HMAC-SHA256 (RFC 2104). The secret never travels, and never stands in an argument or an environment variable.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import struct
+
+import msgspec
+
+MAGIC = b"SGL1"
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+HELLO_BYTES = 128
+HANDSHAKE_DEADLINE_S = 2.0
+MAX_UNAUTHENTICATED = 64
+"""Connections that have not proved anything yet; for one more, the oldest is turned away."""
+
+ROLES = ("agent", "worker", "server", "evaluator")
+_FIELDS = struct.Struct("<4sB3xIII")
+
+
+class AuthError(ConnectionError):
+    """The other end does not belong to this run."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who is calling. ``generation`` counts the server restarts that the caller knows of."""
+
+    role: str
+    id: int
+    incarnation: int = 0
+    generation: int = 0
+
+
+def _proof(secret: bytes, who: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(secret, who + b"".join(parts), "sha256")
+
+
+def hello(secret: bytes, identity: Identity, nonce_s: bytes, nonce_c: bytes) -> bytes:
+    """The client's answer to the server's nonce."""
+    role = ROLES.index(identity.role)
+    packed = _FIELDS.pack(MAGIC, role, identity.id, identity.incarnation, identity.generation)
+    fields = packed.ljust(HELLO_BYTES - NONCE_BYTES - PROOF_BYTES, b"\0")
+    return fields + nonce_c + _proof(secret, b"client", fields, nonce_s, nonce_c)
+
+
+def check_hello(secret: bytes, message: bytes, nonce_s: bytes) -> tuple[Identity, bytes]:
+    """Identity of a client and the server's own proof; raises :class:`AuthError`."""
+    fields = message[: HELLO_BYTES - NONCE_BYTES - PROOF_BYTES]
+    nonce_c, proof = message[len(fields) : -PROOF_BYTES], message[-PROOF_BYTES:]
+    if len(message) != HELLO_BYTES or not hmac.compare_digest(
+        proof, _proof(secret, b"client", fields, nonce_s, nonce_c)
+    ):
+        raise AuthError("a stranger called: wrong secret")
+    magic, role, number, incarnation, generation = _FIELDS.unpack(fields[: _FIELDS.size])
+    if magic != MAGIC or role >= len(ROLES):
+        raise AuthError("a stranger called: unknown protocol")
+    identity = Identity(role=ROLES[role], id=number, incarnation=incarnation, generation=generation)
+    return identity, _proof(secret, b"server", nonce_c, nonce_s)
+
+
+class Greeting:
+    """Server side of the handshake on a non-blocking socket; the nonce is sent at once."""
+
+    def __init__(self, sock: socket.socket, secret: bytes) -> None:
+        self.sock, self.secret = sock, secret
+        self._nonce = os.urandom(NONCE_BYTES)
+        self._received = bytearray()
+        self._proof = b""
+        sock.setblocking(False)
+        sock.send(self._nonce)
+
+    def step(self) -> Identity | None:
+        """Take what has come; the client's identity once it has proved itself. Raises ``ConnectionError``."""
+        chunk = self.sock.recv(HELLO_BYTES - len(self._received))
+        if not chunk:
+            raise ConnectionResetError("closed")
+        self._received += chunk
+        if len(self._received) < HELLO_BYTES:
+            return None
+        identity, self._proof = check_hello(self.secret, bytes(self._received), self._nonce)
+        return identity
+
+    def welcome(self) -> None:
+        """Prove ourselves in turn: only to a client that is wanted."""
+        self.sock.sendall(self._proof)
+
+
+def call(sock: socket.socket, secret: bytes, identity: Identity) -> None:
+    """Client side on a blocking socket; raises :class:`AuthError` unless the server proves itself, too."""
+    nonce_s = receive_exactly(sock, NONCE_BYTES)
+    nonce_c = os.urandom(NONCE_BYTES)
+    sock.sendall(hello(secret, identity, nonce_s, nonce_c))
+    if not hmac.compare_digest(receive_exactly(sock, PROOF_BYTES), _proof(secret, b"server", nonce_c, nonce_s)):
+        raise AuthError("the server does not know the run's secret")
+
+
+def receive_exactly(sock: socket.socket, num_bytes: int) -> bytes:
+    """Read ``num_bytes`` from a blocking socket; raises ``ConnectionError`` at its end."""
+    data = bytearray(num_bytes)
+    view = memoryview(data)
+    while view:
+        got = sock.recv_into(view, len(view), socket.MSG_WAITALL)
+        if not got:
+            raise ConnectionResetError("the connection was closed")
+        view = view[got:]
+    return bytes(data)

@@ -1,0 +1,45 @@
+"""The evaluator: scores snapshots of the parameters beside the training, at the lowest priority."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from runtime.backends.base import Model
+from runtime.live.auth import Identity
+from runtime.live.channel import BlockingChannel
+from runtime.live.client import serve
+from runtime.live.links import ServerLinks
+from runtime.live.messages import Message, Score, Scored, TaskSpec
+from runtime.live.worker import run_task
+
+
+class Evaluator:
+    """Connected to the servers like a worker; the coordinator orders the delivery of a snapshot."""
+
+    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
+        self.spec, self.channel, self.model, self.links = spec, channel, model, links
+        os.nice(19)
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye."""
+        serve(self.channel, self.links, self._obey)
+
+    def _obey(self, score: Message) -> Message:
+        if not isinstance(score, Score):
+            raise RuntimeError(f"an evaluator cannot obey {score}")
+        self.links.receive_params(score.ticket)
+        self.model.attach(self.links.params, self.links.grad)
+        metrics = self.model.evaluate()
+        digest = hashlib.sha256(self.links.params.tobytes()).hexdigest() if score.digest else ""
+        if score.save_to:
+            np.save(Path(score.save_to), self.links.params)
+        return Scored(ticket=score.ticket, metrics=metrics, sha256=digest)
+
+
+def evaluator_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of an evaluator process."""
+    run_task(spec, identity, board_fd, Evaluator)

@@ -1,0 +1,275 @@
+"""Typed control messages: msgpack on the wire, checked against these types when they are read. No pickle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from runtime.job import ApplyOrder, ComputeOrder
+from runtime.live.address import Address
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Any control message."""
+
+
+# ---- coordinator -> agent -------------------------------------------------------------------------------------------
+
+
+class Launch(Message, frozen=True, kw_only=True, tag=True):
+    """Fork one task."""
+
+    role: str
+    id: int
+    incarnation: int
+
+
+class KillTask(Message, frozen=True, kw_only=True, tag=True):
+    """SIGKILL one task (if that incarnation still lives)."""
+
+    role: str
+    id: int
+    incarnation: int
+
+
+# ---- agent -> coordinator -------------------------------------------------------------------------------------------
+
+
+class AgentReady(Message, frozen=True, kw_only=True, tag=True):
+    """The framework is imported; ``versions`` of what was."""
+
+    import_s: float
+    versions: dict[str, str]
+
+
+class Forked(Message, frozen=True, kw_only=True, tag=True):
+    """A task has a process."""
+
+    role: str
+    id: int
+    incarnation: int
+    pid: int
+
+
+class Exited(Message, frozen=True, kw_only=True, tag=True):
+    """A task's process has ended. ``signal`` is 0 unless it was killed; ``last_line`` is the end of what it printed."""
+
+    role: str
+    id: int
+    incarnation: int
+    pid: int
+    exit_code: int
+    signal: int
+    last_line: str
+
+
+# ---- coordinator -> worker, evaluator, server -----------------------------------------------------------------------
+
+
+class Attach(Message, frozen=True, kw_only=True, tag=True):
+    """Connect to these servers, anew."""
+
+    generation: int
+    servers: tuple[Address, ...]
+
+
+class Work(Message, frozen=True, kw_only=True, tag=True):
+    """Compute one gradient."""
+
+    order: ComputeOrder
+
+
+class Score(Message, frozen=True, kw_only=True, tag=True):
+    """Evaluate the parameters that the servers deliver under ``ticket``."""
+
+    ticket: int
+    save_to: str = ""
+    digest: bool = False
+
+
+class Goodbye(Message, frozen=True, kw_only=True, tag=True):
+    """The job is over."""
+
+
+class Update(Message, frozen=True, kw_only=True, tag=True):
+    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver.
+
+    ``deliver`` holds (role, id, incarnation, ticket) of who gets the parameters of now.
+    """
+
+    drop: tuple[int, ...] = ()
+    apply: ApplyOrder | None = None
+    delay_s: float = 0.0
+    slowdown_frac: float = 0.0
+    deliver: tuple[tuple[str, int, int, int], ...] = ()
+
+
+class Fence(Message, frozen=True, kw_only=True, tag=True):
+    """Hear this incarnation no more."""
+
+    role: str
+    id: int
+    incarnation: int
+
+
+class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
+    """Store your part of ``version`` with ``state`` (the applied work) in one file.
+
+    Then delete those older than ``keep_from``.
+    """
+
+    id: int
+    version: int
+    state: bytes
+    keep_from: int
+
+
+class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
+    """Go back to a checkpoint; everything held is void."""
+
+    id: int
+    generation: int
+
+
+# ---- worker, evaluator, server -> coordinator -----------------------------------------------------------------------
+
+
+class TaskReady(Message, frozen=True, kw_only=True, tag=True):
+    """Built; servers add where they listen."""
+
+    num_parameters: int
+    address: Address | None = None
+
+
+class Attached(Message, frozen=True, kw_only=True, tag=True):
+    """Connected to all servers of this generation."""
+
+    generation: int
+
+
+class Report(Message, frozen=True, kw_only=True, tag=True):
+    """A gradient is held by all servers."""
+
+    grad_id: int
+    wait_s: float
+    pull_s: float
+    data_s: float
+    compute_s: float
+    send_s: float
+    injected_s: float
+    overrun_s: float
+    loss: float | None
+    sqr_norm: float | None
+    finite: bool
+
+
+class Severed(Message, frozen=True, kw_only=True, tag=True):
+    """A server's connection broke."""
+
+    generation: int
+    reason: str
+
+
+class Scored(Message, frozen=True, kw_only=True, tag=True):
+    """Metrics of one snapshot."""
+
+    ticket: int
+    metrics: dict[str, float]
+    sha256: str = ""
+
+
+class Saved(Message, frozen=True, kw_only=True, tag=True):
+    """A part of a checkpoint is on disk."""
+
+    id: int
+    seconds: float
+
+
+class Loaded(Message, frozen=True, kw_only=True, tag=True):
+    """Back at a checkpoint."""
+
+    id: int
+    generation: int
+    version: int
+    state: bytes
+
+
+class Busy(Message, frozen=True, kw_only=True, tag=True):
+    """What a server was busy with since the last such message."""
+
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float
+
+
+class Beat(Message, frozen=True, kw_only=True, tag=True):
+    """Alive."""
+
+
+AnyMessage = (
+    Launch
+    | KillTask
+    | AgentReady
+    | Forked
+    | Exited
+    | Attach
+    | Work
+    | Score
+    | Goodbye
+    | Update
+    | Fence
+    | SaveCheckpoint
+    | LoadCheckpoint
+    | TaskReady
+    | Attached
+    | Report
+    | Severed
+    | Scored
+    | Saved
+    | Loaded
+    | Busy
+    | Beat
+)
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a task needs to know; the agent reads it once from its standard input."""
+
+    run_dir: str
+    coordinator: Address
+    secret: bytes
+    heartbeat_s: float
+    transport: str
+    host: str
+    seed: int
+    num_workers: int
+    num_servers: int
+    num_samples: int
+    shard_samples: int | None
+    num_shards: int
+    optimizer: dict[str, Any]
+    backend: dict[str, Any]
+    task: dict[str, Any]
+    device: dict[str, float] | None
+    threads: int = 1
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(AnyMessage)
+
+PREFIX_BYTES = 4
+MAX_MESSAGE_BYTES = 64 << 20
+
+
+def encode(message: Message) -> bytes:
+    """Length prefix and payload."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(PREFIX_BYTES, "little") + body
+
+
+def decode(body: bytes | memoryview) -> Message:
+    """Raises ``msgspec.ValidationError`` for anything that is not a message."""
+    message: Message = _decoder.decode(body)
+    return message

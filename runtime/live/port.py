@@ -1,0 +1,115 @@
+"""The coordinator's orders as messages. What one turn orders of the servers goes out as one message to each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from runtime.executor import Disturb
+from runtime.job import ApplyOrder, ComputeOrder
+from runtime.live.hub import Hub
+from runtime.live.loop import Loop
+from runtime.live.messages import Score, Update, Work, encode
+
+EVALUATION_TICKETS = 1 << 48
+"""Tickets of evaluations start here; those of gradients below."""
+
+
+class Owner(Protocol):
+    """What the port hands on to the session."""
+
+    def woke(self, tag: str) -> None:
+        """A timer has fired."""
+        ...
+
+    def wants_checkpoint(self, version: int, state: bytes) -> None:
+        """Store a checkpoint now."""
+        ...
+
+    def evaluator_incarnation(self) -> int | None:
+        """Who evaluates; None while nobody can."""
+        ...
+
+    def cannot_evaluate(self) -> None:
+        """The evaluation asked for is not to be had."""
+        ...
+
+
+class LivePort:
+    """Collects the orders of a turn; :meth:`flush` sends them, servers first since they are on the critical path."""
+
+    def __init__(self, hub: Hub, loop: Loop, owner: Owner, num_servers: int, disturb: Disturb) -> None:
+        self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
+        self.servers = [("server", server) for server in range(num_servers)]
+        self.tickets: dict[int, tuple[float, int]] = {}
+        self.sent_s: dict[int, float] = {}
+        self.last_save = ""
+        self._next_ticket = EVALUATION_TICKETS
+        self._drop: list[int] = []
+        self._apply: ApplyOrder | None = None
+        self._deliver: list[tuple[str, int, int, int]] = []
+        self._work: list[ComputeOrder] = []
+
+    def compute(self, order: ComputeOrder) -> None:
+        """Parameters to the worker, then the order."""
+        self._deliver.append(("worker", order.worker, order.incarnation, order.grad_id))
+        self._work.append(order)
+
+    def apply(self, order: ApplyOrder) -> None:
+        """After what was ordered before, before what is ordered after."""
+        if self._apply or self._deliver:
+            self._flush_servers()
+        self._apply = order
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """Free memory on the servers."""
+        self._drop += grads
+
+    def wake(self, at_s: float, tag: str) -> None:
+        """A timer."""
+        self.loop.at(at_s, lambda: self.owner.woke(tag))
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        """After everything ordered before."""
+        self.flush()
+        self.owner.wants_checkpoint(version, state)
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        """Deliver the parameters of now to the evaluator. The last time, it also takes their fingerprint."""
+        incarnation = self.owner.evaluator_incarnation()
+        if incarnation is None:
+            self.owner.cannot_evaluate()
+            return
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        self.tickets[ticket] = (self.loop.now, version)
+        self._deliver.append(("evaluator", 0, incarnation, ticket))
+        self.flush()
+        self.hub.send(("evaluator", 0), Score(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
+
+    def flush(self) -> None:
+        """Send what was ordered."""
+        self._flush_servers()
+        work, self._work = self._work, []
+        for order in work:
+            self.sent_s[order.worker] = self.loop.now
+            self.hub.send(("worker", order.worker), Work(order=order))
+
+    def discard(self) -> None:
+        """Forget what was ordered but not sent."""
+        self._drop, self._apply, self._deliver, self._work = [], None, [], []
+
+    def _flush_servers(self) -> None:
+        if not (self._drop or self._apply or self._deliver):
+            return
+        update = Update(drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver))
+        self._drop, self._apply, self._deliver = [], None, []
+        data = encode(update)
+        for key in self.servers:
+            delay_s, slowdown_frac = self.disturb(f"server:{key[1]}", self.loop.now) if update.apply else (0.0, 0.0)
+            if delay_s or slowdown_frac:
+                slow = msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)
+                self.hub.send(key, slow)
+            else:
+                self.hub.send_encoded(key, data)

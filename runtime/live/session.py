@@ -1,0 +1,243 @@
+"""One live run: the coordinator, its tasks, and the loop that carries messages between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from runtime.coordinator import Coordinator
+from runtime.job import Record
+from runtime.live.auth import Identity
+from runtime.live.hub import Hub
+from runtime.live.loop import Loop
+from runtime.live.messages import AgentReady, Busy, Goodbye, Message, Report, Scored
+from runtime.live.port import LivePort
+from runtime.live.supervisor import Supervisor
+from strategies.protocol import Evaluated, ProtocolError, Timings
+
+FINAL_EVALUATION_S = 10.0
+"""How long the end of a run waits for the score of the final parameters."""
+
+
+class MakeCoordinator(Protocol):
+    """Builds the coordinator around a port and a stopwatch."""
+
+    def __call__(self, port: LivePort) -> Coordinator:
+        """Called once, when everybody is attached."""
+        ...
+
+
+class Session:
+    """Listens to the supervisor and to the tasks; speaks to the coordinator."""
+
+    def __init__(self, loop: Loop, supervisor_of: Callable[[Session], Supervisor], record: Record) -> None:
+        self.loop, self.record = loop, record
+        self.supervisor = supervisor_of(self)
+        self.coordinator: Coordinator
+        self.port: LivePort
+        self.initial_state = b""
+        self.started = False
+        self.failure: str | None = None
+        self.agent: AgentReady | None = None
+        self.sha256 = ""
+        self._final_ticket: int | None = None
+        self.on_start: Callable[[], None] = lambda: None
+
+    def connect(self, hub: Hub, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator) -> None:
+        """Wire everything together."""
+        self.hub = hub
+        self.port = make_port()
+        self.coordinator = make_coordinator(self.port)
+        self.initial_state = self.coordinator.snapshot()
+        self.supervisor.begin(hub)
+
+    @property
+    def t(self) -> float:
+        """The job's time."""
+        if not self.started:
+            return 0.0
+        return self.coordinator.finished_s if self.coordinator.status else self.loop.now
+
+    @property
+    def over(self) -> bool:
+        """Nothing more to do but to wind down."""
+        return self.failure is not None or self.coordinator.status is not None
+
+    # ---- from the hub ------------------------------------------------------------------------------------------------
+
+    def on_message(self, identity: Identity, message: Message) -> None:
+        """A task has said something."""
+        if self.supervisor.receive(identity, message):
+            return
+        match message:
+            case Report():
+                self._report(identity, message)
+            case Scored():
+                self._scored(message)
+            case Busy():
+                self.note("Updated", server=identity.id, **_fields(message))
+
+    def on_closed(self, identity: Identity) -> None:
+        """A task's connection is gone."""
+        self.supervisor.closed(identity)
+
+    def _report(self, identity: Identity, report: Report) -> None:
+        timings = Timings(
+            wait_s=report.wait_s,
+            pull_s=report.pull_s,
+            data_s=report.data_s,
+            compute_s=report.compute_s,
+            send_s=report.send_s,
+            injected_s=report.injected_s,
+            overrun_s=report.overrun_s,
+        )
+        with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
+        self._drive(lambda t: self.coordinator.arrived(t, *with_grad))
+
+    def _scored(self, scored: Scored) -> None:
+        asked = self.port.tickets.pop(scored.ticket, None)
+        if asked is None:
+            return
+        if scored.ticket == self._final_ticket:
+            self._final_ticket, self.sha256 = None, scored.sha256
+            t = self.coordinator.finished_s
+            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=scored.metrics)
+            self.record.event(t, event, (), self.coordinator.version, 0.0, None)
+            return
+        self._drive(lambda t: self.coordinator.evaluated(t, asked[1], asked[0], scored.metrics))
+
+    def _drive(self, call: Callable[[float], None]) -> None:
+        """Let the coordinator react, then send what it ordered."""
+        if self.failure is not None:
+            return
+        try:
+            call(self.t)
+            self.port.flush()
+        except ProtocolError as error:
+            self.failed(f"the strategy broke a law: {error}")
+
+    # ---- from the supervisor -----------------------------------------------------------------------------------------
+
+    def note(self, kind: str, **fields: object) -> None:
+        """Write it down."""
+        self.record.note(self.t, kind, **fields)
+
+    def agent_ready(self, message: AgentReady) -> None:
+        """The framework is imported."""
+        self.agent = message
+        self.note("Imported", seconds=message.import_s, versions=message.versions)
+
+    def all_attached(self) -> None:
+        """The clock starts."""
+        self.loop.restart_clock()
+        self.supervisor.clock_restarted()
+        self.started = True
+        self.supervisor.save(0, self.initial_state)
+        self._drive(lambda _: self.coordinator.start())
+        self.on_start()
+
+    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
+        """Its work goes back."""
+        self._drive(lambda t: self.coordinator.worker_lost(t, worker, reason, restarting))
+
+    def worker_joined(self, worker: int, incarnation: int) -> None:
+        """It may compute again."""
+        self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
+
+    def evaluator_lost(self) -> None:
+        """Whatever it was asked is void."""
+        self.port.tickets.clear()
+        self.cannot_evaluate()
+
+    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
+        """Everything stands still until the servers are back."""
+        self.port.discard()
+        self.evaluator_lost()
+        self._drive(lambda t: self.coordinator.server_lost(t, server, incarnation, reason))
+        self.port.discard()
+
+    def restored(self, version: int, state: bytes) -> None:
+        """On from the checkpoint."""
+        self._drive(lambda t: self.coordinator.restored(t, version, state or self.initial_state))
+
+    def failed(self, reason: str) -> None:
+        """Give up."""
+        if not self.over:
+            self.failure = reason
+
+    def overdue(self, now: float, limit_s: float) -> list[int]:
+        """Workers whose Compute was sent too long ago."""
+        if not self.started:
+            return []
+        executor = self.coordinator.executor
+        waiting = executor.ledger.busy.keys() - executor.reserved.keys()
+        return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
+
+    # ---- from the port -----------------------------------------------------------------------------------------------
+
+    def woke(self, tag: str) -> None:
+        """A timer."""
+        self._drive(lambda t: self.coordinator.woke(t, tag))
+
+    def wants_checkpoint(self, version: int, state: bytes) -> None:
+        """All servers store their part."""
+        self.supervisor.save(version, state)
+
+    def evaluator_incarnation(self) -> int | None:
+        """Who evaluates; None while nobody can."""
+        task = self.supervisor.tasks["evaluator", 0]
+        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+
+    def cannot_evaluate(self) -> None:
+        """Not to be had: go on without."""
+        if self.started:
+            self.coordinator.evaluated(self.t, self.coordinator.version, self.t, {})
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def interrupt(self, reason: str) -> None:
+        """The user wants it to end."""
+        if self.started:
+            self.coordinator.finish(self.t, "interrupted", reason)
+        elif self.failure is None:
+            self.failure = reason
+
+    def last_evaluation(self) -> None:
+        """Score the final parameters, outside the job's time."""
+        if self.failure is not None or self.evaluator_incarnation() is None:
+            return
+        self.port.flush()
+        self.port.evaluate(self.coordinator.version, last=True)
+        self._final_ticket = max(self.port.tickets)
+        deadline = self.loop.now + FINAL_EVALUATION_S
+        while self._final_ticket is not None and self.loop.now < deadline and self.failure is None:
+            self.loop.turn(0.1)
+
+    def goodbye(self) -> None:
+        """Tell everybody that it is over."""
+        for key in list(self.hub.peers):
+            self.hub.send(key, Goodbye())
+
+    def unique_memory_bytes(self) -> dict[str, int]:
+        """Memory that belongs to one process alone (USS), by task."""
+        return {
+            task.name: unique_memory_bytes(task.pid)
+            for task in self.supervisor.tasks.values()
+            if task.pid and task.state != "left"
+        }
+
+
+def unique_memory_bytes(pid: int) -> int:
+    """Private pages of a process; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.to_builtins(message).items() if key != "type"}

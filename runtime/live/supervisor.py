@@ -1,0 +1,360 @@
+"""Keeps the tasks of a live run alive: launches, leases, restarts, fences, and brings lost servers back."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from runtime.live.auth import Identity
+from runtime.live.hub import Hub
+from runtime.live.loop import Loop
+from runtime.live.messages import (
+    AgentReady,
+    Attach,
+    Attached,
+    Exited,
+    Fence,
+    Forked,
+    KillTask,
+    Launch,
+    LoadCheckpoint,
+    Loaded,
+    Message,
+    SaveCheckpoint,
+    Saved,
+    Severed,
+    TaskReady,
+)
+from runtime.live.tasks import MAX_STILLBORN, Key, Task, death
+
+SEVERED_GRACE_S = 0.5
+"""A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
+
+    heartbeat_s: float
+    lease_s: float
+    start_deadline_s: float
+    iteration_deadline_s: float
+    max_restarts: int | None
+
+
+class Listener(Protocol):
+    """What the session wants to know."""
+
+    def note(self, kind: str, **fields: object) -> None:
+        """Write it down."""
+        ...
+
+    def agent_ready(self, message: AgentReady) -> None:
+        """The framework is imported."""
+        ...
+
+    def all_attached(self) -> None:
+        """The job can start."""
+        ...
+
+    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
+        """A worker is gone."""
+        ...
+
+    def worker_joined(self, worker: int, incarnation: int) -> None:
+        """A worker is (again) connected to all servers."""
+        ...
+
+    def evaluator_lost(self) -> None:
+        """What it was asked will not be answered."""
+        ...
+
+    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
+        """A server is gone; all else stands still."""
+        ...
+
+    def restored(self, version: int, state: bytes) -> None:
+        """All servers hold a checkpoint again, all workers are connected to them."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """The run cannot go on."""
+        ...
+
+    def overdue(self, now: float, limit_s: float) -> list[int]:
+        """Workers that have computed for longer than ``limit_s``."""
+        ...
+
+
+class Supervisor:
+    """``phase`` of a recovery: ``none``, ``launching`` (servers), ``loading`` (the checkpoint), ``attaching``."""
+
+    def __init__(self, loop: Loop, settings: Settings, num_workers: int, num_servers: int, listener: Listener) -> None:
+        self.loop, self.settings, self.listener = loop, settings, listener
+        tasks = [Task(role="server", id=server) for server in range(num_servers)]
+        tasks += [Task(role="worker", id=worker) for worker in range(num_workers)]
+        tasks.append(Task(role="evaluator", id=0))
+        self.tasks: dict[Key, Task] = {task.key: task for task in tasks}
+        self.servers = tasks[:num_servers]
+        self.clients = tasks[num_servers:]
+        self.hub: Hub
+        self.generation = 0
+        self.phase = "none"
+        self.started = False
+        self.restarts = 0
+        self.next_checkpoint = 0
+        self.complete_checkpoint = -1
+        self._saved: dict[int, set[int]] = {}
+        self._saved_about: dict[int, tuple[int, float]] = {}
+        self._loaded: dict[int, Loaded] = {}
+        self._ticked_s = 0.0
+
+    # ---- start -------------------------------------------------------------------------------------------------------
+
+    def begin(self, hub: Hub) -> None:
+        """From now on the agent and the tasks may call."""
+        self.hub = hub
+        self._ticked_s = self.loop.now
+        self.loop.after(self.settings.start_deadline_s, self._check_started)
+        self.loop.after(self.settings.lease_s / 4, self._tick)
+
+    def clock_restarted(self) -> None:
+        """Now is 0: what was heard before was heard now."""
+        self._ticked_s = self.loop.now
+        for task in self.tasks.values():
+            task.heard_s = self._ticked_s
+
+    def admit(self, identity: Identity) -> bool:
+        """Only the incarnation that was launched last may call."""
+        if identity.role == "agent":
+            return ("agent", 0) not in self.hub.peers
+        task = self.tasks.get((identity.role, identity.id))
+        if task is None or not task.expects(identity.incarnation):
+            return False
+        task.connected, task.heard_s = True, self.loop.now
+        return True
+
+    def _check_started(self) -> None:
+        if not self.started:
+            missing = [task.name for task in self.tasks.values() if task.state != "attached" and task.role != "server"]
+            waiting = ", ".join(missing[:4]) + (" and others" if len(missing) > 4 else "")
+            self.listener.failed(
+                f"not ready after cluster.start_deadline_s={self.settings.start_deadline_s:g}: {waiting}"
+            )
+
+    # ---- messages ----------------------------------------------------------------------------------------------------
+
+    def receive(self, identity: Identity, message: Message) -> bool:
+        """Take a message that is about life and death; False when it is about something else."""
+        if identity.role == "agent":
+            self._from_agent(message)
+            return True
+        task = self.tasks[identity.role, identity.id]
+        task.heard_s = self.loop.now
+        match message:
+            case TaskReady():
+                self._ready(task, message)
+            case Attached():
+                self._attached(task, message)
+            case Severed():
+                self._severed(task, message)
+            case Saved():
+                self._save_done(task, message)
+            case Loaded():
+                self._load_done(task, message)
+            case _:
+                return False
+        return True
+
+    def closed(self, identity: Identity) -> None:
+        """A control connection has ended: its process will be reported dead in a moment, or is made so."""
+        if identity.role == "agent":
+            self.listener.failed("the agent died (see logs/agent.log)")
+            return
+        task = self.tasks[identity.role, identity.id]
+        self.loop.after(SEVERED_GRACE_S, lambda: self._kill(task, identity.incarnation, "connection lost"))
+
+    def _from_agent(self, message: Message) -> None:
+        match message:
+            case AgentReady():
+                self.listener.agent_ready(message)
+                for task in self.tasks.values():
+                    self._launch(task)
+            case Forked():
+                task = self.tasks[message.role, message.id]
+                if task.expects(message.incarnation):
+                    task.pid = message.pid
+                self.listener.note(
+                    "Launched", role=task.role, id=task.id, incarnation=message.incarnation, pid=message.pid
+                )
+            case Exited():
+                task = self.tasks[message.role, message.id]
+                reason, retryable = death(message.exit_code, message.signal, message.last_line)
+                self.listener.note("Exited", role=task.role, id=task.id, incarnation=message.incarnation, reason=reason)
+                if task.expects(message.incarnation):
+                    self._gone(task, reason, retryable)
+
+    def _launch(self, task: Task) -> None:
+        task.heard_s = self.loop.now
+        self.hub.send(("agent", 0), Launch(role=task.role, id=task.id, incarnation=task.incarnation))
+
+    # ---- life --------------------------------------------------------------------------------------------------------
+
+    def _ready(self, task: Task, message: TaskReady) -> None:
+        task.state, task.stillborn, task.address = "ready", 0, message.address
+        if task.role == "server":
+            self._servers_changed()
+        elif self.phase in ("none", "attaching") and self._all_servers_ready():
+            self._attach(task)
+
+    def _all_servers_ready(self) -> bool:
+        return all(server.state == "ready" for server in self.servers)
+
+    def _servers_changed(self) -> None:
+        if not self._all_servers_ready():
+            return
+        if self.phase == "launching":
+            self.phase, self._loaded = "loading", {}
+            for server in self.servers:
+                load = LoadCheckpoint(id=self.complete_checkpoint, generation=self.generation)
+                self.hub.send(server.key, load)
+        elif self.phase == "none":
+            self._attach_all()
+
+    def _attach_all(self) -> None:
+        for task in self.clients:
+            if task.state in ("ready", "attached"):
+                task.state = "ready"
+                self._attach(task)
+
+    def _attach(self, task: Task) -> None:
+        addresses = tuple(server.address for server in self.servers if server.address)
+        self.hub.send(task.key, Attach(generation=self.generation, servers=addresses))
+
+    def _attached(self, task: Task, message: Attached) -> None:
+        if message.generation != self.generation or self.phase not in ("none", "attaching"):
+            return
+        task.state = "attached"
+        if self.started and task.role == "worker":
+            self.listener.worker_joined(task.id, task.incarnation)
+        self._check_attached()
+
+    def _check_attached(self) -> None:
+        waiting = [task for task in self.clients if task.state not in ("attached", "left")]
+        if self.phase == "attaching" and not any(task.role == "worker" for task in waiting):
+            self.phase = "none"
+            if self.started:
+                loaded = self._loaded[0]
+                self.listener.restored(loaded.version, loaded.state)
+        if self.phase == "none" and not self.started and not waiting:
+            self.started = True
+            self.listener.all_attached()
+
+    # ---- death -------------------------------------------------------------------------------------------------------
+
+    def _severed(self, task: Task, message: Severed) -> None:
+        """A task lost a server. If no server turns out to be dead, its connection was at fault: start anew."""
+        incarnation = task.incarnation
+
+        def check() -> None:
+            if message.generation == self.generation and self.phase in ("none", "attaching"):
+                self._kill(task, incarnation, f"lost its connection to a server ({message.reason})")
+
+        self.loop.after(SEVERED_GRACE_S, check)
+
+    def _kill(self, task: Task, incarnation: int, reason: str) -> None:
+        if task.expects(incarnation):
+            self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=incarnation))
+            self.listener.note("Fenced", role=task.role, id=task.id, incarnation=incarnation, reason=reason)
+            self._gone(task, reason, retryable=True)
+
+    def _gone(self, task: Task, reason: str, retryable: bool) -> None:
+        if not retryable:
+            self.listener.failed(f"{task.name} crashed: {reason}")
+            return
+        gone = task.incarnation
+        task.next_incarnation(self.loop.now)
+        self.hub.hang_up(task.key)
+        if task.stillborn >= MAX_STILLBORN:
+            self.listener.failed(f"{task.name} died {MAX_STILLBORN} times before it was ready: {reason}")
+            return
+        self.restarts += 1
+        limit = self.settings.max_restarts
+        restarting = limit is None or self.restarts <= limit
+        if restarting:
+            self._launch(task)
+        elif task.role != "worker":
+            self.listener.failed(f"{task.name} is gone ({reason}) and cluster.max_restarts={limit} is used up")
+            return
+        else:
+            task.state = "left"
+        self._tell_gone(task, gone, reason, restarting)
+
+    def _tell_gone(self, task: Task, gone: int, reason: str, restarting: bool) -> None:
+        if task.role == "server":
+            self.generation += 1
+            self.phase = "launching"
+            if self.started:
+                self.listener.server_lost(task.id, gone, reason)
+            return
+        for server in self.servers:
+            self.hub.send(server.key, Fence(role=task.role, id=task.id, incarnation=gone))
+        if not self.started:
+            return
+        if task.role == "worker":
+            self.listener.worker_lost(task.id, reason, restarting)
+            if all(client.state == "left" for client in self.clients if client.role == "worker"):
+                self.listener.failed("no worker is left")
+            elif not restarting:
+                self._check_attached()
+        else:
+            self.listener.evaluator_lost()
+
+    def _tick(self) -> None:
+        """Leases. If our own loop was stopped (a suspended machine), nobody else is to blame: arm them anew."""
+        now, period = self.loop.now, self.settings.lease_s / 4
+        if now - self._ticked_s > self.settings.lease_s / 2 + period:
+            for task in self.tasks.values():
+                task.heard_s = now
+        self._ticked_s = now
+        for task in self.tasks.values():
+            silence = now - task.heard_s
+            limit = self.settings.lease_s if task.connected else self.settings.start_deadline_s
+            if task.state != "left" and silence > limit:
+                self._kill(task, task.incarnation, f"no sign of life for {silence:.1f} s")
+        limit = self.settings.iteration_deadline_s
+        for worker in self.listener.overdue(now, limit):
+            task = self.tasks["worker", worker]
+            self._kill(task, task.incarnation, f"no gradient within cluster.iteration_deadline_s={limit:g}")
+        self.loop.after(period, self._tick)
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------------
+
+    def save(self, version: int, state: bytes) -> None:
+        """All servers write their part of one checkpoint."""
+        number = self.next_checkpoint
+        self.next_checkpoint += 1
+        self._saved[number] = set()
+        self._saved_about[number] = (version, self.loop.now)
+        keep_from = max(self.complete_checkpoint, 0)
+        for server in self.servers:
+            self.hub.send(server.key, SaveCheckpoint(id=number, version=version, state=state, keep_from=keep_from))
+
+    def _save_done(self, task: Task, message: Saved) -> None:
+        parts = self._saved.get(message.id, set())
+        parts.add(task.id)
+        if self.phase == "none" and len(parts) == len(self.servers) and message.id > self.complete_checkpoint:
+            self.complete_checkpoint = message.id
+            version, begun = self._saved_about[message.id]
+            self._saved = {number: saved for number, saved in self._saved.items() if number > message.id}
+            self.listener.note("Checkpointed", id=message.id, version=version, seconds=self.loop.now - begun)
+
+    def _load_done(self, task: Task, message: Loaded) -> None:
+        if message.generation != self.generation or self.phase != "loading":
+            return
+        self._loaded[task.id] = message
+        if len(self._loaded) == len(self.servers):
+            self._saved = {}
+            self.phase = "attaching"
+            self._attach_all()
+            self._check_attached()

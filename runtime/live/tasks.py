@@ -1,0 +1,57 @@
+"""The tasks of a live run and what is known of each (pure)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from runtime.live.address import Address
+
+Key = tuple[str, int]
+
+MAX_STILLBORN = 3
+"""Deaths in a row before a task was ready, after which starting it again is given up."""
+
+
+class Task(msgspec.Struct, kw_only=True):
+    """One worker, server or evaluator."""
+
+    role: str
+    id: int
+    incarnation: int = 0
+    pid: int = 0
+    state: str = "launching"
+    """``launching`` -> ``ready`` (built) -> ``attached`` (connected to all servers); ``left`` for good."""
+    heard_s: float = 0.0
+    connected: bool = False
+    address: Address | None = None
+    generation: int = -1
+    stillborn: int = 0
+
+    @property
+    def key(self) -> Key:
+        """Role and id."""
+        return self.role, self.id
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.role if self.role == "evaluator" else f"{self.role} {self.id}"
+
+    def expects(self, incarnation: int) -> bool:
+        """Whether something that this incarnation says still counts."""
+        return incarnation == self.incarnation and self.state != "left"
+
+    def next_incarnation(self, now: float) -> None:
+        """Start over."""
+        self.stillborn = self.stillborn + 1 if self.state == "launching" else 0
+        self.incarnation += 1
+        self.state, self.pid, self.connected, self.address, self.heard_s = "launching", 0, False, None, now
+
+
+def death(exit_code: int, signal: int, last_line: str) -> tuple[str, bool]:
+    """(reason, retryable) of an exit. Killed from outside is retryable; an error of the task's own code is not."""
+    if signal:
+        return f"killed by signal {signal}", True
+    if exit_code:
+        return last_line or f"exit code {exit_code}", False
+    return "exited", True

@@ -1,0 +1,99 @@
+"""A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from runtime.backends.base import Model
+from runtime.live.auth import Identity
+from runtime.live.board import Board
+from runtime.live.channel import BlockingChannel
+from runtime.live.client import serve
+from runtime.live.heartbeat import start_heartbeat
+from runtime.live.links import ServerLinks
+from runtime.live.messages import Message, Report, TaskReady, TaskSpec, Work
+from runtime.live.pacing import DeviceProfile, Pacer
+from runtime.live.sampling import sample_indices
+from runtime.shards import Cut
+
+
+class Worker:
+    """One incarnation of one worker."""
+
+    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
+        self.spec, self.channel, self.model, self.links = spec, channel, model, links
+        self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
+        profile = msgspec.convert(spec.device, DeviceProfile) if spec.device else None
+        self.pacer = Pacer(profile)
+        self.idle_since = time.perf_counter()
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
+        serve(self.channel, self.links, self._obey)
+
+    def _obey(self, message: Message) -> Message:
+        if not isinstance(message, Work):
+            raise RuntimeError(f"a worker cannot obey {message}")
+        try:
+            return self._iterate(message)
+        finally:
+            self.idle_since = time.perf_counter()
+
+    def _iterate(self, work: Work) -> Report:
+        order = work.order
+        started = time.perf_counter()
+        # data first: meanwhile the servers finish the update whose result they are to deliver
+        batch = self.model.batch(sample_indices(order.ranges, self.cut, self.spec.seed))
+        loaded = time.perf_counter()
+        self.links.receive_params(order.grad_id)
+        self.model.attach(self.links.params, self.links.grad)
+        pulled = time.perf_counter()
+        loss_sum = self.model.gradient(batch, order.accum)
+        samples = sum(part.samples for part in order.ranges)
+        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac)
+        computed = time.perf_counter()
+        sqr_norm = float(np.dot(self.links.grad, self.links.grad))
+        finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)
+        self.links.push(order.grad_id)
+        pushed = time.perf_counter()
+        return Report(
+            grad_id=order.grad_id,
+            wait_s=started - self.idle_since,
+            data_s=loaded - started,
+            pull_s=pulled - loaded,
+            compute_s=computed - pulled,
+            send_s=pushed - computed,
+            injected_s=injected_s,
+            overrun_s=overrun_s,
+            loss=loss_sum / samples if finite else None,
+            sqr_norm=sqr_norm if finite else None,
+            finite=finite,
+        )
+
+
+def worker_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of a worker process."""
+    run_task(spec, identity, board_fd, Worker)
+
+
+def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> None:
+    """Connect, build the model, serve. When the run is gone there is nobody left to tell."""
+    from runtime.instantiate import instantiate
+
+    try:
+        channel = BlockingChannel(spec.coordinator, spec.secret, identity)
+        start_heartbeat(channel, spec.heartbeat_s)
+        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
+        board = Board(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
+        links = ServerLinks(model.num_parameters, spec.secret, identity, board)
+        task = make(spec, channel, model, links)
+        channel.tell(TaskReady(num_parameters=model.num_parameters))
+        task.run()
+    except ConnectionError:
+        os._exit(0)

@@ -1,0 +1,358 @@
+"""Server-side optimizers on flat float32 vectors.
+
+An update combines gradient sums, ``combined = sum_k weights[k] * grads[k]``, and moves the parameters by it. Everything
+is element-wise and in the order given, so each element's result is the same however the vector is cut among servers;
+no matrix routine and no fused multiply-add is involved, as those round differently at different places.
+
+Work goes block by block: what one block needs stays in the processor's cache from its first operation to its last.
+Semantics are those of ``torch.optim`` (tests hold them against it), with the learning rate given at each step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import inf, sqrt
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatVector = NDArray[np.float32]
+State = dict[str, NDArray[np.float32] | int | float]
+
+BLOCK = 32_768
+"""Elements: 128 KiB each for parameters, gradients, state and scratch; the fastest of 2 Ki to 256 Ki when measured."""
+
+MIN_EPS = 1e-30
+"""Below, float32 could make it zero, and a parameter without gradient not a number."""
+
+ALIGN_BYTES = 64
+"""A cache line, and the widest vector register."""
+
+
+class Block(NamedTuple):
+    """Views of one length, of the part of the vectors that is worked on."""
+
+    params: FloatVector
+    grad: FloatVector
+    """``gain`` times the combined gradient; may be overwritten."""
+    state: list[FloatVector]
+    """As the rule's ``slots``."""
+    spare: FloatVector
+    """To be overwritten."""
+
+
+class Rule(ABC):
+    """An optimization rule: hyper-parameters as dataclass fields, one block's update in :meth:`update`.
+
+    ``slots`` names the state vectors, which are zero at first.
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def gain(self, lr: float, samples: int) -> float:
+        """A factor that goes into the gradients' weights and so costs nothing."""
+
+    @abstractmethod
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """Update parameters and state of a block in place; ``step`` counts from 1."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Tally(Rule):
+    """w += samples * combined: the mean times the number of samples, so the plain sum, without a learning rate.
+
+    For the ledger workload, whose parameters count how often each sample was used.
+    """
+
+    def gain(self, lr: float, samples: int) -> float:
+        """Undoes the mean."""
+        return float(samples)
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """See :class:`Rule`."""
+        np.add(block.params, block.grad, out=block.params)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PlainSGD(Rule):
+    """w -= lr * combined, with the learning rate folded into the gradients' weights."""
+
+    def gain(self, lr: float, samples: int) -> float:
+        """The whole step."""
+        return -lr
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """See :class:`Rule`."""
+        np.add(block.params, block.grad, out=block.params)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SGD(Rule):
+    """Stochastic gradient descent: v = momentum * v + g, w -= lr * v (nesterov: lr * (g + momentum * v)).
+
+    g is the combined gradient plus ``weight_decay`` * w.
+    """
+
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    slots: ClassVar[tuple[str, ...]] = ("momentum",)
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check("momentum", self.momentum, below=1.0)
+        _check("weight_decay", self.weight_decay)
+        if not isinstance(self.nesterov, bool):
+            raise ValueError(f"nesterov={self.nesterov}: must be true or false")
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov=true: needs a momentum above 0")
+
+    def gain(self, lr: float, samples: int) -> float:
+        """None: the momentum is of gradients, so that it survives a change of the learning rate."""
+        return 1.0
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """See :class:`Rule`."""
+        params, grad, (velocity,), spare = block
+        _decay(params, grad, spare, self.weight_decay)
+        np.multiply(velocity, np.float32(self.momentum), out=velocity)
+        np.add(velocity, grad, out=velocity)
+        if self.nesterov:
+            np.multiply(velocity, np.float32(self.momentum), out=spare)
+            np.add(grad, spare, out=grad)
+            np.multiply(grad, np.float32(lr), out=spare)
+        else:
+            np.multiply(velocity, np.float32(lr), out=spare)
+        np.subtract(params, spare, out=params)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Adagrad(Rule):
+    """s += g^2, w -= lr * g / (sqrt(s) + eps) (Duchi et al., JMLR 2011)."""
+
+    eps: float = 1e-10
+    weight_decay: float = 0.0
+    slots: ClassVar[tuple[str, ...]] = ("sum",)
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check("eps", self.eps, least=MIN_EPS)
+        _check("weight_decay", self.weight_decay)
+
+    def gain(self, lr: float, samples: int) -> float:
+        """None."""
+        return 1.0
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """See :class:`Rule`."""
+        params, grad, (squares,), spare = block
+        _decay(params, grad, spare, self.weight_decay)
+        np.multiply(grad, grad, out=spare)
+        np.add(squares, spare, out=squares)
+        np.sqrt(squares, out=spare)
+        _step(params, grad, spare, lr, self.eps)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Adam(Rule):
+    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= lr * m^ / (sqrt(v^) + eps) (Kingma and Ba, ICLR 2015).
+
+    m^ and v^ are corrected for starting at zero: divided by 1 - b1^step and 1 - b2^step.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    slots: ClassVar[tuple[str, ...]] = ("mean", "square")
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check("beta1", self.beta1, below=1.0)
+        _check("beta2", self.beta2, below=1.0)
+        _check("eps", self.eps, least=MIN_EPS)
+        _check("weight_decay", self.weight_decay)
+
+    def gain(self, lr: float, samples: int) -> float:
+        """None."""
+        return 1.0
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        """See :class:`Rule`."""
+        params, grad, (mean, square), spare = block
+        _decay(params, grad, spare, self.weight_decay)
+        np.multiply(grad, grad, out=spare)
+        np.multiply(spare, np.float32(1 - self.beta2), out=spare)
+        np.multiply(square, np.float32(self.beta2), out=square)
+        np.add(square, spare, out=square)
+        np.multiply(grad, np.float32(1 - self.beta1), out=grad)
+        np.multiply(mean, np.float32(self.beta1), out=mean)
+        np.add(mean, grad, out=mean)
+        # lr m^ / (sqrt(v^) + eps) = (lr c / (1 - b1^step)) m / (sqrt(v) + c eps) with c = sqrt(1 - b2^step)
+        correction = sqrt(1 - self.beta2**step)
+        np.sqrt(square, out=spare)
+        _step(params, mean, spare, lr * correction / (1 - self.beta1**step), correction * self.eps)
+
+
+RULES: dict[str, type[Rule]] = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam, "tally": Tally}
+
+
+@final
+class Optimizer:
+    """A rule with its state, for ``num_elements`` parameters."""
+
+    def __init__(self, rule: Rule, num_elements: int) -> None:
+        self.rule, self.num_elements = rule, num_elements
+        self.steps = 0
+        self._state = [_aligned(num_elements) for _ in rule.slots]
+        size = min(BLOCK, num_elements)
+        self._grad, self._spare = _aligned(size), _aligned(size)
+
+    def step(
+        self,
+        params: FloatVector,
+        grads: Sequence[FloatVector],
+        weights: Sequence[float],
+        lr: float,
+        samples: int,
+        *,
+        out: FloatVector | None = None,
+    ) -> None:
+        """One update of ``params``, in place or into ``out``.
+
+        Args:
+            params: float32 [num_elements].
+            grads: one or more of the same shape, which are only read.
+            weights: one for each gradient.
+            lr: learning rate of this step.
+            samples: number of samples in the update.
+            out: where to leave the result instead, float32 [num_elements]; ``params`` then stays as it is.
+
+        Raises:
+            ValueError: for lengths that do not fit; nothing is changed then.
+        """
+        target = params if out is None else out
+        self._check([params, target, *grads], weights)
+        self.steps += 1
+        gain = self.rule.gain(lr, samples)
+        # folded in double precision, so that a mean (1 / n) and its undoing (n) cancel exactly in the tally
+        factors = [np.float32(gain * weight) for weight in weights]
+        uniform = all(weight == weights[0] for weight in weights)
+        for lo in range(0, self.num_elements, BLOCK):
+            hi = min(lo + BLOCK, self.num_elements)
+            state = [values[lo:hi] for values in self._state]
+            block = Block(target[lo:hi], self._grad[: hi - lo], state, self._spare[: hi - lo])
+            parts = [grad[lo:hi] for grad in grads]
+            if uniform:
+                _add_up(parts, factors[0], block.grad)
+            else:
+                _weigh_up(parts, factors, block.grad, block.spare)
+            if target is not params:
+                np.copyto(block.params, params[lo:hi])  # from now on it is in the cache
+            self.rule.update(block, lr, self.steps)
+
+    def state(self) -> State:
+        """Number of steps and the rule's vectors by name (the vectors themselves, not copies)."""
+        return {"step": self.steps, **dict(zip(self.rule.slots, self._state, strict=True))}
+
+    def load_state(self, state: State) -> None:
+        """Go back to a :meth:`state`; raises ``ValueError`` when it is that of another rule or size."""
+        names = ["step", *self.rule.slots]
+        if sorted(state) != sorted(names):
+            raise ValueError(f"optimizer state: has {', '.join(sorted(state))} instead of {', '.join(sorted(names))}")
+        for name in self.rule.slots:
+            if np.shape(state[name]) != (self.num_elements,):
+                raise ValueError(f"optimizer state: {name} is {np.shape(state[name])}, not ({self.num_elements},)")
+        for name, values in zip(self.rule.slots, self._state, strict=True):
+            values[:] = state[name]
+        self.steps = int(state["step"])
+
+    def _check(self, vectors: Sequence[FloatVector], weights: Sequence[float]) -> None:
+        num_grads = len(vectors) - 2
+        if num_grads == 0 or num_grads != len(weights):
+            raise ValueError(f"grads: {num_grads} gradients and {len(weights)} weights; need one or more, and as many")
+        for values in vectors:
+            if values.shape != (self.num_elements,) or values.dtype != np.float32:
+                raise ValueError(
+                    f"grads: {values.dtype} {values.shape} among parameters and gradients, "
+                    f"all must be float32 ({self.num_elements},)"
+                )
+
+
+def make_optimizer(name: str, num_elements: int, **fields_of_rule: object) -> Optimizer:
+    """The optimizer ``name`` (a key of ``RULES``) with its hyper-parameters; raises ``ValueError`` naming the field.
+
+    A field that is None counts as not given, so that a configuration can be rid of another optimizer's fields.
+    """
+    if name not in RULES:
+        raise ValueError(f"name={name}: must be one of {', '.join(RULES)}")
+    given = {field: value for field, value in fields_of_rule.items() if value is not None}
+    known = [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
+    for field in given:
+        if field not in known:
+            raise ValueError(
+                f"{field}: is no field of {name} (it has {', '.join(known) or 'none'}); null leaves it out"
+            )
+    rule = RULES[name](**given)
+    if isinstance(rule, SGD) and rule.momentum == 0 and rule.weight_decay == 0:
+        rule = PlainSGD()
+    return Optimizer(rule, num_elements)
+
+
+def _add_up(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:
+    """``out`` = factor * sum of ``grads``, added in their order."""
+    if len(grads) == 1:
+        np.multiply(grads[0], factor, out=out)
+        return
+    np.add(grads[0], grads[1], out=out)
+    for grad in grads[2:]:
+        np.add(out, grad, out=out)
+    np.multiply(out, factor, out=out)
+
+
+def _weigh_up(grads: list[FloatVector], factors: list[np.float32], out: FloatVector, spare: FloatVector) -> None:
+    """``out`` = sum of factors[k] * grads[k], added in their order."""
+    np.multiply(grads[0], factors[0], out=out)
+    for grad, factor in zip(grads[1:], factors[1:], strict=True):
+        np.multiply(grad, factor, out=spare)
+        np.add(out, spare, out=out)
+
+
+def _decay(params: FloatVector, grad: FloatVector, spare: FloatVector, weight_decay: float) -> None:
+    """``grad`` += weight_decay * params."""
+    if weight_decay:
+        np.multiply(params, np.float32(weight_decay), out=spare)
+        np.add(grad, spare, out=grad)
+
+
+def _step(params: FloatVector, direction: FloatVector, scale: FloatVector, lr: float, eps: float) -> None:
+    """``params`` -= lr * direction / (scale + eps); overwrites ``scale``."""
+    np.add(scale, np.float32(eps), out=scale)
+    np.divide(direction, scale, out=scale)
+    np.multiply(scale, np.float32(lr), out=scale)
+    np.subtract(params, scale, out=params)
+
+
+def _aligned(num_elements: int) -> FloatVector:
+    """Zeros that start at a cache line."""
+    size = num_elements * 4
+    raw = np.zeros(size + ALIGN_BYTES, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGN_BYTES
+    return raw[start : start + size].view(np.float32)
+
+
+def _check(name: str, value: object, *, least: float = 0.0, below: float = inf) -> None:
+    """A finite number of at least ``least`` and less than ``below``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value < below:  # type: ignore[operator]
+        upper = "" if below == inf else f" and less than {below:g}"
+        raise ValueError(f"{name}={value}: must be a number, at least {least:g}{upper}")

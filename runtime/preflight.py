@@ -1,0 +1,209 @@
+"""Everything that is checked before the first process starts.
+
+A command line is refused here, with one line and exit code 2, or its jobs can start: every job of a sweep is composed,
+parsed and built, its straggler plan made, its output directory and port tried out. No framework is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from runtime.checking import leaves
+from runtime.composing import Composer, hydra_for, parse_arguments
+from runtime.config import Config, parse
+from runtime.errors import ConfigError
+from runtime.instantiate import TARGET, explain, instantiate, is_allowed
+from strategies.protocol import Strategy
+
+POLICIES = ("dynamic", "even")
+LOOPBACK = "127.0.0.1"
+
+
+def preflight(argv: Sequence[str]) -> list[str]:
+    """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
+
+    Returns the command line to hand to Hydra. What only shows something (``--help``, ``--cfg``, ``--info``,
+    ``--version``, ``--shell-completion``) is Hydra's.
+    """
+    args = parse_arguments(argv)
+    if args.help or args.hydra_help or args.cfg or args.info or args.shell_completion:
+        return list(argv)
+    refuse_targets(args.overrides)
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        refuse_misused_groups(composer)
+        master = composer.master()
+        refuse_foreign_targets(master)
+        for label, raw in composer.jobs(master):
+            with _labelled(label):
+                check_job(parse(raw))
+        check_output(*composer.output_directory(master))
+        return composer.hydra_argv(argv)
+
+
+@contextmanager
+def _labelled(label: str) -> Iterator[None]:
+    """Say which job of a sweep it was."""
+    try:
+        yield
+    except ConfigError as error:
+        raise (ConfigError(f"{error} (in the job {label})") if label else error) from None
+
+
+def refuse_targets(lines: Sequence[str]) -> None:
+    """The command line chooses among files; only files name code."""
+    for line in lines:
+        if TARGET in line:
+            raise ConfigError(f"{line}: {TARGET} cannot be set on the command line; name it in a file below conf/")
+
+
+def refuse_misused_groups(composer: Composer) -> None:
+    """Of each group exactly one file is chosen."""
+    for override in composer.overrides:
+        key, one = override.key_or_group, isinstance(override.value(), str) and not override.is_delete()
+        if key in composer.groups and not override.is_sweep_override() and not one:
+            options = ", ".join(composer.hydra.config_loader.get_group_options(key))
+            raise ConfigError(f"{override.input_line}: exactly one {key} is chosen ({options})")
+
+
+def refuse_foreign_targets(master: DictConfig) -> None:
+    """Hydra would execute whatever its own section names, so that is held to the same allow-list as ours."""
+    for path, value in leaves(OmegaConf.to_container(master.hydra, resolve=False), "hydra"):
+        foreign = not str(value).startswith(("hydra.", "hydra_plugins.")) and not is_allowed(str(value))
+        if path.endswith((TARGET, "()")) and foreign:
+            raise ConfigError(f"{path}={value}: not below a package that may be named in a configuration")
+
+
+def check_job(config: Config) -> None:
+    """Build whatever the configuration names and hold the parts against each other; raises :class:`ConfigError`."""
+    strategy = instantiate(config.strategy, "strategy")
+    pattern = instantiate(config.straggler, "straggler")
+    task = instantiate(config.workload.task, "workload.task")
+    instantiate(config.backend, "backend")
+    runtime = instantiate(config.cluster, "cluster")
+    check_strategy(strategy, config)
+    check_backend(config)
+    check_rules(config)
+    check_shards(strategy, task, config)
+    check_plan(strategy, pattern, runtime, config)
+    check_port(config.cluster.get("port"))
+
+
+def check_strategy(strategy: object, config: Config) -> None:
+    """It is one, and its hyper-parameters fit the number of workers."""
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"strategy={config.names.strategy}: {type(strategy).__name__} is not a strategy")
+    if strategy.data not in POLICIES:
+        raise ConfigError(f"strategy.data={strategy.data}: must be one of {', '.join(POLICIES)}")
+    with explained(config.strategy, "strategy"):
+        strategy.validate(config.num_workers)
+
+
+def check_backend(config: Config) -> None:
+    """A workload says which backends can train it."""
+    if config.names.backend not in config.workload.backends:
+        raise ConfigError(
+            f"backend={config.names.backend}: cannot train workload={config.workload.name}; "
+            f"choose backend={' or backend='.join(config.workload.backends)}"
+        )
+
+
+def check_rules(config: Config) -> None:
+    """Optimizer and learning-rate schedule exist and take their fields."""
+    from runtime.lr_schedules import make_schedule
+    from runtime.optimizers import make_optimizer
+
+    optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
+    with explained(optimizer, "workload.optimizer"):
+        make_optimizer(optimizer.pop("name"), 1, **optimizer)
+    with explained(config.workload.lr_schedule, "workload.lr_schedule"):
+        make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # whatever the number: a run knows it
+
+
+def check_shards(strategy: Strategy, task: object, config: Config) -> None:
+    """With fewer shards than two per worker some would starve. A task tells its size if it can without its data."""
+    num_samples = getattr(task, "num_samples", None)
+    if num_samples is None or strategy.data != "dynamic":
+        return
+    workload, num_workers = config.workload, config.num_workers
+    num_shards = ceil(num_samples / (workload.batches_per_shard * ceil(workload.global_batch_samples / num_workers)))
+    if num_shards < 2 * num_workers:
+        raise ConfigError(
+            f"workload.batches_per_shard={workload.batches_per_shard}: makes {num_shards} shards of {num_samples} "
+            f"samples, fewer than two for each of {num_workers} workers; use fewer batches per shard, a smaller "
+            "workload.global_batch_samples or fewer workers"
+        )
+
+
+def check_plan(strategy: Strategy, pattern: Any, runtime: Any, config: Config) -> None:
+    """The runtime can do what the strategy needs, the plan of disturbances can be made, and all its targets exist."""
+    from injectors.plan import ClusterShape, validate_plan
+    from runtime.experiment import refuse_incapable
+
+    refuse_incapable(strategy, runtime)
+    num_workers, num_servers = config.num_workers, config.topology.num_servers
+    base_iter_s = runtime.base_iter_s(ceil(config.workload.global_batch_samples / num_workers))
+    shape = ClusterShape(num_workers=num_workers, num_servers=num_servers, base_iter_s=base_iter_s)
+    with explained(config.straggler, "straggler"):
+        validate_plan(pattern.plan(shape, config.max_time_s, config.seed), shape)
+
+
+@contextmanager
+def explained(fields: Mapping[str, Any], path: str) -> Iterator[None]:
+    """What is raised about one of the fields, under the name that the user knows the field by."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise explain(error, fields, path) from error
+
+
+def check_port(port: object) -> None:
+    """A port that the cluster is to use must be free now; 0 means any."""
+    if not isinstance(port, int) or port == 0:
+        return
+    if not 0 < port < 65536:
+        raise ConfigError(f"cluster.port={port}: must be 0 (any free port) or up to 65535")
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConfigError(f"cluster.port={port}: {_reason(error)}; choose another, or 0 for any free one") from None
+
+
+def check_output(setting: str, directory: Path) -> None:
+    """The directory holds no record yet and can be created; nothing stays behind."""
+    try:
+        if any(directory.glob("meta.json")) or any(directory.glob("*/meta.json")):
+            raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
+        parent = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+        with _uninterrupted():
+            os.rmdir(tempfile.mkdtemp(prefix=".stragglab-", dir=parent))
+    except OSError as error:
+        raise ConfigError(f"{setting}={directory}: cannot be written ({_reason(error)})") from None
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, so that it cannot leave the probe behind."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

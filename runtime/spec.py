@@ -1,0 +1,49 @@
+"""What a runtime gets to run, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.job import Job, Record
+from strategies.protocol import Strategy
+
+
+@dataclass(kw_only=True)
+class Experiment:
+    """One job with everything that is to be instantiated elsewhere still as plain specs."""
+
+    job: Job
+    strategy: Strategy
+    record: Record
+    run_dir: Path
+    transport: str
+    backend: dict[str, Any]
+    task: dict[str, Any]
+    optimizer: dict[str, Any]
+    save_parameters_to: Path | None
+    tick: Callable[[float], None]
+    """Called a few times per second with the job's time, for the view."""
+    interrupted_by: int = 0
+    """The signal that ended the run, if one did."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended; what the last line of its record says."""
+
+    status: str
+    """``done``, ``failed`` or ``interrupted``."""
+    reason: str
+    t: float
+    version: int
+    epochs_done: int
+    samples_applied: int
+    shards_done: int
+    shards_total: int | None
+    parameters_sha256: str
+    memory: dict[str, int]
+    """Unique bytes of every task at the end."""

@@ -1,0 +1,78 @@
+"""Draw all figures again, from the records alone.
+
+python scripts/figures.py runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
+python scripts/figures.py runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.console import Console
+
+from analysis.load import RecordError, find_runs
+from analysis.report import compare, finish_run, print_summary
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, or 2 when the input is of no use."""
+    arguments = _parser().parse_args(argv)
+    found = [path for folder in arguments.folders for path in find_runs(folder)]
+    runs = list(dict.fromkeys(found))
+    if not runs:
+        names = ", ".join(str(folder) for folder in arguments.folders)
+        return _refuse(f"{names}: no run here (a directory with meta.json and events.jsonl)")
+    try:
+        _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
+    except (RecordError, OSError) as error:
+        return _refuse(str(error))
+    return 0
+
+
+def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    console = Console(highlight=False)
+    usable = []
+    for path in runs:
+        try:
+            finish_run(path)
+            usable.append(path)
+            console.print(f"{path / 'figures'}", markup=False, soft_wrap=True)
+        except RecordError as error:
+            if len(runs) == 1:
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+    if out is not None:
+        table = compare(usable, out, baseline)
+        print_summary(table, console)
+        for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _default_out(folders: list[Path], runs: list[Path]) -> Path | None:
+    """A single run needs no comparison; several in one directory are compared in it."""
+    if len(runs) == 1:
+        return None
+    return folders[0] / "comparison" if len(folders) == 1 else Path("out") / "comparison"
+
+
+def _refuse(reason: str) -> int:
+    print(f"figures.py: {reason}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a run, or a directory that contains runs")
+    parser.add_argument(
+        "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
+    )
+    parser.add_argument("--baseline", help="strategy that ratios refer to (default: bsp)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

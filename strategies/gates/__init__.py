@@ -1,0 +1,12 @@
+"""Synchronisation gates: which arrived gradients form the next update, and who may compute then.
+
+A gate is a small object that load and node policies compose with: it never sees a batch size, a weight or a clock.
+"""
+
+from strategies.gates.all import AllGate
+from strategies.gates.base import Gate, Verdict
+from strategies.gates.bounded import BoundedGate
+from strategies.gates.each import EachGate
+from strategies.gates.first_fresh import FirstFreshGate
+
+__all__ = ["AllGate", "BoundedGate", "EachGate", "FirstFreshGate", "Gate", "Verdict"]

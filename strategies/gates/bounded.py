@@ -1,0 +1,93 @@
+"""Gate ``bounded(s)``: a worker may be at most s iterations ahead of the slowest (SSP)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import final
+
+from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.protocol import Grad
+
+
+@final
+class BoundedGate:
+    """Worker i may start iff c_i - min_j c_j <= bound, c = iterations finished. Every event costs O(1) amortised.
+
+    With bound 0 nobody can read before the round is complete, so the updates of a round are merged into one: then the
+    gate equals ``AllGate`` bit for bit, momentum included.
+    """
+
+    def __init__(self, workers: Iterable[int], bound: int) -> None:
+        self.bound = bound
+        self.clock = dict.fromkeys(sorted(workers), 0)
+        self.low = 0
+        self.at_clock = Counter({0: len(self.clock)})
+        self.blocked: defaultdict[int, set[int]] = defaultdict(set)
+        self.lost_work: set[int] = set()
+        self.merged: list[Grad] = []
+
+    def begin(self) -> tuple[int, ...]:
+        """All workers are at clock 0."""
+        return tuple(self.clock)
+
+    def arrived(self, grad: Grad) -> Verdict:
+        """Tick the worker's clock; it blocks itself until the slowest is near enough."""
+        worker = grad.worker
+        clock = self.clock[worker] + 1
+        self.clock[worker] = clock
+        self.at_clock[clock - 1] -= 1
+        self.at_clock[clock] += 1
+        self.blocked[clock].add(worker)
+        if self.bound > 0:
+            return Verdict(apply=(grad,), go=self._release(clock))
+        self.merged.append(grad)
+        return self._release_merged(clock)
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        """A worker that restarts keeps its clock; one that left no longer holds the others back."""
+        if worker not in self.clock:
+            return NOTHING
+        if restarting:
+            if worker not in self.blocked[self.clock[worker]]:
+                self.lost_work.add(worker)
+            return NOTHING
+        self.lost_work.discard(worker)
+        self.blocked[self.clock[worker]].discard(worker)
+        self.at_clock[self.clock.pop(worker)] -= 1
+        return self._release_merged(self.low) if self.bound == 0 else Verdict(go=self._release(self.low))
+
+    def joined(self, worker: int) -> Verdict:
+        """A newcomer starts at the slowest clock, a returning worker with what it lost, if anything."""
+        if worker not in self.clock:
+            self.clock[worker] = self.low
+            self.at_clock[self.low] += 1
+        elif worker not in self.lost_work:
+            return NOTHING
+        self.lost_work.discard(worker)
+        return Verdict(go=(worker,))
+
+    def _release(self, clock: int) -> tuple[int, ...]:
+        """Whoever may go now: those at ``clock`` if near enough, and all whom a step of the slowest sets free."""
+        old = self.low
+        if self.clock:
+            while not self.at_clock[self.low]:
+                del self.at_clock[self.low]
+                self.low += 1
+        free = set(self.blocked.pop(clock, ())) if clock - self.low <= self.bound else set()
+        for level in range(old + self.bound + 1, self.low + self.bound + 1):
+            free |= self.blocked.pop(level, set())
+        return tuple(sorted(free))
+
+    def _release_merged(self, clock: int) -> Verdict:
+        """With bound 0: when the slowest has moved, the buffered gradients are one update."""
+        old = self.low
+        go = self._release(clock)
+        if self.low == old and self.clock:
+            return NOTHING
+        update, self.merged = by_worker(self.merged), []
+        return Verdict(apply=update, go=go)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The slowest clock and how many wait for it."""
+        return {"slowest_clock": self.low, "blocked": sum(map(len, self.blocked.values()))}

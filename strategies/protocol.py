@@ -1,0 +1,258 @@
+"""The vocabulary between a strategy and whatever runs it.
+
+Events are past tense, commands are imperative; both are frozen, keyword-only and serialisable
+(msgspec structs: created in about 0.2 us, encoded to JSON by the recorder, compared field by field in tests).
+
+The life of one worker iteration::
+
+    Compute -> (parameters of one version are delivered, gradient computed, pushed) -> Arrived -> Apply | Drop
+
+Laws
+----
+1. ``handle`` is synchronous, total and single-threaded; its output depends only on the hyper-parameters and on the
+   events so far. ``event.t`` is non-decreasing seconds since the start of the job on the coordinator's clock. Workers
+   report durations, never timestamps.
+2. Every ``Compute`` ends in exactly one of ``Arrived``, ``Failed`` and ``Lost``, or is voided with everything else that
+   is outstanding by a ``Restored``. Results of a dead incarnation never arrive.
+3. Commands are carried out in order: ``Apply`` then ``Compute`` computes on the updated parameters.
+4. A gradient is a handle to the **sum** over its samples. It is used up by exactly one ``Apply`` or ``Drop``.
+5. An unlawful command raises :class:`ProtocolError` with what last happened to the worker concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+
+class ProtocolError(RuntimeError):
+    """A strategy gave a command that the laws forbid; the message ends with the worker's last events."""
+
+
+class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Handle of one pushed gradient: a sum over ``samples`` samples, computed on parameters of ``version``."""
+
+    id: int
+    """Unique within the run; grows with every Compute."""
+    worker: int
+    incarnation: int
+    """0 for the first process of this worker, one more after every restart."""
+    iteration: int
+    """How many Computes this worker had finished before (over all its incarnations)."""
+    version: int
+    """Updates that were applied to the parameters it was computed on."""
+    samples: int
+    """Samples really summed; 0 when the data queue was empty, fewer than assigned at an epoch's end."""
+    assigned_samples: int
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Durations of one iteration in seconds, by the worker's own stopwatch.
+
+    ``wait_s`` + ``data_s`` + ``pull_s`` + ``compute_s`` + ``send_s`` is the whole iteration, in this order.
+    """
+
+    wait_s: float = 0.0
+    """From the end of the previous push until the next Compute reached the worker (barriers live here)."""
+    data_s: float = 0.0
+    """From that Compute until the batch was loaded."""
+    pull_s: float = 0.0
+    """From then until all parameters were delivered (an update that these had to wait for included)."""
+    compute_s: float = 0.0
+    """Forward and backward pass, device pacing and injected delay included."""
+    send_s: float = 0.0
+    """Push to all servers until the last acknowledged."""
+    injected_s: float = 0.0
+    """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
+    overrun_s: float = 0.0
+    """By how much the real computation missed the device profile; 0 when pacing held."""
+
+    @property
+    def iter_s(self) -> float:
+        """Time of the iteration without waiting: what every detector looks at."""
+        return self.data_s + self.compute_s + self.send_s
+
+    @property
+    def bpt_s(self) -> float:
+        """Batch processing time (AntDT's worker BPT)."""
+        return self.data_s + self.compute_s
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """Something that has happened at ``t`` seconds since the start of the job."""
+
+    t: float
+
+
+class Started(Event, frozen=True, kw_only=True, tag=True):
+    """The job is ready to train. ``batch_samples[i]`` is worker i's nominal batch; they sum to the global batch."""
+
+    workers: tuple[int, ...]
+    batch_samples: tuple[int, ...]
+    num_servers: int
+
+
+class Arrived(Event, frozen=True, kw_only=True, tag=True):
+    """A gradient is held by every server."""
+
+    grad: Grad
+    timings: Timings
+    loss: float | None = None
+    """Mean loss over the gradient's samples."""
+    sqr_norm: float | None = None
+    """Squared Euclidean norm of the pushed sum, where the backend reports it."""
+
+
+class Failed(Event, frozen=True, kw_only=True, tag=True):
+    """A Compute ended without a gradient but its worker lives."""
+
+    worker: int
+    reason: str
+    retryable: bool = True
+
+
+class Lost(Event, frozen=True, kw_only=True, tag=True):
+    """The process of a worker is gone, and the Compute that it was busy with (its samples are back in the queue).
+
+    ``restarting`` says that the runtime already starts its next incarnation, so that a ``Joined`` will follow soon (or
+    another ``Lost``, should that be given up). It may be given its next Compute at once, which it then carries out
+    when it is back. A gradient of this worker that had already arrived stays valid.
+    """
+
+    worker: int
+    incarnation: int
+    reason: str
+    restarting: bool
+
+
+class Joined(Event, frozen=True, kw_only=True, tag=True):
+    """A worker (again) waits for its first Compute."""
+
+    worker: int
+    incarnation: int
+
+
+class ServerLost(Event, frozen=True, kw_only=True, tag=True):
+    """A server is gone. Nothing can be applied until ``Restored``; commands given meanwhile are void."""
+
+    server: int
+    incarnation: int
+    reason: str
+
+
+class Restored(Event, frozen=True, kw_only=True, tag=True):
+    """The parameters are again those of ``version``, on all servers.
+
+    Every gradient and every Compute from before is void: ``workers`` (those that live) are all idle, and the samples
+    that this version lacks are back in the queue.
+    """
+
+    version: int
+    workers: tuple[int, ...]
+
+
+class Evaluated(Event, frozen=True, kw_only=True, tag=True):
+    """Held-out ``metrics`` of the parameters that had ``version`` at ``asked_s``."""
+
+    version: int
+    asked_s: float
+    metrics: dict[str, float]
+
+
+class Woke(Event, frozen=True, kw_only=True, tag=True):
+    """The timer ``tag`` that the strategy asked for has fired."""
+
+    tag: str
+
+
+AnyEvent = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Woke
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """Something that the runtime must do now."""
+
+
+class Compute(Command, frozen=True, kw_only=True, tag=True):
+    """Worker: compute the gradient sum of ``num_samples`` samples on the parameters of now.
+
+    The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size.
+    """
+
+    worker: int
+    num_samples: int
+    accum: int = 1
+
+
+class Apply(Command, frozen=True, kw_only=True, tag=True):
+    """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``.
+
+    The sum goes in the order given.
+    """
+
+    grads: tuple[int, ...]
+    weights: tuple[float, ...]
+    lr_scale: float = 1.0
+
+
+class Drop(Command, frozen=True, kw_only=True, tag=True):
+    """Forget these gradients; with ``requeue`` their samples go back to the tail of the data queue."""
+
+    grads: tuple[int, ...]
+    requeue: bool = True
+
+
+class Evaluate(Command, frozen=True, kw_only=True, tag=True):
+    """Score the parameters of now on held-out data, beside the training."""
+
+
+class Checkpoint(Command, frozen=True, kw_only=True, tag=True):
+    """Store the parameters of now together with the set of applied work."""
+
+
+class Wake(Command, frozen=True, kw_only=True, tag=True):
+    """Fire ``Woke(tag)`` at ``at_s`` (or at once if that has passed)."""
+
+    at_s: float
+    tag: str
+
+
+class Stop(Command, frozen=True, kw_only=True, tag=True):
+    """End the job; ``ok=False`` marks it as failed."""
+
+    reason: str
+    ok: bool = True
+
+
+AnyCommand = Compute | Apply | Drop | Evaluate | Checkpoint | Wake | Stop
+
+
+class Strategy:
+    """What a plug-in implements: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
+
+    ``data`` names the allocation policy of the sharding service that the system assumes: ``dynamic`` (workers draw
+    shards) or ``even`` (a static part of every epoch for each worker).
+    """
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply})
+    """Commands that the runtime must be able to carry out; checked before the run starts."""
+
+    data: str = "dynamic"
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        """Return what to do now that ``event`` has happened."""
+        raise NotImplementedError
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` naming the field when the hyper-parameters do not fit ``num_workers`` workers."""
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """What is worth plotting about the state of the decision; recorded beside every event that changed it."""
+        return {}

@@ -1,0 +1,32 @@
+"""Averaging and learning-rate rules that every gate shares (pure algebra)."""
+
+from __future__ import annotations
+
+LR_RULES = ("batch_linear", "unit")
+
+
+def mean_weight(num_samples: int) -> float:
+    """Weight of every gradient sum in an update of ``num_samples`` samples in all: the only averaging there is."""
+    return 1.0 / num_samples
+
+
+def lr_scale(rule: str, assigned_samples: int, global_batch_samples: int) -> float:
+    """Learning-rate factor of an update that waited for ``assigned_samples`` of the global batch.
+
+    ``batch_linear`` (STAR's r_new = y/N r_SSGD, Sync-Switch's n*eta for BSP against eta for ASP) scales with the share
+    of the global batch; ``unit`` leaves the rate alone, as native TensorFlow ASP does. Assigned and not really
+    received samples count, so that the short last round of an epoch keeps the full rate.
+    """
+    return 1.0 if rule == "unit" else assigned_samples / global_batch_samples
+
+
+def split_evenly(total: int, parts: int) -> list[int]:
+    """``total`` as ``parts`` integers that differ by at most one, larger ones first."""
+    share, rest = divmod(total, parts)
+    return [share + (i < rest) for i in range(parts)]
+
+
+def check_lr_rule(rule: str) -> None:
+    """Raise ``ValueError`` for a rule that does not exist."""
+    if rule not in LR_RULES:
+        raise ValueError(f"lr_rule={rule}: must be one of {', '.join(LR_RULES)}")

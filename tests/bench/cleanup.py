@@ -1,0 +1,73 @@
+"""Ends what a session of benchmarks has started, also what has left its process group, also when the session is killed.
+
+Every process below a driver inherits a token in its environment, by which it is found; every temporary file lies in one
+folder. A guard process waits for the session's end, however it comes, and sweeps both.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+VARIABLE = "STRAGGLAB_BENCH_TOKEN"
+SESSION = secrets.token_hex(8)
+"""Every token of this session begins with it."""
+KILL_S = 10.0
+"""A killed process that is still there after this time cannot be ended by anybody."""
+
+
+def sweep(token: str, grace_s: float) -> list[int]:
+    """End every process whose token begins with ``token``; those left after ``grace_s`` are killed and returned."""
+    killed: set[int] = set()
+    begun = time.monotonic()
+    while (alive := carriers(token)) and time.monotonic() < begun + grace_s + KILL_S:
+        if time.monotonic() >= begun + grace_s:
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            killed.update(alive)
+        time.sleep(0.01)
+    return sorted(killed)
+
+
+def carriers(token: str) -> list[int]:
+    """Zombies have no environment any more, so they never match."""
+    wanted, found = f"{VARIABLE}={token}".encode(), []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if wanted in Path("/proc", name, "environ").read_bytes():
+                found.append(int(name))
+    return found
+
+
+@functools.cache
+def session_folder() -> Path:
+    """For all temporary files; the guard, started with it, removes it. Below /tmp: Ray's socket paths are long."""
+    folder = tempfile.mkdtemp(prefix="sg-", dir="/tmp")
+    # Its standard input ends when this process does; a new session keeps Ctrl-C away from it.
+    command = [sys.executable, __file__, SESSION, folder]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def dismiss() -> None:
+        assert guard.stdin
+        guard.stdin.close()
+        guard.wait(2 * KILL_S)
+
+    atexit.register(dismiss)
+    return Path(folder)
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    sweep(sys.argv[1], 0.0)
+    shutil.rmtree(sys.argv[2], ignore_errors=True)

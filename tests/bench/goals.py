@@ -1,0 +1,88 @@
+"""What `make bench` holds the project to, as data, and the verdict on each goal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+from .rounds import Comparison
+
+PASS, FAIL, NOT_MEASURED = "pass", "FAIL", "not measured"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On one goal: what was wanted, what was found. Only ``FAIL`` fails the run."""
+
+    goal: str
+    wanted: str
+    found: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Faster:
+    """``ours`` is at least ``at_least`` times as fast as ``peer``: the median over accepted rounds of the ratio of
+    their times within one round."""
+
+    ours: str
+    peer: str
+    at_least: float
+
+    def judge(self, comparison: Comparison) -> Verdict:
+        """In this comparison."""
+        goal, wanted = f"{self.ours} / {self.peer}", f">= {self.at_least:.2f}x"
+        for name in (self.ours, self.peer):
+            if missing := comparison.missing.get(name):
+                note = f"{name}: {missing.summary}"
+                return Verdict(goal, wanted, note, NOT_MEASURED if missing.excused else FAIL)
+        ratios = comparison.ratios(self.ours, self.peer)
+        if not ratios:
+            return Verdict(
+                goal, wanted, f"all {len(comparison.rounds)} rounds flagged: repeat on a quiet machine", FAIL
+            )
+        found = f"{median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
+        return Verdict(goal, wanted, found, PASS if median(ratios) >= self.at_least else FAIL)
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A figure stays below a limit; ``scale`` turns it into ``unit`` for the table."""
+
+    goal: str
+    limit: float
+    unit: str
+    scale: float = 1.0
+
+    def judge(self, value: float, note: str = "") -> Verdict:
+        """NaN (not measured; ``note`` says why) fails: every figure of this kind is ours."""
+        wanted = f"<= {self.limit * self.scale:g} {self.unit}"
+        if math.isnan(value):
+            return Verdict(self.goal, wanted, note or "no accepted figure", FAIL)
+        found = f"{value * self.scale:.3g} {self.unit}{note and ' ' + note}"
+        return Verdict(self.goal, wanted, found, PASS if value <= self.limit else FAIL)
+
+
+TRANSPORT_GOALS = [Faster("ours tcp", "bare sockets", 0.85), Faster("ours shm", "ours tcp", 1.3)]
+"""At every size; issue 2, "Speed"."""
+TRANSPORT_GOALS_1MB = [Faster("ours tcp", "gloo", 2.0), Faster("ours tcp", "torch rpc", 2.0)]
+
+STEP_GOALS = {
+    "mlp": [
+        Faster("ours tcp", "ddp gloo", 1.2),
+        Faster("ours tcp", "ray ps", 2.0),
+        Faster("ours shm", "pure compute", 0.75),
+    ],
+    "resnet20": [
+        Faster(ours, peer, at_least)
+        for ours in ("ours tcp", "ours shm")
+        for peer, at_least in (("pure compute", 0.95), ("ddp gloo", 1.0))
+    ],
+}
+
+DECISION_LIMITS_S = {64: 100e-6, 1024: 1e-3}
+RECORDING = AtMost("recording and telemetry, share of a core", 0.01, "%", 100)
+READY = AtMost("8 workers training after the import", 0.5, "s")
+UNIQUE_MEMORY = AtMost("unique memory of a worker after its first step", 25e6, "MB", 1e-6)
+RESTART = AtMost("a killed worker computes again", 0.3, "s")

@@ -1,0 +1,273 @@
+"""Stragglab's own side of every comparison: five adapters, called by the harness as the peers are.
+
+Each runs in a driver process of its own (launch.py: new session, one thread per process, time-out, everything with its
+token killed afterwards), so it may fork, start an agent, import torch. It returns JSON-able numbers, prints nothing
+after its last child has gone, and leaves no process behind: one that outlives ``launch.GRACE_S`` is an error.
+
+By hand::
+
+    cd tests
+    PYTHONPATH=.. python -m bench.driver ours push_pull '{"transport": "tcp", "nbytes": 1000000, "iterations": 100}'
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bench import models
+from bench.stats import block_median, median_gap
+from bench.tasks import ROUNDS
+from injectors.plan import build_plan
+from injectors.sleep import SleepActuator
+from runtime.job import Job
+from runtime.live.auth import Identity
+from runtime.live.board import Board
+from runtime.live.board import create as create_board
+from runtime.live.hub import Hub
+from runtime.live.links import ServerLinks
+from runtime.live.loop import Loop
+from runtime.live.messages import Goodbye, TaskReady, TaskSpec, Update
+from runtime.live.runtime import LiveRuntime
+from runtime.live.server import Server
+from runtime.live.store import Store
+from runtime.recorder import Fanout, Recorder
+from runtime.spec import Experiment
+from strategies.bsp import BSP
+from strategies.protocol import Apply, Arrived, Lost
+
+WARM_UP = 5
+NO_STRAGGLERS = SleepActuator(build_plan("none", 0, 1.0, []))
+
+
+def push_pull(transport: str, nbytes: int, iterations: int) -> float:
+    """Median seconds (``stats.median_gap``) of one push and one pull of ``nbytes`` each, one worker and one server.
+
+    As ``peers.bare_sockets``: the worker hands ``nbytes`` of gradient to the server, which holds all of it before
+    ``nbytes`` of parameters are delivered in full to the worker; no update is computed. The real classes on both ends:
+    a server process, this process as its worker and its coordinator. With ``tcp`` an iteration has two small messages
+    more than the bare sockets, the receipt and the coordinator's order to deliver. With ``shm`` no byte is copied at
+    all (gradient and parameters are read where they lie), so what is measured is the hand-over.
+    """
+    num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()
+    said: list[Any] = []
+    hub = Hub(loop, secret, transport, "127.0.0.1", 0, lambda _: True, lambda _, m: said.append(m), lambda _: None)
+    board_fd = create_board() if transport == "shm" else -1
+    board = Board(board_fd, num_floats, 1) if transport == "shm" else None
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store = Store(np.zeros(num_floats, np.float32), {"name": "sgd"}, board)
+            Server(_bare_spec(hub, secret, transport), Identity("server", 0), store, num_floats).run()
+        finally:
+            os._exit(0)
+    while not any(isinstance(message, TaskReady) for message in said):
+        loop.turn(0.1)
+    links = ServerLinks(num_floats, secret, Identity("worker", 0), board)
+    links.attach(0, [said[0].address])
+    stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
+    links.close()
+    hub.send(("server", 0), Goodbye())
+    os.waitpid(pid, 0)
+    hub.close()
+    loop.close()
+    return median_gap(stamps)
+
+
+def _exchange(hub: Hub, links: ServerLinks, ticket: int) -> float:
+    """One iteration: the gradient of the last delivery is handed over, and dropped with the order for the next one."""
+    links.push(ticket)
+    hub.send(("server", 0), Update(drop=(ticket,), deliver=(("worker", 0, 0, ticket + 1),)))
+    links.receive_params(ticket + 1)
+    return time.perf_counter()
+
+
+def _bare_spec(hub: Hub, secret: bytes, transport: str) -> TaskSpec:
+    return TaskSpec(
+        run_dir=tempfile.gettempdir(),
+        coordinator=hub.address,
+        secret=secret,
+        heartbeat_s=0.5,
+        transport=transport,
+        host="127.0.0.1",
+        seed=0,
+        num_workers=1,
+        num_servers=1,
+        num_samples=1,
+        shard_samples=1,
+        num_shards=1,
+        optimizer={"name": "sgd"},
+        backend={},
+        task={},
+        device=None,
+    )
+
+
+class Watch:
+    """A record that keeps what the adapters ask for: when updates, arrivals and losses happened, and the notes."""
+
+    def __init__(self) -> None:
+        self.updates_s: list[float] = []
+        self.arrivals: list[tuple[float, Arrived]] = []
+        self.lost_s = 0.0
+        self.notes: list[tuple[float, str, dict[str, Any]]] = []
+        self.wall: dict[str, float] = {}
+
+    def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
+        """Keep it."""
+        if any(isinstance(command, Apply) for command in commands):
+            self.updates_s.append(t)
+        if isinstance(event, Arrived):
+            self.arrivals.append((t, event))
+        elif isinstance(event, Lost):
+            self.lost_s = t
+
+    def note(self, t: float, kind: str, **fields: Any) -> None:
+        """Keep it, with the wall clock of the first of its kind."""
+        self.notes.append((t, kind, fields))
+        self.wall.setdefault(kind, time.monotonic())
+
+
+def _run(
+    transport: str,
+    model: str,
+    num_workers: int,
+    num_servers: int,
+    iterations: int,
+    *,
+    watch: Watch | None = None,
+    tick: Callable[[float], None] = lambda t: None,
+    max_time_s: float = 600.0,
+    recorder_of: Callable[[Path], Any] = Recorder,
+) -> tuple[Watch, dict[str, Any]]:
+    """A whole BSP job through the live runtime, recorded as always; returns what was seen and its outcome."""
+    os.environ["STRAGGLAB_ALLOW_TARGETS"] = "bench"
+    watch = watch or Watch()
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        for name in ("logs", "checkpoints"):
+            (run_dir / name).mkdir()
+        recorder = recorder_of(run_dir)
+        experiment = Experiment(
+            job=_job(num_workers, num_servers, iterations, max_time_s),
+            strategy=BSP(),
+            record=Fanout(recorder, watch),
+            run_dir=run_dir,
+            transport=transport,
+            backend={"_target_": "runtime.backends.torch.TorchBackend", "num_threads": 1},
+            task={"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers},
+            optimizer={"name": "sgd", "lr": models.LEARNING_RATE},
+            save_parameters_to=None,
+            tick=tick,
+        )
+        outcome = LiveRuntime(num_workers=num_workers).run(experiment, NO_STRAGGLERS)
+        recorder.close()
+    if outcome.status != "done":
+        raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")
+    return watch, msgspec.to_builtins(outcome)
+
+
+def _job(num_workers: int, num_servers: int, iterations: int, max_time_s: float) -> Job:
+    batch = models.BATCH * num_workers
+    return Job(
+        num_workers=num_workers,
+        num_servers=num_servers,
+        num_samples=batch * ROUNDS,
+        global_batch_samples=batch,
+        batches_per_shard=1,
+        epochs=-(-iterations // ROUNDS),
+        epoch_overlap=False,
+        max_time_s=max_time_s,
+        eval_every_s=None,
+        checkpoint_every_s=None,
+        seed=0,
+        metric="accuracy",
+        higher_is_better=True,
+        target=None,
+        stop_at_target=False,
+        lr=models.LEARNING_RATE,
+        lr_at=lambda samples: 1.0,
+    )
+
+
+def bsp_step(transport: str, model: str, num_workers: int, num_servers: int, iterations: int) -> float:
+    """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
+
+    The real path: coordinator, strategy ``bsp``, servers with SGD (``models.LEARNING_RATE``), no pacing, no injection,
+    no periodic evaluation or checkpoint; the recorder as in a normal run. An iteration ends when its update is ordered.
+    """
+    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1)
+    return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
+
+
+def start(num_workers: int) -> dict[str, object]:
+    """How a job begins: ``{"ready_s": float, "unique_bytes": [int, ...]}``.
+
+    ``ready_s``: from the end of the framework's import in the agent until the last of the workers has begun its first
+    Compute. ``unique_bytes``: per worker at the end of the job, private pages (smaps_rollup) less the workload's own
+    buffers (its data, the flat parameters and gradient). Model: ``mlp``.
+    """
+    watch, outcome = _run("tcp", "mlp", num_workers, 1, 3)
+    # The job's clock starts when all workers are attached; the first Compute of all is ordered in that instant.
+    begun = watch.wall["EpochStarted"] - watch.wall["Imported"]
+    first_pull = max(event.timings.data_s + event.timings.pull_s for _, event in watch.arrivals[:num_workers])
+    floats = sum(parameter.numel() for parameter in models.build("mlp").parameters())
+    data_bytes = sum(part.numel() * part.element_size() for part in models.batch("mlp", 0)) * num_workers * ROUNDS
+    own = 2 * 4 * floats + data_bytes
+    unique = [size - own for name, size in outcome["memory"].items() if name.startswith("worker")]
+    return {"ready_s": begun + first_pull, "unique_bytes": unique}
+
+
+def restart(num_workers: int) -> float:
+    """Seconds from the SIGKILL of one computing worker until its next incarnation has begun a Compute."""
+    watch = Watch()
+    killed_s: list[float] = []
+
+    def kill_worker_0(t: float) -> None:
+        if not killed_s and t > 1.0:
+            pids = [
+                fields["pid"] for _, kind, fields in watch.notes if kind == "Launched" and fields["role"] == "worker"
+            ]
+            killed_s.append(t)
+            os.kill(pids[0], signal.SIGKILL)
+
+    _run("tcp", "mlp", num_workers, 1, 1_000_000, watch=watch, tick=kill_worker_0, max_time_s=4.0)
+    reborn = next((t, event) for t, event in watch.arrivals if event.grad.incarnation == 1)
+    timings = reborn[1].timings
+    return reborn[0] - timings.compute_s - timings.send_s - killed_s[0]
+
+
+class TimedRecorder(Recorder):
+    """Counts the CPU time that recording takes."""
+
+    spent_s = 0.0
+
+    def event(self, *arguments: Any) -> None:
+        """As the recorder."""
+        begun = time.thread_time()
+        super().event(*arguments)
+        TimedRecorder.spent_s += time.thread_time() - begun
+
+    def note(self, *arguments: Any, **fields: Any) -> None:
+        """As the recorder."""
+        begun = time.thread_time()
+        super().note(*arguments, **fields)
+        TimedRecorder.spent_s += time.thread_time() - begun
+
+
+def recording_core_frac(num_workers: int, duration_s: float) -> float:
+    """CPU seconds that the recorder uses per second of a running job (0.01 = 1 % of a core).
+
+    Telemetry (timings of every iteration, busy times of the servers) travels in messages that are sent anyway; what it
+    costs beyond them is its place in the record. The job is unpaced, so it records far more often than a paced one.
+    """
+    _run("tcp", "mlp", num_workers, 1, 1_000_000, max_time_s=duration_s, recorder_of=TimedRecorder)
+    return TimedRecorder.spent_s / duration_s

@@ -1,0 +1,78 @@
+"""Random kills and pauses of a running job, and what must be true of it afterwards."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+
+import numpy as np
+
+from tests.invariants import problems, replay, strategy_of
+from tests.runs import LEDGER, Run, kill_quietly
+
+LEASE_S = 1.0
+MEAN_GAP_S = 0.12
+STOP_FRAC, CONTINUE_FRAC = 1 / 3, 0.6
+"""Of the faults are pauses; of these end before the lease does."""
+SETTINGS = (
+    "cluster.device={base_s: 0.004}",
+    f"cluster.lease_s={LEASE_S}",
+    "cluster.heartbeat_s=0.2",
+    "checkpoint_every_s=0.3",
+    "max_time_s=240",
+    "save_parameters=true",
+)
+KINDS = [(role, name) for role in ("worker", "server") for name in ("SIGKILL", "SIGSTOP")]
+
+Kind = tuple[str, str]
+
+
+def options(strategy: str, transport: str, epochs: int) -> tuple[str, ...]:
+    """Of a job of the ledger."""
+    return (*LEDGER, *SETTINGS, f"strategy={strategy}", f"topology.transport={transport}", f"workload.epochs={epochs}")
+
+
+def rage(run: Run, num_faults: int, seed: int) -> Counter[Kind]:
+    """Strike workers and servers at random; returns how often by kind."""
+    chance, counts = random.Random(seed), Counter[Kind]()
+    targets = [("worker", worker) for worker in range(4)] + [("server", server) for server in range(2)]
+    run.await_training(3)
+    while counts.total() < num_faults and run.process.poll() is None:
+        time.sleep(chance.expovariate(1 / MEAN_GAP_S))
+        role, number = chance.choice(targets)
+        stop, ends = chance.random() < STOP_FRAC, chance.random() < CONTINUE_FRAC
+        pause_s = chance.uniform(0.0, 0.6 * LEASE_S)
+        pid = run.pids().get((role, number), 0)
+        if not run.strike((role, number), signal.SIGSTOP if stop else signal.SIGKILL):
+            continue
+        counts[role, "SIGSTOP" if stop else "SIGKILL"] += 1
+        if stop and ends:
+            time.sleep(pause_s)
+            kill_quietly(pid, signal.SIGCONT)
+    return counts
+
+
+def assert_survived(run: Run, epochs: int, faults: Counter[Kind]) -> None:
+    """Finished; every sample used ``epochs`` times; the record sound; nobody died whom we did not strike."""
+    run.finish(240)
+    uses, times = np.unique(run.parameters(), return_counts=True)
+    assert uses.tolist() == [float(epochs)], dict(zip(uses.tolist(), times.tolist(), strict=True))
+    assert run.finished["samples_applied"] == epochs * 2000
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    struck = {role: faults[role, "SIGKILL"] + faults[role, "SIGSTOP"] for role in ("worker", "server")}
+    lost = {(note["id"], note["incarnation"]) for note in deaths(run, "server")}
+    assert len(lost) <= struck["server"], f"servers died by themselves: {deaths(run, 'server')}"
+    by_themselves = [note for note in deaths(run, "worker") if note["reason"].startswith("exited")]
+    assert not by_themselves
+
+
+def deaths(run: Run, role: str) -> list[dict[str, object]]:
+    """The first note about each death of a role's tasks, before the end."""
+    notes = [
+        line["note"] for line in run.lines() if line["kind"] == "note" and line["note"]["type"] in ("Exited", "Fenced")
+    ]
+    first = {(note["id"], note["incarnation"]): note for note in reversed(notes) if note["role"] == role}
+    return list(first.values())

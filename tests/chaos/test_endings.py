@@ -1,0 +1,226 @@
+"""However a run is ended, and whenever: a second later nothing of it is left, and its record still loads."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.invariants import problems
+from tests.leaks import Oracle, Start, listening_of, listening_sockets
+from tests.runs import DIGITS, LEDGER, Record, Run, processes_of, read_lines
+
+SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
+DRAWN = tuple(option for option in LEDGER if option != "draw=false")
+JOBS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "ledger, with figures": (DRAWN, False),
+    "digits": ((*DIGITS, "topology.transport=shm", "workload.epochs=10"), False),
+    "a sweep": ((*LEDGER, "strategy=bsp,asp", "eval_every_s=0.1"), True),
+}
+TIMES = 30
+MOMENTS = [(job, moment) for job in JOBS for moment in range(TIMES // len(JOBS))]
+
+Moment = Callable[[Run], None]
+
+
+def begin(start: Start, job: str, name: str = "run") -> Run:
+    options, sweep = JOBS[job]
+    return start(name, *options, sweep=sweep)
+
+
+def ports_of(run: Run) -> set[str]:
+    return {where for pid in processes_of(run.run_dir) for where in listening_of(pid)}
+
+
+def assert_record_loads(run_dir: Path) -> int:
+    """Every record below a directory; returns how many there were."""
+    from analysis.load import load_run
+
+    found = list(run_dir.rglob("events.jsonl"))
+    for path in found:
+        lines = read_lines(path.parent)
+        assert problems(lines) == []
+        if (path.parent / "meta.json").exists():
+            assert len(load_run(path.parent).lines) == len(lines)
+        else:
+            assert lines == [], "nothing happens before it is written down what runs"
+    return len(found)
+
+
+def assert_gone(run: Run, oracle: Oracle, ports: set[str]) -> None:
+    left = oracle.settle()
+    assert not left, "left behind:\n" + "\n".join(left)
+    assert not ports & set(listening_sockets().values())
+
+
+def end_by_kill(run: Run, oracle: Oracle) -> None:
+    ports = ports_of(run)
+    run.process.kill()
+    run.process.wait(10)
+    assert_gone(run, oracle, ports)
+    _, err = run.process.communicate(timeout=10)
+    assert "Traceback" not in err
+    assert_record_loads(run.run_dir)
+
+
+def end_by(run: Run, oracle: Oracle, *signals: int, group: bool = False) -> None:
+    """The exit code says which signal it was.
+
+    One that comes when all is done may find nobody to stop, or an interpreter that has put its handlers away; a shell
+    calls that 128 + signal, too.
+    """
+    ports = ports_of(run)
+    for number in signals:
+        if run.process.poll() is None:
+            run.send(number, group=group)
+    code, out, err = run.wait(30)
+    assert_gone(run, oracle, ports)
+    assert "Traceback" not in err, err
+    done = [lines[-1] for path in run.run_dir.rglob("events.jsonl") if (lines := read_lines(path.parent))]
+    completed = bool(done) and all(line.get("note", {}).get("status") == "done" for line in done)
+    assert code in ({128 + signals[0], -signals[0], 0} if completed else {128 + signals[0]}), (code, out, err)
+    assert_record_loads(run.run_dir)
+
+
+# ---- at any moment --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lengths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """How long each job takes when nobody ends it, in seconds."""
+    found = {}
+    for job, (options, sweep) in JOBS.items():
+        begun = time.monotonic()
+        run = Run(tmp_path_factory.mktemp("lengths") / "run", *options, sweep=sweep)
+        run.wait(120)
+        found[job] = time.monotonic() - begun
+        assert assert_record_loads(run.run_dir) == (2 if sweep else 1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tally() -> Iterator[dict[str, int]]:
+    tally = {"kill": 0, "interrupt": 0}
+    yield tally
+    print(f"\nruns that were really cut short, seed {SEED}: {tally}")
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "moment"), MOMENTS)
+def test_killed_at_a_random_moment(
+    start: Start, tmp_path: Path, lengths: dict[str, float], tally: dict[str, int], job: str, moment: int
+) -> None:
+    wait_s = random.Random(f"{SEED}/kill/{job}/{moment}").random() * lengths[job]
+    oracle, run = Oracle(tmp_path), begin(start, job)
+    time.sleep(wait_s)
+    tally["kill"] += run.process.poll() is None
+    end_by_kill(run, oracle)
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "moment"), MOMENTS)
+def test_interrupted_at_a_random_moment(
+    start: Start, tmp_path: Path, lengths: dict[str, float], tally: dict[str, int], job: str, moment: int
+) -> None:
+    """As a terminal does it, which reaches all of the foreground, and ``run.py`` alone; from its first line on."""
+    wait_s = random.Random(f"{SEED}/interrupt/{job}/{moment}").random() * lengths[job]
+    oracle, run = Oracle(tmp_path), begin(start, job)
+    run.await_handlers()
+    time.sleep(wait_s)
+    if run.process.poll() is None:
+        tally["interrupt"] += 1
+        end_by(run, oracle, signal.SIGINT, group=moment % 2 == 0)
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+def test_most_moments_were_in_time(tally: dict[str, int]) -> None:
+    assert min(tally.values()) >= TIMES * 3 // 4, tally
+
+
+# ---- at chosen moments ----------------------------------------------------------------------------------------------
+
+
+def while_importing(run: Run) -> None:
+    run.await_that((run.run_dir / "logs").exists, "the agent")
+
+
+def while_training(run: Run) -> None:
+    run.await_training(10)
+
+
+def while_starting(run: Run) -> None:
+    run.await_handlers()
+
+
+def while_drawing(run: Run) -> None:
+    run.await_that(lambda: run.notes("Finished"), "the end of the training")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("moment", [while_importing, while_training, while_drawing])
+def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
+    oracle, run = Oracle(tmp_path), begin(start, "ledger, with figures")
+    moment(run)
+    end_by_kill(run, oracle)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("moment", "group"),
+    [
+        (while_starting, True),
+        (while_importing, False),
+        (while_training, True),
+        (while_training, False),
+        (while_drawing, True),
+    ],
+)
+def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) -> None:
+    """``group``: from a terminal; otherwise to ``run.py`` alone."""
+    oracle, run = Oracle(tmp_path), begin(start, "ledger, with figures")
+    moment(run)
+    end_by(run, oracle, signal.SIGINT, group=group)
+    if moment is while_training:
+        assert run.finished["status"] == "interrupted"
+        assert not (run.run_dir / "checkpoints").exists()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    oracle, run = Oracle(tmp_path), start("run", *LEDGER, "workload.epochs=null")
+    run.await_training(10)
+    end_by(run, oracle, number)
+    assert (run.finished["status"], run.finished["reason"]) == ("interrupted", f"signal {number.name}")
+
+
+@pytest.mark.live
+def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
+    """The second time at once: nothing is waited for."""
+    oracle, run = Oracle(tmp_path), start("run", *LEDGER, "workload.epochs=null")
+    run.await_training(10)
+    os.kill(run.pid_of("evaluator"), signal.SIGSTOP)
+    run.send(signal.SIGINT, group=True)
+    run.await_that(lambda: run.process.poll() is None, "the first to be heard")
+    time.sleep(0.2)
+    assert run.process.poll() is None, "it waits for the last score"
+    end_by(run, oracle, signal.SIGINT, group=True)
+
+
+@pytest.mark.live
+def test_an_interrupted_sweep_begins_no_other_job(start: Start, tmp_path: Path) -> None:
+    oracle = Oracle(tmp_path)
+    run = start("run", *LEDGER, "strategy=bsp,asp", "workload.epochs=null", "max_time_s=60", sweep=True)
+    run.await_that(lambda: any(run.run_dir.rglob("events.jsonl")), "a job")
+    first = Record(next(run.run_dir.rglob("events.jsonl")).parent)
+    run.await_that(lambda: first.version >= 10, "some training")
+    end_by(run, oracle, signal.SIGINT, group=True)
+    assert len(list(run.run_dir.rglob("events.jsonl"))) == 1

@@ -1,0 +1,99 @@
+"""The strategies of ``conf/strategy`` and the scenarios that every one of them goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from omegaconf import OmegaConf
+
+from runtime.instantiate import instantiate
+from strategies.protocol import Strategy
+from tests.faults import Fault, departures, random_outcome, random_seconds, restarts
+from tests.harness import HeapRun, make_job
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
+NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
+NUM_WORKERS = (1, 2, 4, 64)
+MODES = ("calm", "restarts", "departures")
+
+
+def spec(name: str, **changes: Any) -> dict[str, Any]:
+    """What a YAML says, with some of it changed."""
+    loaded = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
+
+
+def make(name: str, **changes: Any) -> Strategy:
+    """A fresh strategy."""
+    strategy: Strategy = instantiate(spec(name, **changes), "strategy")
+    return strategy
+
+
+def fits(name: str, num_workers: int) -> bool:
+    """Whether the strategy accepts so many workers."""
+    try:
+        make(name).validate(num_workers)
+    except ValueError:
+        return False
+    return True
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One strategy, so many workers, and what goes wrong."""
+
+    name: str
+    num_workers: int
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.num_workers}-{self.mode}"
+
+    @property
+    def seeds(self) -> range:
+        """How often it is played."""
+        return range(2 if self.num_workers > 4 else 4)
+
+    def make(self) -> Strategy:
+        """A fresh strategy."""
+        return make(self.name)
+
+
+def cases() -> list[Case]:
+    """Every combination that makes sense."""
+    return [
+        Case(name, num_workers, mode)
+        for name in NAMES
+        for num_workers in NUM_WORKERS
+        for mode in MODES
+        if fits(name, num_workers) and (num_workers > 1 or mode != "departures")
+    ]
+
+
+def faults(mode: str, seed: int, num_workers: int) -> list[Fault]:
+    """``restarts``: workers and servers that come back; ``departures``: also workers that do not."""
+    plan: dict[str, Callable[[], list[Fault]]] = {
+        "calm": lambda: [],
+        "restarts": lambda: restarts(seed, num_workers),
+        "departures": lambda: restarts(seed, num_workers) + departures(seed, num_workers),
+    }
+    return plan[mode]()
+
+
+def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> HeapRun:
+    """Three epochs of random durations, some of them overlapping, with sizes that divide badly."""
+    job = make_job(
+        num_workers=num_workers,
+        num_samples=57 + 11 * num_workers,
+        global_batch_samples=2 * num_workers + seed % 2,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        epoch_overlap=seed % 3 == 1,
+        seed=seed,
+        max_time_s=2000.0,
+        checkpoint_every_s=5.0,
+    )
+    outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
+    return HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)

@@ -1,0 +1,302 @@
+"""Negative controls: strategies with planted faults, each of which the contract suite's checkers must find."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from runtime.ledger import Ledger
+from strategies.gated import GatedStrategy
+from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Gate, Verdict
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, Drop, Grad, Started, Strategy, Wake
+from tests.contract.catalogue import scenario
+from tests.harness import HeapRun, Line
+from tests.laws import (
+    Complaints,
+    dead,
+    different,
+    first_difference,
+    played,
+    unaveraged,
+    unconserved,
+    unlawful,
+    unpicklable,
+    unrepeatable,
+)
+
+SEEDS = range(6)
+
+
+@dataclass(kw_only=True)
+class Sound(GatedStrategy):
+    """Nothing wrong with it: ASP. The planted faults are small changes of this."""
+
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return EachGate(workers)
+
+
+class PeeksAtTheClock(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        wake = [Wake(at_s=event.t + time.perf_counter() % 1, tag="peek")] if isinstance(event, Arrived) else []
+        return [*super().handle(event), *wake]
+
+
+class ThrowsDice(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = [*super().handle(event)]
+        return [
+            msgspec.structs.replace(command, lr_scale=random.random()) if isinstance(command, Apply) else command
+            for command in commands
+        ]
+
+
+class RemembersOtherRuns(Sound):
+    arrivals: ClassVar[list[int]] = []
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        if isinstance(event, Arrived):
+            self.arrivals.append(event.grad.id)
+            if len(self.arrivals) % 50 == 49:
+                return [*super().handle(event), Wake(at_s=event.t, tag="50")]
+        return super().handle(event)
+
+
+class AppliesTwice(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = super().handle(event)
+        return [*commands[:1], *commands] if isinstance(event, Arrived) and event.grad.samples else commands
+
+
+class ComputesTwice(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = super().handle(event)
+        return [*commands, *commands[-1:]]
+
+
+class OrdersTheDeparted(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = super().handle(event)
+        leaving = getattr(event, "restarting", True) is False
+        return [*commands, Compute(worker=event.worker, num_samples=1)] if leaving else commands  # type: ignore[union-attr]
+
+
+class LosesASample(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = super().handle(event)
+        if isinstance(event, Arrived) and event.grad.samples and event.grad.id % 7 == 0:
+            return [Drop(grads=(event.grad.id,), requeue=False), *commands[1:]]
+        return commands
+
+
+class AveragesTheMeans(Sound):
+    """Every worker's mean counts the same, whatever its batch."""
+
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return AllGate(workers)
+
+    def _update(self, verdict: Verdict) -> Iterator[AnyCommand]:
+        used = [grad for grad in verdict.apply if grad.samples]
+        if used:
+            weights = tuple(1 / (len(used) * grad.samples) for grad in used)
+            yield Apply(grads=tuple(grad.id for grad in used), weights=weights)
+
+
+class ForgetfulMin(BoundedGate):
+    """A worker that left stays in the minimum for ever."""
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        return super().lost(worker, True)
+
+
+class ForgetsLostInItsMin(Sound):
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return ForgetfulMin(workers, 1)
+
+
+class DeafGate(AllGate):
+    """Nobody is ever lost."""
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        return Verdict()
+
+
+class IgnoresLost(Sound):
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return DeafGate(workers)
+
+
+class RigidGate(FirstFreshGate):
+    """It needs as many as it was told, however many are left: TensorFlow's bug."""
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        verdict = super().lost(worker, restarting)
+        self.members |= {1000 + worker} if not restarting else set()
+        return verdict
+
+
+class NeedsMoreThanThereAre(Sound):
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return RigidGate(workers, len(workers), version)
+
+
+@dataclass(kw_only=True)
+class HoldsAGenerator(Sound):
+    numbers: Any = field(default_factory=lambda: (number for number in range(9)))
+
+
+class ForgetsWhenPickled(Sound):
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return AllGate(workers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        if "_gate" in state:
+            state["_gate"] = AllGate(state["_gate"].members)
+        return state
+
+
+def run_of(strategy: Strategy, mode: str, seed: int) -> tuple[HeapRun, Complaints]:
+    """Four workers."""
+    run = scenario(strategy, 4, mode, seed)
+    return run, played(run)
+
+
+def found(cls: type[Strategy], mode: str) -> set[str]:
+    """The checkers that complain about a strategy."""
+    complaining = set()
+    for seed in SEEDS:
+        run, refused = run_of(cls(), mode, seed)
+        again, _ = run_of(cls(), mode, seed)
+        results = {
+            "lawful": refused + unlawful(run),
+            "alive": dead(run),
+            "conserving": unconserved(run),
+            "averaging": unaveraged(run),
+            "deterministic": different(run, again),
+            "replayable": unrepeatable(cls, run.lines),
+            "picklable": unpicklable(cls, run.lines, every=7),
+        }
+        complaining |= {name for name, complaints in results.items() if complaints}
+    return complaining
+
+
+@pytest.mark.parametrize("mode", ["calm", "restarts", "departures"])
+def test_nothing_is_found_where_nothing_is_wrong(mode: str) -> None:
+    assert found(Sound, mode) == set()
+
+
+@pytest.mark.parametrize(
+    ("cls", "mode", "checkers"),
+    [
+        (PeeksAtTheClock, "calm", {"deterministic", "replayable", "picklable"}),
+        (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),
+        (RemembersOtherRuns, "calm", {"deterministic", "replayable"}),
+        (AppliesTwice, "calm", {"lawful"}),
+        (ComputesTwice, "calm", {"lawful"}),
+        (OrdersTheDeparted, "departures", {"lawful"}),
+        (LosesASample, "calm", {"conserving"}),
+        (AveragesTheMeans, "calm", {"averaging"}),
+        (ForgetsLostInItsMin, "departures", {"alive", "conserving"}),
+        (IgnoresLost, "departures", {"alive", "conserving"}),
+        (NeedsMoreThanThereAre, "departures", {"alive", "conserving"}),
+        (HoldsAGenerator, "calm", {"picklable"}),
+        (ForgetsWhenPickled, "calm", {"picklable"}),
+    ],
+)
+def test_a_planted_fault_is_found(cls: type[Strategy], mode: str, checkers: set[str]) -> None:
+    assert found(cls, mode) >= checkers
+
+
+# ---- the audit does not lean on the ledger --------------------------------------------------------------------------
+
+
+class Blind(Ledger):
+    """Refuses nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ever: dict[int, Grad] = {}
+
+    def check_compute(self, command: Compute, alive: bool) -> None:
+        self.held.pop(command.worker, None)
+
+    def arrived(self, grad: Grad) -> None:
+        self.ever[grad.id] = grad
+
+    def use(self, ids: tuple[int, ...], what: str) -> list[Grad]:
+        return [self.ever[grad_id] for grad_id in ids]
+
+
+@pytest.mark.parametrize(
+    ("cls", "mode", "complaint"),
+    [
+        (AppliesTwice, "calm", "has not arrived or is used up"),
+        (ComputesTwice, "calm", "busy"),
+        (OrdersTheDeparted, "departures", "nobody there"),
+    ],
+)
+def test_the_audit_finds_what_a_blind_ledger_lets_pass(
+    cls: type[Strategy], mode: str, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.executor.Ledger", Blind)
+    complaints: Complaints = []
+    for seed in SEEDS:
+        run = scenario(cls(), 4, mode, seed)
+        with suppress(KeyError, RuntimeError):  # the data service does not bear it for long
+            run.run()
+        complaints += unlawful(run)
+    assert any(complaint in text for text in complaints)
+
+
+def lines_of_a_sound_run() -> list[Line]:
+    """A lawful record."""
+    run, _ = run_of(Sound(), "calm", 0)
+    assert unlawful(run) == []
+    return run.lines
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda lines: lines.insert(5, lines[2]), "time goes back"),
+        (lambda lines: lines.pop(3), "recorded version"),
+        (lambda lines: lines.insert(9, lines[8]), "arrives again"),
+        (lambda lines: lines.pop(0), "not under way"),
+    ],
+)
+def test_the_audit_reads_the_record_itself(spoil: Any, complaint: str) -> None:
+    run, _ = run_of(Sound(), "calm", 0)
+    spoil(run.lines)
+    assert any(complaint in text for text in unlawful(run))
+
+
+def test_parameters_restored_without_the_datas_state_use_samples_twice() -> None:
+    """The parameters go back to the last checkpoint and the data to the very beginning."""
+
+    class Torn(HeapRun):
+        def checkpoint(self, version: int, state: bytes) -> None:
+            super().checkpoint(version, self.stable[1])
+
+    complaints: Complaints = []
+    for seed in SEEDS:
+        model = scenario(Sound(), 4, "restarts", seed)
+        run = Torn(Sound(), model.job, model.seconds, [], model.outcome)
+        run.push(7.0, 0, run.lose_server)
+        run.push(9.0, 0, run.restore)
+        assert played(run) == []
+        complaints += unconserved(run)
+    assert any("more than once" in text for text in complaints)
+
+
+def test_the_first_difference_is_shown() -> None:
+    lines = lines_of_a_sound_run()
+    assert first_difference(lines, lines[:3]) == f"{len(lines)} lines are not 3"
+    changed = [*lines[:2], Line(Started(t=0.0, workers=(), batch_samples=(), num_servers=1), (), 0, None), *lines[3:]]
+    assert first_difference(lines, changed).startswith("line 2: ")

@@ -1,0 +1,202 @@
+"""What every strategy of ``conf/strategy`` owes: a new YAML gets all of this for free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.instantiate import instantiate
+from runtime.preflight import check_strategy
+from strategies.protocol import Apply, Compute, Strategy
+from tests.contract.catalogue import MODES, NAMES, NUM_WORKERS, Case, cases, fits, make, scenario, spec
+from tests.faults import Crash, Outage
+from tests.harness import HeapRun
+from tests.laws import (
+    Complaints,
+    dead,
+    different,
+    played,
+    unaveraged,
+    unconserved,
+    unlawful,
+    unpicklable,
+    unrepeatable,
+)
+
+every_case = pytest.mark.parametrize("case", cases(), ids=str)
+every_name = pytest.mark.parametrize("name", NAMES)
+
+
+@cache
+def run_of(case: Case, seed: int) -> tuple[HeapRun, Complaints]:
+    """A finished run, and what the runtime refused."""
+    run = scenario(case.make(), case.num_workers, case.mode, seed)
+    return run, played(run)
+
+
+def runs(case: Case) -> Iterator[HeapRun]:
+    """All runs of a case."""
+    for seed in case.seeds:
+        yield run_of(case, seed)[0]
+
+
+# ---- in every scenario ----------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_it_is_lawful(case: Case) -> None:
+    for seed in case.seeds:
+        run, refused = run_of(case, seed)
+        assert refused + unlawful(run) == []
+
+
+@every_case
+def test_it_reaches_the_end(case: Case) -> None:
+    for run in runs(case):
+        assert dead(run) == []
+
+
+@every_case
+def test_it_uses_every_sample_once(case: Case) -> None:
+    for run in runs(case):
+        assert unconserved(run) == []
+
+
+@every_case
+def test_its_updates_are_means_over_samples(case: Case) -> None:
+    for run in runs(case):
+        assert unaveraged(run) == []
+
+
+@every_case
+def test_it_does_the_same_again(case: Case) -> None:
+    for seed, run in enumerate(runs(case)):
+        again = scenario(case.make(), case.num_workers, case.mode, seed)
+        played(again)
+        assert different(run, again) == []
+
+
+@every_case
+def test_it_can_be_replayed(case: Case) -> None:
+    for run in runs(case):
+        assert unrepeatable(case.make, run.lines) == []
+
+
+@every_case
+def test_a_pickled_copy_goes_on_alike(case: Case) -> None:
+    for run in runs(case):
+        assert unpicklable(case.make, run.lines, every=max(2, len(run.lines) // 4)) == []
+
+
+def test_the_scenarios_have_in_them_what_they_are_for() -> None:
+    """Crashes, departures, outages, epochs that overlap, and failures do happen in them."""
+    for mode in MODES:
+        seen = [run for case in cases() if case.mode == mode and case.num_workers > 1 for run in runs(case)]
+        struck = [fault for run in seen for fault in run.happened]
+        notes = {kind for run in seen for _, kind, _ in run.notes}
+        assert any(isinstance(fault, Outage) for fault in struck) == (mode != "calm")
+        assert any(isinstance(fault, Crash) and fault.back_after_s for fault in struck) == (mode != "calm")
+        assert any(isinstance(fault, Crash) and not fault.back_after_s for fault in struck) == (mode == "departures")
+        assert ("Nonfinite" in notes, "Requeued" in notes) == (mode != "calm", mode != "calm")
+        assert "Held" in notes
+        assert {run.job.epoch_overlap for run in seen} == {True, False}
+
+
+# ---- hyper-parameters -----------------------------------------------------------------------------------------------
+
+
+def refusal(name: str, num_workers: int = 4, **changes: Any) -> str:
+    """What is said about settings before a run starts; empty when they are accepted."""
+    changed = spec(name, **changes)
+    config = SimpleNamespace(strategy=changed, names=SimpleNamespace(strategy=name), num_workers=num_workers)
+    try:
+        check_strategy(instantiate(changed, "strategy"), config)  # type: ignore[arg-type]
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def nonsense(value: Any) -> list[Any]:
+    """Values of the wrong kind or out of any range, for a setting that is ``value`` by default."""
+    match value:
+        case bool():
+            return ["perhaps", 2]
+        case int():
+            return [-1, 0.5, "many"]
+        case float():
+            return [-1.0, float("nan"), "much"]
+        case str():
+            return ["nonsense", 7]
+        case _:
+            return [object()]
+
+
+def settings() -> list[tuple[str, str, Any]]:
+    """(strategy, field, bad value) for every field of every YAML."""
+    fields = [(name, field, value) for name in NAMES for field, value in spec(name).items() if field != "_target_"]
+    return [(name, field, bad) for name, field, value in fields for bad in nonsense(value)]
+
+
+@pytest.mark.parametrize(("name", "field", "bad"), settings())
+def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str, bad: Any) -> None:
+    assert refusal(name, **{field: bad}).startswith(f"strategy.{field}={bad}")
+
+
+@every_name
+def test_a_setting_that_does_not_exist_is_refused_by_its_name(name: str) -> None:
+    assert refusal(name, staleness_limit=3).startswith("strategy.staleness_limit: ")
+
+
+@every_name
+def test_the_settings_of_the_yaml_are_accepted(name: str) -> None:
+    assert refusal(name) == ""
+    assert set(spec(name)) - {"_target_"} == set(vars(make(name))), "the YAML shows every setting"
+
+
+@pytest.mark.parametrize(("name", "num_workers"), [(n, w) for n in NAMES for w in NUM_WORKERS if not fits(n, w)])
+def test_too_few_workers_are_refused_by_the_settings_name(name: str, num_workers: int) -> None:
+    named = [field for field in spec(name) if refusal(name, num_workers).startswith(f"strategy.{field}=")]
+    assert len(named) == 1
+
+
+# ---- what it is -----------------------------------------------------------------------------------------------------
+
+
+@every_name
+def test_it_is_a_strategy_that_needs_at_least_to_compute_and_to_update(name: str) -> None:
+    strategy = make(name)
+    assert isinstance(strategy, Strategy)
+    assert strategy.needs >= {Compute, Apply}
+    assert strategy.data in ("dynamic", "even")
+
+
+@every_name
+def test_it_gives_only_commands_that_it_said_it_needs(name: str) -> None:
+    given = {type(command) for case in cases() if case.name == name for run in runs(case) for command in run.commands}
+    assert given <= make(name).needs
+
+
+@every_name
+def test_two_objects_share_no_state(name: str) -> None:
+    """One run after another in the same process, as a sweep does it."""
+    num_workers = max(n for n in (2, 4) if fits(name, n))
+    first, second = (scenario(make(name), num_workers, "restarts", 0) for _ in range(2))
+    first.start()
+    second.start()
+    while first.step() | second.step():
+        pass
+    assert different(first, second) == []
+
+
+@every_name
+def test_an_object_can_be_started_again(name: str) -> None:
+    """``Started`` begins anew, whatever came before."""
+    num_workers = max(n for n in (2, 4) if fits(name, n))
+    once = scenario(make(name), num_workers, "restarts", 0).run()
+    again = scenario(once.core.strategy, num_workers, "restarts", 0).run()
+    assert different(once, again) == []

@@ -1,0 +1,362 @@
+"""The coordinator without processes: driven by hand (:class:`Desk`) or by a heap of events (:class:`HeapRun`).
+
+Communication and updates take no time; a Compute of worker i takes ``seconds(i, order)``. Enough to hold gates to
+worked numbers and to the laws; the virtual runtime is the real thing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from runtime.coordinator import Coordinator
+from runtime.job import ApplyOrder, ComputeOrder, Job
+from strategies.protocol import Apply, Arrived, Compute, Grad, Strategy, Timings
+from tests.faults import Crash, Fault, Outage
+
+Seconds = Callable[[int, ComputeOrder], float]
+MAX_STEPS = 100_000
+Outcome = Callable[[ComputeOrder], str]
+"""What becomes of a Compute: ``ok``, ``nan`` (a gradient that is not finite) or ``failed``."""
+
+
+def compute(*workers: int, num_samples: int = 1) -> list[Compute]:
+    """A Compute for each."""
+    return [Compute(worker=worker, num_samples=num_samples) for worker in workers]
+
+
+def apply(*grads: int) -> Apply:
+    """An update of these, as they are."""
+    return Apply(grads=grads, weights=(1.0,) * len(grads))
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the record: what the strategy was told and what it answered."""
+
+    event: Any
+    commands: tuple[Any, ...]
+    version: int
+    state: Any
+
+
+def make_job(**changes: Any) -> Job:
+    """A job of 4 workers that ends by time."""
+    fields: dict[str, Any] = {
+        "num_workers": 4,
+        "num_servers": 1,
+        "num_samples": 100_000,
+        "global_batch_samples": 4,
+        "batches_per_shard": 1,
+        "epochs": None,
+        "epoch_overlap": False,
+        "max_time_s": 40.0,
+        "eval_every_s": None,
+        "checkpoint_every_s": None,
+        "seed": 0,
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "target": None,
+        "stop_at_target": False,
+        "lr": 1.0,
+        "lr_at": lambda samples: 1.0,
+    }
+    return Job(**{**fields, **changes})
+
+
+class Puppet(Strategy):
+    """Says nothing but what the test puts into its mouth (:meth:`Desk.say`); ``reply`` is said to every event."""
+
+    def __init__(self, data: str = "dynamic", reply: Callable[[Any], Sequence[Any]] = lambda event: ()) -> None:
+        self.data, self.reply = data, reply
+        self.next: tuple[Any, ...] = ()
+
+    def handle(self, event: Any) -> Sequence[Any]:
+        said, self.next = self.next, ()
+        return said or self.reply(event)
+
+
+class Desk:
+    """A Port and a Record that write down what they are asked; the test says what happens, a second after another.
+
+    ``applied`` holds (t, order, gradients) of every update, ``effective`` those that no Restored has undone.
+    """
+
+    def __init__(self, strategy: Strategy, job: Job | None = None, **options: Any) -> None:
+        self.job = job or make_job()
+        self.t = 0.0
+        self.orders: dict[int, ComputeOrder] = {}
+        self.grads: dict[int, Grad] = {}
+        self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
+        self.effective: list[ApplyOrder] = []
+        self.dropped: list[int] = []
+        self.timers: list[tuple[float, str]] = []
+        self.evaluations: list[int] = []
+        self.checkpoints: list[tuple[int, bytes]] = []
+        self.lines: list[Line] = []
+        self.notes: list[tuple[float, str, dict[str, Any]]] = []
+        options = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0, **options}
+        self.core = Coordinator(self.job, strategy, self, self, **options)
+        self.stable = (0, self.core.snapshot())
+        self._remember_grads()
+
+    def _remember_grads(self) -> None:
+        original = self.core.ledger.arrived
+
+        def remember(grad: Grad) -> None:
+            self.grads[grad.id] = grad
+            original(grad)
+
+        self.core.ledger.arrived = remember  # type: ignore[method-assign]
+
+    # ---- Port --------------------------------------------------------------------------------------------------------
+
+    def compute(self, order: ComputeOrder) -> None:
+        self.orders[order.grad_id] = order
+
+    def apply(self, order: ApplyOrder) -> None:
+        self.applied.append((self.t, order, [self.grads[grad] for grad in order.grads]))
+        self.effective.append(order)
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        self.dropped += grads
+
+    def wake(self, at_s: float, tag: str) -> None:
+        self.timers.append((at_s, tag))
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        self.evaluations.append(version)
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        self.checkpoints.append((version, state))
+        self.stable = (version, state)
+
+    # ---- Record ------------------------------------------------------------------------------------------------------
+
+    def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
+        self.lines.append(Line(event, tuple(commands), version, state))
+
+    def note(self, t: float, kind: str, **fields: Any) -> None:
+        self.notes.append((t, kind, fields))
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def at(self, t: float | None) -> float:
+        """The time of what happens next: a second after the last, unless the test knows better."""
+        self.t = self.t + 1.0 if t is None else t
+        return self.t
+
+    def start(self) -> Desk:
+        """Everybody is there."""
+        self.core.start()
+        return self
+
+    def say(self, *commands: Any) -> None:
+        """The puppet gives these commands now."""
+        assert isinstance(self.core.strategy, Puppet)
+        self.core.strategy.next = commands
+        self.core.woke(self.at(None), "strategy:say")
+
+    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True) -> None:
+        """The worker's Compute is done."""
+        grad_id = self.core.ledger.busy[worker].grad_id
+        self.core.arrived(self.at(t), grad_id, worker, Timings(compute_s=1.0), loss=1.0, finite=finite)
+
+    def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
+        """The worker's Compute has failed."""
+        self.core.worker_failed(self.at(t), worker, "out of luck", retryable)
+
+    def lose(self, worker: int, t: float | None = None, *, restarting: bool = True) -> None:
+        """The worker is gone."""
+        self.core.worker_lost(self.at(t), worker, "killed", restarting)
+
+    def join(self, worker: int, t: float | None = None) -> None:
+        """The worker's next incarnation is there."""
+        self.core.worker_joined(self.at(t), worker, self.core.members.members[worker].incarnation)
+
+    def lose_server(self, t: float | None = None) -> None:
+        """The parameters are gone."""
+        self.core.server_lost(self.at(t), 0, 0, "killed")
+
+    def restore(self, t: float | None = None) -> None:
+        """The parameters are those of the last checkpoint again."""
+        version, state = self.stable
+        self.effective = [order for order in self.effective if order.version <= version]
+        self.core.restored(self.at(t), version, state)
+
+    # ---- what tests ask ----------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Any]:
+        """What the strategy was told."""
+        return [line.event for line in self.lines]
+
+    @property
+    def commands(self) -> list[Any]:
+        """What the strategy answered."""
+        return [command for line in self.lines for command in line.commands]
+
+    @property
+    def updates(self) -> int:
+        """Number of Applies."""
+        return len(self.applied)
+
+    @property
+    def used(self) -> list[Grad]:
+        """Gradients in updates."""
+        return [grad for _, _, grads in self.applied for grad in grads]
+
+    @property
+    def staleness(self) -> list[int]:
+        """Of every gradient used."""
+        return [order.version - 1 - grad.version for _, order, grads in self.applied for grad in grads]
+
+    def arrivals(self, worker: int) -> int:
+        """Gradients of a worker, empty ones left out."""
+        return sum(isinstance(e, Arrived) and e.grad.worker == worker and e.grad.samples > 0 for e in self.events)
+
+    def busy_workers(self) -> list[int]:
+        """Workers with an order, including those that restart and have not got it yet."""
+        return sorted(self.core.ledger.busy)
+
+    def busy(self) -> dict[int, ComputeOrder]:
+        """What every worker computes now."""
+        busy = self.core.ledger.busy
+        return {
+            worker: self.orders[busy[worker].grad_id] for worker in sorted(busy) if busy[worker].grad_id in self.orders
+        }
+
+    def empties(self) -> list[int]:
+        """Workers that were said to have arrived without samples."""
+        return [event.grad.worker for event in self.events if isinstance(event, Arrived) and not event.grad.samples]
+
+    def told(self, *kinds: type) -> list[Any]:
+        """Events of these kinds."""
+        return [event for event in self.events if isinstance(event, kinds)]
+
+    def noted(self, kind: str) -> list[dict[str, Any]]:
+        """Notes of one kind."""
+        return [fields for _, name, fields in self.notes if name == kind]
+
+    def transcript(self) -> bytes:
+        """Everything that was said between the coordinator and the strategy."""
+        return msgspec.json.encode([(line.event, line.commands, line.version) for line in self.lines])
+
+    def everything(self) -> bytes:
+        """The transcript with the strategy's state, what the runtime was asked to do, and the notes."""
+        updates = [(t, order) for t, order, _ in self.applied]
+        return msgspec.json.encode([self.lines, self.orders, updates, self.dropped, self.checkpoints, self.notes])
+
+
+def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
+    """A puppet's job that has begun. Epochs of two samples, one to a shard: a third worker finds no data."""
+    size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": num_samples}
+    return Desk(Puppet(), make_job(**size, epochs=epochs, **changes)).start()
+
+
+class HeapRun(Desk):
+    """A whole job on a virtual clock, in milliseconds, with the ``faults`` of a plan."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        job: Job,
+        seconds: Seconds | Sequence[float],
+        faults: Sequence[Fault] = (),
+        outcome: Outcome = lambda order: "ok",
+    ) -> None:
+        super().__init__(strategy, job)
+        self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
+        self.outcome = outcome
+        self.heap: list[tuple[float, int, int, Callable[[float], None]]] = []
+        self.sequence = count()
+        self.outages = 0
+        self.happened: list[Fault] = []
+        for fault in faults:
+            self.push(fault.at_s, 0, self._striking(fault))
+
+    # ---- Port --------------------------------------------------------------------------------------------------------
+
+    def compute(self, order: ComputeOrder) -> None:
+        super().compute(order)
+        took = self.seconds(order.worker, order)
+        self.push(self.t + took, 1, lambda t: self._computed(t, order, took))
+
+    def wake(self, at_s: float, tag: str) -> None:
+        # a deadline comes after whatever arrives at the very same time
+        self.push(at_s, 2, lambda t: self.core.woke(t, tag))
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        self.core.evaluated(self.t, version, self.t, {})
+
+    def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
+        if self.core.members.members[order.worker].incarnation != order.incarnation:
+            return
+        outcome = self.outcome(order)
+        if outcome == "failed" and order.grad_id in {work.grad_id for work in self.core.ledger.busy.values()}:
+            self.core.worker_failed(t, order.worker, "out of luck", retryable=True)
+        elif outcome != "failed":
+            timings = Timings(compute_s=took)
+            self.core.arrived(t, order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+
+    # ---- faults ------------------------------------------------------------------------------------------------------
+
+    def _striking(self, fault: Fault) -> Callable[[float], None]:
+        return lambda t: self._crash(t, fault) if isinstance(fault, Crash) else self._outage(t, fault)
+
+    def _crash(self, t: float, fault: Crash) -> None:
+        """The last worker never leaves; who left cannot crash."""
+        members = self.core.members.members
+        staying = [worker for worker, member in members.items() if member.state != "left"]
+        leaving = fault.back_after_s is None
+        if fault.worker not in staying or (leaving and len(staying) == 1):
+            return
+        self.happened.append(fault)
+        self.lose(fault.worker, t, restarting=not leaving)
+        if fault.back_after_s is not None:
+            incarnation = members[fault.worker].incarnation
+            self.push(t + fault.back_after_s, 0, lambda t: self._back(t, fault.worker, incarnation))
+        self._recover(t)
+
+    def _back(self, t: float, worker: int, incarnation: int) -> None:
+        self.core.worker_joined(t, worker, incarnation)
+        self._recover(t)
+
+    def _outage(self, t: float, fault: Outage) -> None:
+        self.happened.append(fault)
+        self.outages += 1
+        self.lose_server(t)
+        self.push(t + fault.down_s, 0, self._outage_ends)
+
+    def _outage_ends(self, t: float) -> None:
+        self.outages -= 1
+        self._recover(t)
+
+    def _recover(self, t: float) -> None:
+        """As the supervisor does it: only when all servers and all workers are back."""
+        if self.core.halted and not self.outages and not self.core.members.anyone_launching():
+            self.restore(t)
+
+    # ---- the clock ---------------------------------------------------------------------------------------------------
+
+    def push(self, t: float, priority: int, call: Callable[[float], None]) -> None:
+        heapq.heappush(self.heap, (t, priority, next(self.sequence), call))
+
+    def step(self) -> bool:
+        """One event; False when the job is over or nothing is left to happen."""
+        if self.core.status or not self.heap:
+            return False
+        self.t, _, _, call = heapq.heappop(self.heap)
+        call(self.t)
+        return True
+
+    def run(self) -> HeapRun:
+        """To the end, or until it is plain that there is none."""
+        self.start()
+        for _ in range(MAX_STEPS):
+            if not self.step():
+                return self
+        raise RuntimeError(f"no end after {MAX_STEPS} steps, at t={self.t:g}")

@@ -1,0 +1,232 @@
+"""Equalities between live runs, and of live runs with serial large-batch SGD: all in the final parameters.
+
+Every run is short and serves several equalities; they are all made before the first test, two at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+
+from runtime.backends.torch import TorchModel
+from runtime.job import ComputeOrder, Job
+from runtime.live.sampling import sample_indices
+from tests.harness import HeapRun, make_job
+from tests.invariants import problems, replay, strategy_of
+from tests.runs import DIGITS, ROOT, Run
+from workloads.digits import Digits
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+
+AT_ONCE = 2
+UPDATES = 23
+"""Of two epochs of 11.2 batches."""
+BASE = (*DIGITS, "workload.epochs=2", "save_parameters=true")
+PACED = ("cluster.device={base_s: 0.03}", "checkpoint_every_s=0.2")
+SLEEPY = ("straggler=persistent", "straggler.sleep_iters=null", "straggler.sleep_s=0.02", "straggler.intensity=1.0")
+
+Trouble = Callable[[Run], None]
+
+
+# ---- what happens to a run ------------------------------------------------------------------------------------------
+
+
+def leave_alone(run: Run) -> None:
+    """Nothing happens."""
+
+
+def kill_a_worker_and_a_server(run: Run) -> None:
+    """The server dies when there is a checkpoint that is neither the beginning nor the present."""
+    run.await_training(UPDATES // 4)
+    assert run.strike(("worker", 1))
+    run.await_events("Joined")
+    run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
+    run.await_training(run.notes("Checkpointed")[-1]["version"] + 2)
+    assert run.strike(("server", 1))
+    run.await_events("Restored")
+
+
+def kill_at_the_barrier(run: Run) -> None:
+    """A worker whose gradient is in dies, and is back only after the round has ended without it.
+
+    Worker 0 is stopped so that the others wait for it, and the agent so that the restart takes long.
+    """
+    run.await_training(UPDATES // 4)
+    agent, slow = run.agent_pid, run.pid_of("worker", 0)
+    os.kill(slow, signal.SIGSTOP)
+    run.await_that(lambda: newest_state(run) == {"arrived": 3}, "three at the barrier")
+    round_before = run.version
+    os.kill(agent, signal.SIGSTOP)
+    assert run.strike(("worker", 1))
+    run.await_events("Lost")
+    os.kill(slow, signal.SIGCONT)
+    run.await_training(round_before + 1)
+    os.kill(agent, signal.SIGCONT)
+    run.await_events("Joined")
+
+
+def newest_state(run: Run) -> object:
+    states = [line["state"] for line in run.lines() if "state" in line]
+    return states[-1] if states else None
+
+
+# ---- the runs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spec:
+    workers: int = 4
+    servers: int = 2
+    transport: str = "tcp"
+    more: tuple[str, ...] = ("strategy=bsp",)
+    trouble: Trouble = leave_alone
+
+    def overrides(self) -> tuple[str, ...]:
+        shape = (f"cluster.num_workers={self.workers}", f"topology.num_servers={self.servers}")
+        return (*BASE, *shape, f"topology.transport={self.transport}", *self.more)
+
+
+SPECS = {
+    "reference": Spec(),
+    "1 worker, 1 server": Spec(1, 1),
+    "2 workers, 3 servers, shm": Spec(2, 3, "shm"),
+    "3 workers, epochs apart": Spec(3, 2, more=("strategy=bsp", "workload.epoch_overlap=false")),
+    "5 servers, shm": Spec(4, 5, "shm"),
+    "1 server, injected sleep": Spec(4, 1, "tcp", SLEEPY),
+    "worker and server killed": Spec(4, 2, "tcp", PACED, kill_a_worker_and_a_server),
+    "worker and server killed, 3 servers, shm": Spec(4, 3, "shm", PACED, kill_a_worker_and_a_server),
+    "worker killed at the barrier": Spec(4, 2, "tcp", ("cluster.lease_s=20",), kill_at_the_barrier),
+    "ssp with bound 0": Spec(more=("strategy=ssp", "strategy.bound=0")),
+    "no backup workers": Spec(more=("strategy=backup_workers", "strategy.num_backup=0")),
+    "another seed": Spec(more=("seed=1",)),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Run]]:
+    directory = tmp_path_factory.mktemp("equalities")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return {name: pool.submit(make, directory / slug(name), spec) for name, spec in SPECS.items()}
+
+
+def slug(name: str) -> str:
+    return re.sub(r"\W+", "-", name)
+
+
+def make(run_dir: Path, spec: Spec) -> Run:
+    run = Run(run_dir, *spec.overrides())
+    try:
+        spec.trouble(run)
+        return run.finish()
+    finally:
+        run.kill()
+
+
+Runs = dict[str, "Future[Run]"]
+
+
+# ---- serial SGD -----------------------------------------------------------------------------------------------------
+
+
+def batches_of(run: Run) -> list[NDArray[np.int64]]:
+    """Samples of every update, by the pure coordinator on a heap."""
+    about = run.meta["job"]
+    fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
+    orders: dict[int, ComputeOrder] = {}
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        orders[order.grad_id] = order
+        return 1.0 + worker / 10
+
+    job = make_job(**{**fields, "max_time_s": 1e9, "eval_every_s": None, "checkpoint_every_s": None})
+    heap = HeapRun(strategy_of(run.run_dir), job, seconds).run()
+    cut, seed = heap.core.cut, run.meta["seed"]
+    return [
+        np.concatenate([sample_indices(orders[grad].ranges, cut, seed) for grad in order.grads])
+        for _, order, _ in heap.applied
+    ]
+
+
+def serial_sgd(run: Run) -> NDArray[np.float32]:
+    """The same job in one process, as a textbook writes it: torch's own optimizer on the mean loss of the batch."""
+    import torch
+
+    config = OmegaConf.load(run.run_dir / ".hydra" / "config.yaml")
+    task = Digits(data_dir=str(ROOT / "data"))
+    model = TorchModel(task, run.meta["seed"], num_threads=1)
+    rule = config.workload.optimizer
+    optimizer = torch.optim.SGD(model.module.parameters(), lr=rule.lr, momentum=rule.momentum)
+    for indices in batches_of(run):
+        optimizer.zero_grad()
+        (task.torch_loss(model.module, *model.batch(indices)) / len(indices)).backward()
+        optimizer.step()
+    return model.initial_parameters()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["reference", "1 worker, 1 server", "2 workers, 3 servers, shm", "3 workers, epochs apart", "5 servers, shm"],
+)
+def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
+    run = runs[name].result()
+    live, serial = run.parameters(), serial_sgd(run)
+    assert run.finished["version"] == len(batches_of(run)) >= UPDATES
+    assert np.abs(live - serial).max() <= 1e-6 * np.abs(serial).max()
+    assert np.linalg.norm(live - serial) <= 1e-6 * np.linalg.norm(serial)
+    start = TorchModel(Digits(data_dir=str(ROOT / "data")), run.meta["seed"], 1).initial_parameters()
+    assert np.linalg.norm(live - start) > 0.1 * np.linalg.norm(start), "nothing was learned, so nothing was compared"
+
+
+# ---- bits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "5 servers, shm",
+        "1 server, injected sleep",
+        "worker and server killed",
+        "worker and server killed, 3 servers, shm",
+        "worker killed at the barrier",
+        "ssp with bound 0",
+        "no backup workers",
+    ],
+)
+def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:
+    run, reference = runs[name].result(), runs["reference"].result()
+    assert run.sha256 == reference.sha256
+    assert run.parameters().tobytes() == reference.parameters().tobytes()
+
+
+def test_another_seed_gives_other_bits(runs: Runs) -> None:
+    assert runs["another seed"].result().sha256 != runs["reference"].result().sha256
+
+
+def test_what_should_have_happened_did(runs: Runs) -> None:
+    sleepy = runs["1 server, injected sleep"].result()
+    assert sum(event["timings"]["injected_s"] for event in sleepy.events("Arrived")) >= UPDATES * 0.02
+    for name, spec in SPECS.items():
+        run = runs[name].result()
+        assert bool(run.events("Lost")) == (spec.trouble is not leave_alone)
+        assert bool(run.events("ServerLost")) == (spec.trouble is kill_a_worker_and_a_server)
+        assert all(event["version"] > 0 for event in run.events("Restored"))
+        applied = sum(command["type"] == "Apply" for line in run.lines() for command in line.get("commands", ()))
+        undone = applied > run.version
+        assert undone == bool(run.events("Restored"))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_records_are_sound(runs: Runs, name: str) -> None:
+    run = runs[name].result()
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []

@@ -1,0 +1,217 @@
+"""Processes that die, stop or fail while a job trains. The ledger proves what each sample went through."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.invariants import problems, replay, strategy_of
+from tests.leaks import Start
+from tests.runs import LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+LEASE_S = 1.0
+PACED = (
+    "cluster.device={base_s: 0.01}",
+    f"cluster.lease_s={LEASE_S}",
+    "cluster.heartbeat_s=0.2",
+    "checkpoint_every_s=0.3",
+)
+ENDLESS = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
+"""Ends by Ctrl-C; then every sample was used as often as there are whole epochs, or once more."""
+FAULTY = (*LEDGER, *PACED, "--config-dir", str(Path(__file__).parent / "conf"), "workload=faulty")
+ALLOW = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
+
+
+def assert_uses_are_exact(run: Run) -> None:
+    """No sample lost, none used twice."""
+    uses, finished = run.parameters(), run.finished
+    epochs = finished["epochs_done"]
+    assert set(np.unique(uses)) <= {float(epochs), float(epochs + 1)}
+    assert uses.sum() == finished["samples_applied"]
+    assert uses.sum() > 0
+
+
+def assert_sound(run: Run) -> None:
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+# ---- workers and the evaluator --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strategy", "transport"), [("bsp", "tcp"), ("asp_dds", "shm")])
+def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
+    run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
+    run.await_training(5)
+
+    assert run.strike(("worker", 1))
+    (lost,) = run.await_events("Lost")
+    assert (lost["worker"], lost["restarting"], lost["reason"]) == (1, True, "killed by signal 9")
+    (joined,) = run.await_events("Joined")
+    assert (joined["worker"], joined["incarnation"]) == (1, 1)
+
+    pause = run.pid_of("worker", 0)
+    os.kill(pause, signal.SIGSTOP)
+    run.await_notes("Checkpointed", len(run.notes("Checkpointed")) + 1)  # a part of the lease
+    os.kill(pause, signal.SIGCONT)
+    run.await_progress(20)
+    assert len(run.events("Lost")) == 1, "a pause shorter than the lease is nobody's death"
+
+    os.kill(pause, signal.SIGSTOP)
+    lost = run.await_events("Lost", 2)[1]
+    assert lost["worker"] == 0
+    assert lost["reason"].startswith("no sign of life for ")
+    assert run.await_events("Joined", 2)[1]["incarnation"] == 1
+
+    assert run.strike(("evaluator", 0))
+    run.await_that(lambda: len([n for n in run.notes("Launched") if n["role"] == "evaluator"]) == 2, "a new evaluator")
+    run.await_progress(20)
+    run.interrupt()
+    assert len(run.events("Lost")) == 2
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
+    """A suspended machine: our own clock jumped, so the silence of the others means nothing."""
+    run = start("run", *ENDLESS)
+    run.await_training(5)
+    run.send(signal.SIGSTOP)
+    with pytest.raises(AssertionError, match="not within"):
+        run.await_progress(1000, timeout_s=2 * LEASE_S)
+    run.send(signal.SIGCONT)
+    run.await_progress(20)
+    run.interrupt()
+    assert not run.events("Lost")
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
+    run = start("run", *LEDGER, *PACED, "cluster.max_restarts=0", "workload.epochs=2", "save_parameters=true")
+    run.await_training(5)
+    assert run.strike(("worker", 2))
+    run.finish()
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (2, False)
+    assert not run.events("Joined")
+    assert run.parameters().tolist() == [2.0] * 2000
+    assert_sound(run)
+
+
+def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
+    run = start("run", *ENDLESS, "cluster.max_restarts=0", "cluster.num_workers=2")
+    run.await_training(5)
+    assert run.strike(("worker", 0))
+    assert run.strike(("worker", 1))
+    assert "no worker is left" in run.fail()
+    assert run.finished["status"] == "failed"
+
+
+# ---- servers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strategy", "transport"), [("asp_dds", "tcp"), ("bsp", "shm")])
+def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
+    run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}", "topology.num_servers=3")
+    run.await_notes("Checkpointed", 2)
+
+    assert run.strike(("server", 1))
+    (lost,) = run.await_events("ServerLost")
+    assert (lost["server"], lost["reason"]) == (1, "killed by signal 9")
+    (restored,) = run.await_events("Restored")
+    assert restored["version"] > 0
+    assert restored["workers"] == [0, 1, 2, 3]
+    run.await_progress(20)
+
+    assert run.strike(("server", 0), signal.SIGSTOP)
+    lost = run.await_events("ServerLost", 2)[1]
+    assert lost["server"] == 0
+    assert lost["reason"].startswith("no sign of life for ")
+    run.await_events("Restored", 2)
+    run.await_progress(20)
+
+    assert run.strike(("server", 2))
+    assert run.strike(("worker", 3))
+    run.await_events("Restored", 3)
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
+    run = start("run", *ENDLESS, "checkpoint_every_s=1.0")
+    run.await_notes("Checkpointed", 2)
+    files = list((run.run_dir / "checkpoints").glob("*-server0.ckpt"))
+    assert files
+    for path in files:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    assert run.strike(("server", 0))
+    line = run.fail()
+    assert "checkpoints/" in line
+    assert "damaged" in line
+    assert run.finished["status"] == "failed"
+
+
+# ---- the agent ------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_agent_ends_the_run(start: Start) -> None:
+    run = start("run", *ENDLESS)
+    run.await_training(5)
+    os.kill(run.agent_pid, signal.SIGKILL)
+    assert "the agent died" in run.fail()
+    assert run.finished["status"] == "failed"
+
+
+# ---- the user -------------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start) -> None:
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=interrupting")
+    run = start("run", *ENDLESS, *conf, env=ALLOW)
+    code, _, err = run.wait()
+    assert (code, run.finished["status"]) == (130, "interrupted"), err
+    assert problems(run.lines()) == []
+    assert_uses_are_exact(run)
+
+
+# ---- code and numbers -----------------------------------------------------------------------------------------------
+
+
+def test_code_that_raises_ends_the_run_with_its_reason(start: Start) -> None:
+    run = start("run", *FAULTY, "workload.task.fault=raise", env=ALLOW)
+    line = run.fail()
+    assert "ZeroDivisionError: the sample has no pixels" in line
+    assert "worker " in line
+    logs = [path.read_text() for path in (run.run_dir / "logs").glob("worker-*.log")]
+    assert any("Traceback" in text for text in logs), "the whole story is in the log"
+    assert run.finished["status"] == "failed"
+
+
+def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None:
+    run = start(
+        "run", *FAULTY, "workload.task.fault=spike", "workload.epochs=2", "save_parameters=true", env=ALLOW
+    ).finish()
+    assert sorted(note["worker"] for note in run.notes("Nonfinite")) == [0, 1, 2, 3]
+    assert len(run.events("Failed")) == 4
+    assert run.parameters().tolist() == [2.0] * 2000
+    assert_sound(run)
+
+
+def test_gradients_that_stay_no_numbers_end_the_run(start: Start) -> None:
+    run = start("run", *FAULTY, "workload.task.fault=spikes", env=ALLOW)
+    assert "gradient is not finite, 3 times in a row" in run.fail()
+    assert run.finished["version"] >= 4
+    assert_sound(run)

@@ -1,0 +1,288 @@
+"""The record of a live run is what docs/record.md says it is, and says what really happened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from injectors.plan import parse_plan
+from injectors.sleep import SleepActuator
+from tests.invariants import Book, problems, replay, strategy_of
+from tests.leaks import Start
+from tests.runs import LEDGER, ROOT, Run
+
+pytestmark = pytest.mark.live
+
+STRAGGLERS = (
+    "straggler=transient",
+    "straggler.period_s=0.4",
+    "straggler.duration_s=0.2",
+    "straggler.probability=0.5",
+    "straggler.sleep_iters=null",
+    "straggler.sleep_s=0.02",
+    "straggler.intensity=1.0",
+    "straggler.targets=['worker:*','server:0']",
+)
+WORKERS = 3
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run for all tests: disturbed, with checkpoints and evaluations."""
+    run_dir = tmp_path_factory.mktemp("record") / "run"
+    options = ("cluster.device={base_s: 0.01}", f"cluster.num_workers={WORKERS}", f"workload.epochs={EPOCHS}")
+    run = Run(run_dir, *LEDGER, *STRAGGLERS, *options, "eval_every_s=0.3", "checkpoint_every_s=0.5", "max_time_s=60")
+    try:
+        run.await_that(run.lines, "a record")
+        assert (run_dir / "plan.json").exists()
+        assert (run_dir / "meta.json").exists()
+        return run.finish()
+    finally:
+        run.kill()
+
+
+def arrived(run: Run) -> list[dict[str, Any]]:
+    return [event for event in run.events("Arrived") if event["grad"]["samples"]]
+
+
+# ---- the event log --------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_numbered_and_ordered_and_lawful(run: Run) -> None:
+    assert problems(run.lines()) == []
+
+
+def test_the_start_is_dated_0(run: Run) -> None:
+    begun = next(number for number, line in enumerate(run.lines()) if line["kind"] == "event")
+    assert {line["t"] for line in run.lines()[: begun + 1]} == {0.0}
+
+
+def test_every_compute_ends_once(run: Run) -> None:
+    book = Book()
+    for line in run.lines():
+        book.take(line)
+    assert book.counts["Compute"] == book.counts["ended"] + book.outstanding
+    assert book.counts["ended"] == len(run.events("Arrived"))
+    assert book.outstanding <= WORKERS
+
+
+def test_a_fresh_strategy_decides_the_same(run: Run) -> None:
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+def test_timings_add_up_to_the_iterations(run: Run) -> None:
+    """By the worker's own stopwatch against the coordinator's clock."""
+    by_worker = defaultdict(list)
+    for event in run.events("Arrived"):
+        by_worker[event["grad"]["worker"]].append(event)
+    for events in by_worker.values():
+        real = [event for event in events if event["grad"]["samples"]]
+        spans = [(after["t"] - before["t"], after["timings"]) for before, after in pairwise(real)]
+        parts = [
+            sum(timings[part] for part in ("wait_s", "pull_s", "data_s", "compute_s", "send_s")) for _, timings in spans
+        ]
+        assert sum(parts) == pytest.approx(sum(span for span, _ in spans), rel=0.02, abs=0.02)
+        for timings in (timings for _, timings in spans):
+            assert timings["injected_s"] <= timings["compute_s"]
+            assert min(timings.values()) >= 0
+
+
+def test_a_delay_is_achieved_exactly_where_planned(run: Run) -> None:
+    """``injected_s`` > 0 for the iterations whose Compute was issued in a window, and for no other."""
+    actuator = SleepActuator(parse_plan((run.run_dir / "plan.json").read_bytes()))
+    issued: dict[int, float] = {}
+    seen = {True: 0, False: 0}
+    for line in run.lines():
+        if line["kind"] == "note":
+            continue
+        event = line["event"]
+        if event["type"] == "Arrived" and event["grad"]["samples"]:
+            worker = event["grad"]["worker"]
+            delay_s, _ = actuator.delay_for(f"worker:{worker}", issued[worker])
+            assert (event["timings"]["injected_s"] > 0) == (delay_s > 0), line
+            assert event["timings"]["injected_s"] >= delay_s
+            seen[delay_s > 0] += 1
+        issued |= {command["worker"]: line["t"] for command in line["commands"] if command["type"] == "Compute"}
+    assert min(seen.values()) > 10, seen
+
+
+def test_a_servers_delays_are_noted(run: Run) -> None:
+    updated = run.notes("Updated")
+    assert sum(note["injected_s"] for note in updated if note["server"] == 0) > 0
+    assert sum(note["injected_s"] for note in updated if note["server"] == 1) == 0
+    assert all(0 <= note["injected_s"] <= note["busy_s"] and note["updates"] > 0 for note in updated)
+
+
+def test_notes_tell_the_life_of_the_run(run: Run) -> None:
+    launched = {(note["role"], note["id"], note["incarnation"]) for note in run.notes("Launched")}
+    workers = {("worker", worker, 0) for worker in range(WORKERS)}
+    assert launched == {*workers, ("server", 0, 0), ("server", 1, 0), ("evaluator", 0, 0)}
+    assert [note["epoch"] for note in run.notes("EpochStarted")] == list(range(EPOCHS))
+    ids = [note["id"] for note in run.notes("Checkpointed")]
+    assert len(ids) >= 2
+    assert ids == sorted(set(ids))
+    finished = run.finished
+    assert run.lines()[-1]["note"] == finished
+    assert (finished["status"], finished["epochs_done"]) == ("done", EPOCHS)
+    assert finished["samples_applied"] == EPOCHS * run.meta["job"]["num_samples"]
+    assert finished["shards_done"] == finished["shards_total"] == EPOCHS * run.meta["job"]["num_shards"]
+    assert finished["version"] == run.version
+    assert set(finished["memory"]) == {
+        *(f"worker {worker}" for worker in range(WORKERS)),
+        "server 0",
+        "server 1",
+        "evaluator",
+    }
+    assert all(num_bytes > 0 for num_bytes in finished["memory"].values())
+
+
+def test_scores_are_of_the_version_that_was_asked_for(run: Run) -> None:
+    """The ledger's mean use counts the samples that were in the parameters."""
+    samples = {0: 0}
+    for line in run.lines():
+        for command in line.get("commands", ()):
+            if command["type"] == "Apply":
+                samples[len(samples)] = samples[len(samples) - 1] + sum(
+                    event["grad"]["samples"]
+                    for event in run.events("Arrived")
+                    if event["grad"]["id"] in command["grads"]
+                )
+    assert len(run.events("Evaluated")) >= 3
+    for event in run.events("Evaluated"):
+        used = event["metrics"]["mean_uses"] * run.meta["job"]["num_samples"]
+        assert used == pytest.approx(samples[event["version"]], rel=1e-5)
+        assert event["asked_s"] <= event["t"]
+
+
+def test_open_windows_are_noted(run: Run) -> None:
+    """All that open or close before the job ends; a note is written a moment after it was found due."""
+    actuator = SleepActuator(parse_plan((run.run_dir / "plan.json").read_bytes()))
+    end_s = run.lines()[-1]["t"]
+    notes = [line for line in run.lines() if line["kind"] == "note" and line["note"]["type"] == "Injecting"]
+    during = [line for line in notes if line["t"] < end_s]
+    for line in during:
+        noted, t = tuple(line["note"]["active"]), line["t"]
+        assert noted in (actuator.active(t), actuator.active(max(0.0, t - 0.02)))
+    changes, t = 0, 0.0
+    while (t := actuator.next_change(t)) < end_s - 0.02:
+        changes += 1
+    assert 3 < changes <= len(during) - 1
+
+
+def test_every_note_is_described(run: Run) -> None:
+    described = set(re.findall(r"`(\w+) \{", (ROOT / "docs" / "record.md").read_text()))
+    written = {line["note"]["type"] for line in run.lines() if line["kind"] == "note"}
+    assert written - described - {"Finished"} == set()
+
+
+# ---- what is written before the start -------------------------------------------------------------------------------
+
+
+def test_the_plan_is_written_before_the_start_and_never_again(run: Run) -> None:
+    plan, meta, events = (run.run_dir / name for name in ("plan.json", "meta.json", "events.jsonl"))
+    assert plan.stat().st_mtime_ns <= events.stat().st_mtime_ns
+    assert meta.stat().st_mtime_ns <= events.stat().st_mtime_ns
+    first = next(line for line in run.lines() if line["kind"] == "event")
+    assert first["event"]["type"] == "Started"
+    assert run.meta["plan_sha256"] == hashlib.sha256(plan.read_bytes()).hexdigest()
+
+
+def test_meta_has_what_the_record_promises(run: Run) -> None:
+    text = (ROOT / "docs" / "record.md").read_text()
+    example = re.search(r"## meta\.json.*?```\n(.*?)```", text, re.S)
+    assert example
+    promised = set(re.findall(r'"(\w+)": ', example[1]))
+    assert promised - {"bound", "torch"} <= {
+        *run.meta,
+        *run.meta["machine"],
+        *run.meta["versions"],
+        *run.meta["job"],
+    }
+    job = run.meta["job"]
+    assert (job["num_workers"], job["num_servers"], job["strategy"], job["epochs"]) == (WORKERS, 2, "bsp", EPOCHS)
+
+
+def test_nothing_but_the_record_is_left(run: Run) -> None:
+    names = {path.name for path in run.run_dir.iterdir()}
+    assert names == {".hydra", "meta.json", "plan.json", "events.jsonl", "logs"}
+    assert list((run.run_dir / "logs").iterdir()) == [], "nobody had anything to complain about"
+
+
+# ---- the checks catch what they are for -----------------------------------------------------------------------------
+
+
+def twice_the_same_gradient(lines: list[dict[str, Any]]) -> None:
+    line = next(line for line in lines if line.get("commands") and line["commands"][0]["type"] == "Apply")
+    line["commands"].insert(0, line["commands"][0])
+
+
+def a_gap(lines: list[dict[str, Any]]) -> None:
+    del lines[20]
+
+
+def back_in_time(lines: list[dict[str, Any]]) -> None:
+    lines[-1]["t"] -= 1.0
+
+
+def computes_while_busy(lines: list[dict[str, Any]]) -> None:
+    started = next(line for line in lines if line["kind"] == "event")
+    started["commands"].append(started["commands"][0])
+
+
+def a_lost_update(lines: list[dict[str, Any]]) -> None:
+    line = next(line for line in lines if line.get("commands") and line["commands"][0]["type"] == "Apply")
+    del line["commands"][0]
+
+
+def words_of_the_dead(lines: list[dict[str, Any]]) -> None:
+    arrivals = [line["event"] for line in lines if line.get("event", {}).get("type") == "Arrived"]
+    arrivals[5]["grad"]["incarnation"] = 7
+
+
+@pytest.mark.parametrize(
+    "spoil", [twice_the_same_gradient, a_gap, back_in_time, computes_while_busy, a_lost_update, words_of_the_dead]
+)
+def test_a_spoiled_record_is_caught(run: Run, spoil: Callable[[list[dict[str, Any]]], None]) -> None:
+    lines = json.loads(json.dumps(run.lines()))
+    spoil(lines)
+    assert problems(lines)
+
+
+def test_a_strategy_that_decides_otherwise_is_caught(run: Run) -> None:
+    lines = json.loads(json.dumps(run.lines()))
+    a_lost_update(lines)
+    assert replay(lines, strategy_of(run.run_dir))
+
+
+# ---- the end of the job's time --------------------------------------------------------------------------------------
+
+
+def test_time_does_not_go_back_at_the_end(start: Start) -> None:
+    """What tasks still say while the final parameters are scored is dated no later than the job's end."""
+    run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=4", "cluster.lease_s=20")
+    run.await_training(3)
+    evaluator = run.pid_of("evaluator")
+    os.kill(evaluator, signal.SIGSTOP)
+    run.await_training(4 * 32)
+    before = len(run.notes("Updated"))
+    run.await_notes("Updated", before + 1)
+    os.kill(evaluator, signal.SIGCONT)
+    run.finish()
+    assert problems(run.lines()) == []
+
+
+def test_parameters_are_saved_as_they_were_fingerprinted(start: Start, tmp_path: Path) -> None:
+    run = start("run", *LEDGER, "workload.epochs=1", "save_parameters=true").finish()
+    assert hashlib.sha256(run.parameters().tobytes()).hexdigest() == run.sha256
+    assert run.parameters().tolist() == [1.0] * 2000

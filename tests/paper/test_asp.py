@@ -1,0 +1,129 @@
+"""ASP against its source: Dean et al., "Large scale distributed deep networks", NeurIPS 2012, and the two data policies
+that AntDT and DLRover compare with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.job import ComputeOrder
+from strategies.asp import ASP
+from strategies.protocol import Apply
+from tests.faults import Crash, random_seconds
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import played
+
+SHARDS_PER_S = (4, 2, 1)
+SHARD_SAMPLES = 12
+
+
+def three_speeds(worker: int, order: ComputeOrder) -> float:
+    """Three workers that go through 4, 2 and 1 shards of 12 samples a second."""
+    return sum(work.samples for work in order.ranges) / SHARD_SAMPLES / SHARDS_PER_S[worker]
+
+
+def fourteen_shards(data: str) -> HeapRun:
+    """One epoch of 14 shards, three batches of 4 samples each."""
+    job = make_job(
+        num_workers=3,
+        num_samples=14 * SHARD_SAMPLES,
+        global_batch_samples=12,
+        batches_per_shard=3,
+        epochs=1,
+    )
+    return HeapRun(ASP(data=data), job, three_speeds).run()
+
+
+def test_every_gradient_is_an_update_as_soon_as_it_arrives() -> None:
+    """Replicas of the model work asynchronously: they fetch parameters, compute and push without waiting for others.
+    With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers."""
+    run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
+    assert run.updates == 130
+    assert Counter(grad.worker for grad in run.used) == {0: 40, 1: 40, 2: 40, 3: 10}
+    assert all(len(order.grads) == 1 for _, order, _ in run.applied)
+
+
+def test_gradients_of_the_slow_are_stale() -> None:
+    """A replica computes on parameters that are out of date by the updates of the others meanwhile: at most 12 here
+    (three others in 4 s), 2.954 on average."""
+    run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
+    assert max(run.staleness) == 12
+    assert fmean(run.staleness) == pytest.approx(2.954, abs=5e-4)
+
+
+def test_the_rate_is_shared_out_unless_it_is_left_alone() -> None:
+    """N times more updates of 1/N of the batch each move as far at 1/N of the rate; native TensorFlow leaves it."""
+    shared = HeapRun(ASP(), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
+    alone = HeapRun(ASP(lr_rule="unit"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
+    assert {command.lr_scale for command in shared.commands if isinstance(command, Apply)} == {0.25}
+    assert {command.lr_scale for command in alone.commands if isinstance(command, Apply)} == {1.0}
+
+
+def test_fast_workers_draw_more_shards() -> None:
+    """AntDT section V: faster workers consume more shards. At speeds 4:2:1, 14 shards divide into 8, 4 and 2, and
+    everybody is done at 2.0 s."""
+    run = fourteen_shards("dynamic")
+    drawn = Counter(order.worker for order in run.orders.values())
+    assert (drawn[0] / 3, drawn[1] / 3, drawn[2] / 3) == (8, 4, 2)
+    assert run.core.finished_s == pytest.approx(2.0)
+
+
+def test_with_static_parts_the_slowest_sets_the_end() -> None:
+    """A third of the data each (14/3 shards): the slowest takes 4.67 s for it, and the others only idle."""
+    run = fourteen_shards("even")
+    assert run.core.finished_s == pytest.approx(14 / 3)
+    samples = Counter(dict.fromkeys(range(3), 0))
+    for order in run.orders.values():
+        samples[order.worker] += sum(work.samples for work in order.ranges)
+    assert set(samples.values()) == {56}
+    assert [note["worker"] for note in run.noted("Held")] == [0, 1]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(1, 6),
+    num_shards=st.integers(1, 20),
+    batches_per_shard=st.integers(1, 3),
+)
+def test_with_shards_all_finish_within_one_shard(
+    seed: int, num_workers: int, num_shards: int, batches_per_shard: int
+) -> None:
+    """The queue balances whatever the speeds are: when it is empty, nobody has more than one shard left to do."""
+    job = make_job(
+        num_workers=num_workers,
+        num_samples=num_shards * batches_per_shard * 2,
+        global_batch_samples=2 * num_workers,
+        batches_per_shard=batches_per_shard,
+        epochs=1,
+        max_time_s=2000.0,
+    )
+    run = HeapRun(ASP(data="dynamic"), job, random_seconds(seed)).run()
+    first_idle_s = min((t for t, kind, _ in run.notes if kind == "Held"), default=run.core.finished_s)
+    assert run.core.finished_s - first_idle_s <= batches_per_shard * 4.0
+
+
+def test_a_worker_that_restarts_goes_on_alone() -> None:
+    """Nobody waits for it, and its lost Compute is the only thing that is done again."""
+    run = HeapRun(ASP(), make_job(max_time_s=10.0), [1, 1, 1, 1], [Crash(4.5, 2, 3.0)]).run()
+    assert [run.arrivals(worker) for worker in range(4)] == [10, 10, 6, 10]
+
+
+def test_the_part_of_a_worker_that_left_goes_to_the_others() -> None:
+    """In the epoch in which it leaves, and in those that follow."""
+    job = make_job(num_samples=40, epochs=3, max_time_s=100.0)
+    run = HeapRun(ASP(data="even"), job, [1, 1, 1, 1], [Crash(1.5, 3, None)])
+    assert played(run) == []
+    assert (run.core.status, sum(grad.samples for grad in run.used)) == ("done", 120)
+
+
+def test_an_empty_arrival_is_no_update() -> None:
+    """What ends without samples at an epoch's end is not applied."""
+    desk = Desk(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
+    assert [note["worker"] for note in desk.noted("Held")] == [1]
+    desk.arrive(0)
+    assert desk.updates == 1
+    assert set(desk.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"

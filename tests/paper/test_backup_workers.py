@@ -1,0 +1,165 @@
+"""Backup workers against their source: Chen et al., "Revisiting distributed synchronous SGD", 2016, with AntDT's rule
+that the samples of a dropped gradient are computed again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.backup_workers import BackupWorkers
+from strategies.bsp import BSP
+from strategies.protocol import Apply, Drop, Strategy
+from tests.faults import Crash, Outage, departures, random_outcome, random_seconds, restarts
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, first_difference, played, unconserved, unlawful
+
+
+def rough(strategy: Strategy, seed: int, num_workers: int, *, leaving: bool = False) -> HeapRun:
+    """Three epochs with random durations, failures, restarting workers and servers, and workers that leave."""
+    job = make_job(
+        num_workers=num_workers,
+        num_samples=12 * num_workers + 5,
+        global_batch_samples=2 * num_workers + 1,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        max_time_s=2000.0,
+        checkpoint_every_s=4.0,
+    )
+    plan = restarts(seed, num_workers) + (departures(seed, num_workers) if leaving else [])
+    run = HeapRun(strategy, job, random_seconds(seed), plan, random_outcome(seed))
+    assert played(run) == []
+    return run
+
+
+def five_workers(**changes: object) -> HeapRun:
+    """One backup for four; the fifth takes 4 s instead of 1. The global batch of 4 belongs to the four waited for."""
+    job = make_job(**{"num_workers": 5, "global_batch_samples": 5, "max_time_s": 40.0, **changes})
+    return HeapRun(BackupWorkers(num_backup=1), job, [1, 1, 1, 1, 4])
+
+
+def uses_of_samples(run: HeapRun) -> Counter[tuple[int, int, int]]:
+    """How often each sample was handed out."""
+    handed: Counter[tuple[int, int, int]] = Counter()
+    for order in run.orders.values():
+        for work in order.ranges:
+            handed.update((work.epoch, work.shard, position) for position in range(work.start, work.stop))
+    return handed
+
+
+def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
+    """The parameters are updated as soon as any N of the N + b gradients are there. With 1, 1, 1, 1 and 4 s and b = 1:
+    updates at 1, 2, ..., 40 s from 160 gradients of the current parameters."""
+    run = five_workers(global_batch_samples=8).run()
+    assert [t for t, _, _ in run.applied] == [float(k) for k in range(1, 41)]
+    assert len(run.used) == 160
+    assert set(run.staleness) == {0}
+    assert {grad.worker for grad in run.used} == {0, 1, 2, 3}
+
+
+def test_late_gradients_are_dropped() -> None:
+    """The slowest b gradients are discarded on arrival: the fifth worker's ten in 40 s."""
+    run = five_workers(global_batch_samples=8).run()
+    assert len(run.dropped) == 10
+    assert {run.grads[grad].worker for grad in run.dropped} == {4}
+
+
+def test_the_global_batch_belongs_to_those_waited_for() -> None:
+    """Mini-batches of B / N and an update that averages N of them: 8 samples of four workers are 2 each, the backup's
+    too, and the rate is that of the whole batch."""
+    run = five_workers(global_batch_samples=8, max_time_s=10.0).run()
+    assert {grad.assigned_samples for grad in run.grads.values()} == {2}
+    applies = [command for command in run.commands if isinstance(command, Apply)]
+    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 8,) * 4, 1.0)}
+
+
+def test_every_dropped_sample_is_issued_once_more() -> None:
+    """AntDT keeps at-least-once: a dropped gradient's samples go to the tail of the queue and are handed out again,
+    once for every time that they were dropped."""
+    run = five_workers(global_batch_samples=8, num_samples=330, epochs=1, max_time_s=400.0).run()
+    drops = Counter(
+        (work.epoch, work.shard, position)
+        for grad in run.dropped
+        for work in run.orders[grad].ranges
+        for position in range(work.start, work.stop)
+    )
+    handed = uses_of_samples(run)
+    assert len(run.dropped) >= 10
+    assert all(handed[sample] == 1 + drops[sample] for sample in handed)
+    assert unconserved(run) == []
+
+
+def test_without_requeue_dropped_samples_are_lost() -> None:
+    """The original simply throws the work away: the epoch ends without it."""
+    job = make_job(num_workers=5, global_batch_samples=8, num_samples=200, epochs=2, max_time_s=400.0)
+    run = HeapRun(BackupWorkers(num_backup=1, requeue=False), job, [1, 1, 1, 1, 4]).run()
+    lost = sum(run.grads[grad].samples for grad in run.dropped)
+    assert dead(run) == []
+    assert lost > 0
+    assert sum(order.samples for order in run.effective) == 400 - lost
+    assert set(uses_of_samples(run).values()) == {1}
+
+
+@pytest.mark.parametrize("survivors", [3, 2, 1])
+def test_fewer_workers_than_needed_do_not_hang(survivors: int) -> None:
+    """TensorFlow's replica optimizer waits for ever when fewer than N workers live; here those that live suffice."""
+    gone = [Crash(3.5, worker, None) for worker in range(survivors, 5)]
+    job = make_job(num_workers=5, global_batch_samples=8, num_samples=400, epochs=1, max_time_s=1000.0)
+    run = HeapRun(BackupWorkers(num_backup=1), job, [1.0] * 5, gone).run()
+    assert dead(run) == []
+    assert {len(order.grads) for _, order, _ in run.applied[5:-1]} == {survivors}
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
+def test_no_backup_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """With b = 0 everybody is waited for: event for event the transcript of BSP, also with restarted workers, failed
+    Computes and restored parameters."""
+    one = rough(BackupWorkers(num_backup=0, data=data), seed, num_workers)
+    other = rough(BSP(data=data), seed, num_workers)
+    assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
+def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Any number of backups: lawful, alive, every sample in the parameters exactly once, staleness 0, and every drop
+    is of a gradient on parameters that have moved on."""
+    run = rough(BackupWorkers(num_backup=data.draw(st.integers(0, num_workers - 1))), seed, num_workers)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+    assert set(run.staleness) == {0}
+    version = 0
+    for line in run.lines:
+        late = [run.grads[grad] for command in line.commands if isinstance(command, Drop) for grad in command.grads]
+        assert all(grad.version < version for grad in late)
+        version = line.version
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
+def test_no_backup_is_bsp_also_when_workers_leave(num_workers: int) -> None:
+    """The same with workers that leave for good, some of them while they restart."""
+    for seed in range(12):
+        one = rough(BackupWorkers(num_backup=0), seed, num_workers, leaving=True)
+        other = rough(BSP(), seed, num_workers, leaving=True)
+        assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
+        assert dead(one) == []
+
+
+def test_a_gradient_of_a_worker_that_left_does_not_replace_one_that_can_still_come() -> None:
+    """b = 0: worker 3 leaves after its gradient arrived; the other three can still come, so all four are waited for."""
+    desk = Desk(BackupWorkers(num_backup=0)).start()
+    desk.arrive(3)
+    desk.lose(3, restarting=False)
+    for worker in (0, 1):
+        desk.arrive(worker)
+    assert not desk.applied
+    desk.arrive(2)
+    assert desk.applied[0][1].grads == (0, 1, 2, 3)
+
+
+def test_after_a_restore_no_more_is_dropped_than_before() -> None:
+    """Five workers, b = 1: four are needed, and four are left when one goes. That holds after a restore as well, so
+    that an update still stands for the global batch."""
+    job = make_job(num_workers=5, global_batch_samples=8, max_time_s=20.0)
+    run = HeapRun(BackupWorkers(num_backup=1), job, [1.0] * 5, [Crash(2.5, 4, None), Outage(6.5, 1.0)]).run()
+    assert {len(order.grads) for _, order, _ in run.applied} == {4}

@@ -1,0 +1,135 @@
+"""SSP against its source: Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server",
+NeurIPS 2013."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import Arrived, Compute, Lost, Restored, Strategy
+from strategies.ssp import SSP
+from tests.faults import Crash, Fault, departures, random_outcome, random_seconds, restarts
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import first_difference, played
+
+BOUNDLESS = 10**9
+
+
+def rough(
+    strategy: Strategy, seed: int, num_workers: int, plan: Callable[[int, int], list[Fault]] = restarts
+) -> HeapRun:
+    """Three epochs with random durations, failures, and the faults of a plan."""
+    job = make_job(
+        num_workers=num_workers,
+        num_samples=12 * num_workers + 5,
+        global_batch_samples=2 * num_workers + 1,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        max_time_s=2000.0,
+        checkpoint_every_s=4.0,
+    )
+    run = HeapRun(strategy, job, random_seconds(seed), plan(seed, num_workers), random_outcome(seed))
+    assert played(run) == []
+    return run
+
+
+def assert_same(one: HeapRun, other: HeapRun) -> None:
+    """The complete transcripts are equal."""
+    assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
+
+
+@pytest.mark.parametrize(
+    ("bound", "clocks"), [(0, [10, 10, 10, 10]), (1, [11, 11, 11, 10]), (2, [12, 12, 12, 10]), (None, [40, 40, 40, 10])]
+)
+def test_the_fastest_is_at_most_the_bound_ahead(bound: int | None, clocks: list[int]) -> None:
+    """A worker more than s clocks ahead of the slowest is made to wait: iterations done after 40 s with 1, 1, 1, 4 s
+    per iteration and s = 0, 1, 2 and no bound."""
+    run = HeapRun(SSP(bound=bound), make_job(), [1, 1, 1, 4]).run()
+    assert [run.arrivals(worker) for worker in range(4)] == clocks
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
+def test_clocks_never_part_by_more_than_the_bound_and_one(seed: int, num_workers: int, bound: int) -> None:
+    """The bounded-staleness condition: at every moment the largest clock is at most s + 1 above the smallest (s when
+    the iteration began that is just over). Workers that restart keep their clock and hold the others back."""
+    clock = dict.fromkeys(range(num_workers), 0)
+    for line in rough(SSP(bound=bound), seed, num_workers).lines:
+        if isinstance(line.event, Restored):
+            clock = dict.fromkeys(line.event.workers, 0)
+        elif isinstance(line.event, Arrived):
+            clock[line.event.grad.worker] += 1
+            assert max(clock.values()) - min(clock.values()) <= bound + 1
+        for command in line.commands:
+            if isinstance(command, Compute):
+                assert clock[command.worker] - min(clock.values()) <= bound
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
+def test_staleness_is_bounded(seed: int, num_workers: int, bound: int) -> None:
+    """While one iteration runs, each of the N - 1 others finishes at most 2 s + 1: so many updates it may miss."""
+    run = rough(SSP(bound=bound), seed, num_workers)
+    assert max(run.staleness) <= (num_workers - 1) * (2 * bound + 1)
+
+
+def test_a_worker_that_left_holds_nobody_back() -> None:
+    """The slowest leaves at 6 s with its clock at 1: the others go on at once, at 1 s per iteration."""
+    run = HeapRun(SSP(bound=2), make_job(max_time_s=16.0), [1, 1, 1, 4], [Crash(6.0, 3, None)]).run()
+    assert [run.arrivals(worker) for worker in range(4)] == [14, 14, 14, 1]
+
+
+def test_a_worker_that_restarts_holds_the_others_back() -> None:
+    """It is away from 6 to 26 s; its iteration is done again until 30 s, and nobody runs away meanwhile."""
+    run = HeapRun(SSP(bound=2), make_job(max_time_s=29.5), [1, 1, 1, 4], [Crash(6.0, 3, 20.0)]).run()
+    assert [run.arrivals(worker) for worker in range(4)] == [4, 4, 4, 1]
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
+def test_bound_zero_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """With s = 0 everybody waits at every clock: event for event the transcript of BSP, also with restarted workers,
+    failed Computes and restored parameters."""
+    assert_same(rough(SSP(bound=0, data=data), seed, num_workers), rough(BSP(data=data), seed, num_workers))
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
+def test_no_bound_is_asp(seed: int, num_workers: int, data: str) -> None:
+    """Without a bound nobody ever waits: event for event the transcript of ASP; so does a bound that is never met."""
+    asp = rough(ASP(data=data), seed, num_workers)
+    assert_same(rough(SSP(bound=None, data=data), seed, num_workers), asp)
+    assert_same(rough(SSP(bound=BOUNDLESS, data=data), seed, num_workers), asp)
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_no_bound_is_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """A bound that is never met, with workers that leave for good."""
+    assert_same(
+        rough(SSP(bound=BOUNDLESS), seed, num_workers, departures),
+        rough(ASP(data="dynamic"), seed, num_workers, departures),
+    )
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
+def test_bound_zero_is_bsp_also_when_workers_leave(num_workers: int) -> None:
+    """The same with workers that leave for good, some of them while they restart."""
+    for seed in range(12):
+        strategies = (SSP(bound=0), BSP())
+        one, other = (
+            rough(strategy, seed, num_workers, lambda seed, n: restarts(seed, n) + departures(seed, n))
+            for strategy in strategies
+        )
+        assert_same(one, other)
+        assert one.core.shards.finished
+
+
+def test_a_round_that_a_departure_completes_is_an_update() -> None:
+    """s = 0: worker 0 has delivered and restarts; worker 1 leaves. The round is complete, though nobody can go on."""
+    desk = Desk(SSP(bound=0), make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0)
+    desk.lose(0)
+    desk.lose(1, restarting=False)
+    assert isinstance(desk.events[-1], Lost)
+    assert desk.updates == 1

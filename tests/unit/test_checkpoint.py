@@ -1,0 +1,164 @@
+"""A checkpoint is whole or not there, and a damaged one is never mistaken for a whole one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from runtime.checkpoint import CheckpointError, path_of, publish, read_checkpoint, write_checkpoint
+from tests.runs import ROOT
+
+VALUES = {
+    "params": np.arange(5, dtype=np.float32),
+    "optimizer.momentum": np.full(3, 0.5, np.float32),
+    "optimizer.step": 7,
+}
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    path = path_of(tmp_path, 3, 1)
+    write_checkpoint(path, 12, b"who has used what", VALUES)
+    return path
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_it_reads_back(stored: Path) -> None:
+    version, state, values = read_checkpoint(stored)
+    assert (version, state) == (12, b"who has used what")
+    assert values.keys() == VALUES.keys()
+    assert values["optimizer.step"] == 7
+    for name in ("params", "optimizer.momentum"):
+        assert values[name].dtype == np.float32
+        assert values[name].tolist() == VALUES[name].tolist()
+    assert names(stored.parent) == ["00000003-server1.ckpt"]
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 2**63 - 1),
+    st.binary(max_size=50),
+    st.dictionaries(st.text(max_size=5), arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32))),
+)
+def test_anything_reads_back(
+    tmp_path_factory: pytest.TempPathFactory, version: int, state: bytes, values: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "a.ckpt"
+    write_checkpoint(path, version, state, values)
+    read_version, read_state, read_values = read_checkpoint(path)
+    assert (read_version, read_state) == (version, state)
+    assert {name: value.tobytes() for name, value in read_values.items()} == {n: v.tobytes() for n, v in values.items()}
+
+
+def test_every_damaged_byte_is_noticed(stored: Path) -> None:
+    data = stored.read_bytes()
+    assert len(data) < 1000
+    for position in range(len(data)):
+        for bit in (1, 128):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            stored.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match=stored.name):
+                read_checkpoint(stored)
+
+
+def test_every_lost_end_is_noticed(stored: Path) -> None:
+    data = stored.read_bytes()
+    for length in range(len(data)):
+        stored.write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match=stored.name):
+            read_checkpoint(stored)
+    stored.write_bytes(data + b"\0")
+    with pytest.raises(CheckpointError, match=stored.name):
+        read_checkpoint(stored)
+
+
+def test_what_is_missing_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_checkpoint(tmp_path / "none.ckpt")
+
+
+# ---- publishing -----------------------------------------------------------------------------------------------------
+
+
+def test_publishing_replaces(tmp_path: Path) -> None:
+    for text in (b"first", b"second"):
+        publish(tmp_path / "a", [text[:3], text[3:]])
+        assert (tmp_path / "a").read_bytes() == text
+    assert names(tmp_path) == ["a"]
+
+
+def test_publishing_where_files_need_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On file systems without unnamed files."""
+    real = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(95, "Operation not supported")
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    publish(tmp_path / "a", [b"content"])
+    monkeypatch.undo()
+    assert (tmp_path / "a").read_bytes() == b"content"
+    assert names(tmp_path) == ["a"]
+
+
+def python(program: str, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *words], cwd=ROOT, stdout=subprocess.PIPE)
+
+
+def test_a_kill_before_the_last_step_leaves_nothing(tmp_path: Path) -> None:
+    program = """
+        import os, signal, sys
+        from pathlib import Path
+        from runtime.checkpoint import publish
+        os.link = lambda *words, **more: os.kill(os.getpid(), signal.SIGKILL)
+        publish(Path(sys.argv[1]) / "a", [b"content" * 100_000])
+    """
+    with python(program, str(tmp_path)) as process:
+        assert process.wait(30) == -signal.SIGKILL
+    assert names(tmp_path) == []
+
+
+def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
+    program = """
+        import sys
+        from pathlib import Path
+        import numpy as np
+        from runtime.checkpoint import path_of, write_checkpoint
+        for number in range(100_000):
+            values = {"params": np.full(200_000, number, np.float32)}
+            write_checkpoint(path_of(Path(sys.argv[1]), number, 0), number, b"state", values)
+            path_of(Path(sys.argv[1]), number - 3, 0).unlink(missing_ok=True)
+            print(number, flush=True)
+    """
+    for turn in range(4):
+        directory = tmp_path / str(turn)
+        directory.mkdir()
+        with python(program, str(directory)) as process:
+            assert process.stdout
+            for _ in range(4 + turn):
+                process.stdout.readline()
+            time.sleep(turn * 0.0007)
+            process.kill()
+        assert names(directory)
+        for path in directory.iterdir():
+            version, _, values = read_checkpoint(path)
+            assert path == path_of(directory, version, 0)
+            assert (values["params"] == version).all()

@@ -1,0 +1,166 @@
+"""The schema: what is refused, and in which words."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from runtime.config import MAX_SEED, Config, parse
+from runtime.errors import ConfigError
+
+RAW: dict[str, Any] = {
+    "names": {"strategy": "bsp", "straggler": "none", "cluster": "local", "backend": "numpy"},
+    "strategy": {"_target_": "strategies.bsp.BSP"},
+    "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
+    "workload": {
+        "name": "ledger",
+        "task": {"_target_": "workloads.ledger.Ledger"},
+        "backends": ["numpy"],
+        "global_batch_samples": 64,
+        "epochs": 10,
+        "batches_per_shard": 1,
+        "epoch_overlap": False,
+        "optimizer": {"name": "tally", "lr": 1.0},
+        "lr_schedule": {"name": "constant"},
+        "metric": "mean_uses",
+        "higher_is_better": True,
+        "target": None,
+    },
+    "cluster": {"_target_": "runtime.live.LiveRuntime", "num_workers": 4},
+    "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
+    "topology": {"name": "ps", "num_servers": 2, "transport": "tcp"},
+    "seed": 0,
+    "max_time_s": 120.0,
+    "eval_every_s": 0.5,
+    "checkpoint_every_s": 10.0,
+    "stop_at_target": False,
+    "save_parameters": False,
+    "draw": True,
+    "view": "auto",
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """RAW with one value replaced."""
+    raw = copy.deepcopy(RAW)
+    *parents, last = path.split(".")
+    section = raw
+    for name in parents:
+        section = section[name]
+    section[last] = value
+    return raw
+
+
+def without(path: str) -> dict[str, Any]:
+    """RAW with one value taken away."""
+    raw = copy.deepcopy(RAW)
+    *parents, last = path.split(".")
+    section = raw
+    for name in parents:
+        section = section[name]
+    del section[last]
+    return raw
+
+
+def test_a_complete_configuration_is_accepted_and_immutable() -> None:
+    config = parse(RAW)
+    assert isinstance(config, Config)
+    assert config.num_workers == 4
+    assert config.workload.optimizer == {"name": "tally", "lr": 1.0}
+    with pytest.raises(AttributeError):
+        config.seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", MAX_SEED),
+        ("max_time_s", 1),  # an integer is welcome where a number is wanted
+        ("eval_every_s", None),
+        ("checkpoint_every_s", None),
+        ("workload.epochs", None),
+        ("workload.target", 2.0),  # unreachable: a miss in the table, not an error
+        ("workload.global_batch_samples", 4),
+        ("topology.transport", "shm"),
+        ("view", "none"),
+        ("cluster.anything", "is the class's own affair"),
+    ],
+)
+def test_accepted(path: str, value: Any) -> None:
+    parse(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("cluster.num_workers", 0, "cluster.num_workers=0: must be at least 1"),
+        ("cluster.num_workers", -4, "cluster.num_workers=-4: must be at least 1"),
+        ("cluster.num_workers", "1e3", "cluster.num_workers=1e3: must be a whole number, at least 1"),
+        ("cluster.num_workers", 1000.0, "cluster.num_workers=1000.0: must be a whole number"),
+        ("cluster.num_workers", "010", "cluster.num_workers=010: must be a whole number"),
+        ("cluster.num_workers", "12:30", "cluster.num_workers=12:30: must be a whole number"),
+        ("cluster.num_workers", True, "cluster.num_workers=true: must be a whole number"),
+        ("cluster.num_workers", None, "cluster.num_workers=null: must be a whole number"),
+        ("topology.num_servers", 0, "topology.num_servers=0: must be at least 1"),
+        ("topology.transport", "rdma", "topology.transport=rdma: must be one of shm, tcp"),
+        ("topology.transports", "tcp", "topology.transports: no such setting; did you mean topology.transport?"),
+        ("topology", None, "topology=null: must be settings"),
+        ("workload.global_batch_samples", 0, "workload.global_batch_samples=0: must be at least 1"),
+        (
+            "workload.global_batch_samples",
+            3,
+            "workload.global_batch_samples=3: smaller than cluster.num_workers=4, every worker needs at least one",
+        ),
+        ("workload.epochs", 0, "workload.epochs=0: must be at least 1"),
+        ("workload.epochs", 1.5, "workload.epochs=1.5: must be a whole number, at least 1 or null"),
+        ("workload.batches_per_shard", 0, "workload.batches_per_shard=0: must be at least 1"),
+        ("workload.optimizer.lr", 0, "workload.optimizer.lr=0: must be more than 0"),
+        ("workload.optimizer.lr", "fast", "workload.optimizer.lr=fast: must be a number"),
+        ("workload.optimizer.name", 3, "workload.optimizer.name=3: must be text"),
+        ("workload.optimizer", "sgd", "workload.optimizer=sgd: must be settings"),
+        ("workload.target", "high", "workload.target=high: must be a number or null"),
+        ("workload.target", float("nan"), "workload.target=nan: must be a finite number"),
+        ("workload.metrics", "loss", "workload.metrics: no such setting; did you mean workload.metric?"),
+        ("workload.task", {"num_samples": 3}, "workload.task: nothing is chosen"),
+        ("strategy", {}, "strategy: nothing is chosen; choose one of its group with strategy=NAME"),
+        ("strategy", {"_target_": 3}, "strategy: nothing is chosen"),
+        ("strategy", "ssp", "strategy=ssp: must be settings"),
+        ("strategy", {"_target_": "strategies.ssp.SSP", "bound": float("inf")}, "strategy.bound=inf: must be a finite"),
+        ("seed", -1, "seed=-1: must be at least 0"),
+        ("seed", False, "seed=false: must be a whole number"),
+        ("seed", MAX_SEED + 1, "must be at most"),
+        ("max_time_s", 0, "max_time_s=0: must be more than 0"),
+        ("max_time_s", -1.5, "max_time_s=-1.5: must be more than 0"),
+        ("max_time_s", 1e12, "max_time_s=1000000000000.0: must be at most 604800"),
+        ("max_time_s", float("inf"), "max_time_s=inf: must be a finite number"),
+        ("max_time_s", "12:30", "max_time_s=12:30: must be a number"),
+        ("max_time_s", None, "max_time_s=null: must be a number"),
+        ("eval_every_s", 0, "eval_every_s=0: must be more than 0"),
+        ("checkpoint_every_s", -1, "checkpoint_every_s=-1: must be more than 0"),
+        ("draw", "yes", "draw=yes: must be true or false"),
+        ("draw", 1, "draw=1: must be true or false"),
+        ("view", "lives", "view=lives: must be one of auto, live, none, plain"),
+        ("sede", 1, "sede: no such setting; did you mean seed?"),
+    ],
+)
+def test_refused(path: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        parse(changed(path, value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["seed", "strategy", "topology.num_servers", "cluster.num_workers", "workload.task"])
+def test_missing(path: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{path}: missing$"):
+        parse(without(path))
+
+
+def test_no_setting_has_a_default_in_code() -> None:
+    for section in Config, *(field.type for field in msgspec.structs.fields(Config)):
+        if isinstance(section, type) and issubclass(section, msgspec.Struct):
+            for field in msgspec.structs.fields(section):
+                assert field.required, f"{section.__name__}.{field.name}: tuned numbers live in conf/ only"

@@ -1,0 +1,286 @@
+"""The coordinator while all goes well: data for Computes, epochs, ends, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Checkpoint,
+    Compute,
+    Drop,
+    Evaluate,
+    Evaluated,
+    ProtocolError,
+    Started,
+    Stop,
+    Wake,
+    Woke,
+)
+from tests.harness import Desk, HeapRun, Puppet, apply, compute, make_job, puppet_desk
+
+# ---- Computes that find no data -------------------------------------------------------------------------------------
+
+
+def test_the_job_starts_with_everybody_and_an_even_batch() -> None:
+    desk = Desk(Puppet(), make_job(global_batch_samples=10)).start()
+    assert desk.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1)]
+    assert desk.noted("EpochStarted") == [{"epoch": 0}]
+    assert desk.evaluations == [0]
+
+
+def test_a_held_compute_is_fed_when_a_gradient_is_dropped() -> None:
+    desk = puppet_desk()
+    desk.say(*compute(0, 1, 2))
+    assert desk.noted("Held") == [{"worker": 2}]
+    lost = desk.busy()[0].ranges
+    desk.arrive(0)
+    desk.say(Drop(grads=(0,)))
+    assert desk.busy()[2].ranges == lost
+
+
+def test_held_computes_are_fed_in_rank_order_as_far_as_the_data_goes() -> None:
+    desk = puppet_desk(num_workers=4)
+    desk.say(*compute(0, 1, 3, 2))
+    desk.arrive(0)
+    desk.say(Drop(grads=(0,)))
+    assert set(desk.busy()) == {1, 2}
+    assert set(desk.core.ledger.held) == {3}
+
+
+def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
+    desk = puppet_desk()
+    desk.say(*compute(0, 1, 2))
+    desk.arrive(0)
+    desk.arrive(1)
+    assert desk.empties() == [2], "the strategy had its chance to apply"
+    desk = puppet_desk()
+    desk.say(*compute(0, 1, 2))
+    desk.arrive(0)
+    desk.say(apply(0))
+    desk.core.strategy.next = (apply(1),)
+    desk.arrive(1)
+    assert desk.empties() == []
+    assert {work.epoch for work in desk.busy()[2].ranges} == {1}
+    assert desk.busy()[2].version == 2, "it computes on the parameters of the moment at which it starts"
+
+
+def test_a_held_compute_is_fed_when_given_up_samples_end_the_epoch() -> None:
+    desk = puppet_desk()
+    desk.say(*compute(0, 1, 2))
+    desk.arrive(0)
+    desk.say(apply(0))
+    desk.core.strategy.next = (Drop(grads=(1,), requeue=False),)
+    desk.arrive(1)
+    assert set(desk.busy()) == {2}
+    assert desk.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
+
+
+def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
+    """In rank order, at the same moment, with what they were assigned."""
+    desk = puppet_desk(num_workers=4)
+    desk.say(*compute(3, 2, num_samples=1), *compute(0, 1, num_samples=2))
+    assert desk.empties() == []
+    desk.arrive(3)
+    desk.arrive(2, t=9.0)
+    last = [event for event in desk.events if isinstance(event, Arrived)][-2:]
+    assert [(event.t, event.grad.worker, event.grad.samples) for event in last] == [(9.0, 0, 0), (9.0, 1, 0)]
+    assert {event.grad.assigned_samples for event in last} == {2}
+    assert len({event.grad.id for event in desk.events if isinstance(event, Arrived)}) == 4
+
+
+def test_a_barrier_at_the_end_of_an_epoch_is_not_waited_for_in_vain() -> None:
+    """Five samples for four workers: the second round has one gradient and three empty arrivals."""
+    run = HeapRun(BSP(), make_job(num_samples=5, epochs=2), [1, 1, 1, 1]).run()
+    assert [order.samples for _, order, _ in run.applied] == [4, 1, 4, 1]
+    assert run.core.reason == "2 epochs done"
+
+
+def test_a_worker_without_data_idles_instead_of_spinning() -> None:
+    """The strategy hears of nothing but the arrivals of the slow one."""
+    run = HeapRun(ASP(data="even"), make_job(num_samples=40, epochs=1, max_time_s=100.0), [1, 1, 1, 4]).run()
+    assert len(run.events) == 1 + 40
+    assert run.core.finished_s == 40.0
+
+
+def test_a_strategy_that_asks_for_data_for_ever_is_stopped() -> None:
+    """It keeps a gradient and never applies it: the data cannot come back, and that is said instead of looping."""
+
+    def again(event: Any) -> list[Compute]:
+        return compute(event.grad.worker) if isinstance(event, Arrived) else compute(0, 1, 2)
+
+    desk = Desk(Puppet(reply=again), make_job(num_workers=3, global_batch_samples=3, num_samples=2, epochs=2)).start()
+    desk.arrive(0)
+    with pytest.raises(ProtocolError, match="stuck"):
+        desk.arrive(1)
+    assert len(desk.events) < 10_000
+
+
+# ---- epochs ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_fence_keeps_the_next_epoch_closed_while_work_is_out() -> None:
+    desk = puppet_desk(num_workers=2)
+    desk.say(*compute(0, 1))
+    desk.arrive(0)
+    desk.say(apply(0), *compute(0))
+    assert set(desk.core.ledger.held) == {0}
+    assert desk.noted("EpochStarted") == [{"epoch": 0}]
+
+
+def test_with_overlap_the_next_epoch_opens_while_work_is_out() -> None:
+    desk = puppet_desk(num_workers=2, epoch_overlap=True)
+    desk.say(*compute(0, 1))
+    desk.arrive(0)
+    desk.say(apply(0), *compute(0))
+    assert {work.epoch for work in desk.busy()[0].ranges} == {1}
+    assert desk.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
+
+
+def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> None:
+    """Two epochs are open at most: when the first is done, the third may open, and worker 2 waits for it."""
+    desk = puppet_desk(epochs=3, epoch_overlap=True)
+    desk.say(*compute(0, 1))
+    desk.arrive(0)
+    desk.say(apply(0), *compute(0))
+    desk.arrive(0)
+    desk.say(apply(2), *compute(0, 2))
+    assert [order.ranges[0].epoch for order in desk.busy().values()] == [1, 0]
+    assert set(desk.core.ledger.held) == {2}
+    desk.core.strategy.next = (apply(1),)
+    desk.arrive(1)
+    assert {work.epoch for work in desk.busy()[2].ranges} == {2}
+
+
+def test_with_overlap_no_epoch_is_run_twice() -> None:
+    """One Compute takes as long as the others need for both epochs."""
+    job = make_job(num_samples=16, epochs=2, epoch_overlap=True)
+    run = HeapRun(ASP(data="dynamic"), job, [1, 1, 1, 30]).run()
+    assert run.core.reason == "2 epochs done"
+    assert sum(grad.samples for grad in run.used) == 32
+
+
+def test_the_job_is_done_with_its_last_epoch() -> None:
+    """Nothing that the strategy says afterwards counts."""
+    desk = puppet_desk(num_workers=2, epochs=1)
+    desk.say(*compute(0, 1))
+    desk.arrive(0)
+    desk.arrive(1)
+    desk.say(apply(0, 1), *compute(0))
+    assert (desk.core.status, desk.core.reason, desk.core.finished_s) == ("done", "1 epochs done", desk.t)
+    assert desk.busy() == {}
+    lines = len(desk.lines)
+    desk.say(*compute(1))
+    desk.lose(0)
+    desk.join(0)
+    desk.lose_server()
+    desk.core.restored(99.0, 0, desk.stable[1])
+    assert len(desk.lines) == lines
+
+
+# ---- updates --------------------------------------------------------------------------------------------------------
+
+
+def test_the_rate_is_that_of_the_schedule_after_the_samples_applied() -> None:
+    desk = puppet_desk(num_samples=100, lr=0.5, lr_at=lambda samples: 1.0 if samples < 2 else 0.1)
+    desk.say(*compute(0, 1, 2))
+    for worker in range(3):
+        desk.arrive(worker)
+    desk.say(Apply(grads=(0, 1), weights=(1.0, 1.0)))
+    desk.say(Apply(grads=(2,), weights=(1.0,), lr_scale=0.5))
+    assert [(order.version, order.lr, order.samples) for _, order, _ in desk.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
+
+
+def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_samples() -> None:
+    asked = []
+
+    def disturb(target: str, t: float) -> tuple[float, float]:
+        asked.append((target, t))
+        return 0.25, 0.5
+
+    job = make_job(num_workers=2, global_batch_samples=2, num_samples=3, epochs=1)
+    desk = Desk(Puppet(), job, disturb=disturb).start()
+    desk.say(Compute(worker=1, num_samples=5, accum=4))
+    order = desk.busy()[1]
+    assert (order.accum, order.delay_s, order.slowdown_frac) == (3, 0.25, 0.5)
+    assert asked == [("worker:1", desk.t)]
+
+
+def test_a_gradient_says_where_it_is_from() -> None:
+    desk = puppet_desk(num_samples=100)
+    desk.say(*compute(1))
+    desk.arrive(1)
+    desk.say(apply(0), *compute(1))
+    desk.lose(1)
+    desk.join(1)
+    desk.say(*compute(1))
+    desk.arrive(1)
+    grad = desk.events[-1].grad
+    assert (grad.id, grad.worker, grad.incarnation, grad.iteration, grad.version) == (2, 1, 1, 1, 1)
+
+
+# ---- timers and ends ------------------------------------------------------------------------------------------------
+
+
+def test_timers_come_back_under_the_name_that_the_strategy_gave() -> None:
+    desk = puppet_desk()
+    desk.say(Wake(at_s=7.5, tag="kids:3"))
+    at_s, tag = desk.timers[-1]
+    assert at_s == 7.5
+    desk.core.woke(7.5, tag)
+    assert desk.events[-1] == Woke(t=7.5, tag="kids:3")
+
+
+def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:
+    desk = puppet_desk(eval_every_s=2.0, checkpoint_every_s=5.0)
+    assert sorted(desk.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
+    desk.core.woke(2.0, "runtime:evaluate")
+    assert desk.evaluations == [0], "one at a time"
+    desk.core.evaluated(2.5, 0, 0.0, {"accuracy": 0.1})
+    desk.core.woke(4.0, "runtime:evaluate")
+    desk.core.woke(5.0, "runtime:checkpoint")
+    assert desk.timers[3:] == [(4.0, "runtime:evaluate"), (6.0, "runtime:evaluate"), (10.0, "runtime:checkpoint")]
+    desk.core.evaluated(6.0, 0, 4.0, {})
+    desk.t = 6.0
+    desk.say(Evaluate(), Checkpoint())
+    assert (desk.evaluations, len(desk.checkpoints)) == ([0, 0, 0], 2)
+    assert [type(event) for event in desk.events] == [Started, Evaluated, Woke], "no metrics, no event"
+
+
+def test_the_job_ends_at_its_time_limit() -> None:
+    desk = puppet_desk(max_time_s=3.0)
+    desk.core.woke(3.0, "runtime:limit")
+    assert (desk.core.status, desk.core.reason, desk.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
+    desk.core.finish(4.0, "failed", "too late")
+    assert desk.core.status == "done"
+
+
+@pytest.mark.parametrize(
+    ("higher", "stop", "metrics", "status"),
+    [
+        (True, True, {"accuracy": 0.9}, "done"),
+        (True, True, {"accuracy": 0.89}, None),
+        (True, True, {"loss": 0.95}, None),
+        (True, True, {"accuracy": float("nan")}, None),
+        (True, False, {"accuracy": 0.95}, None),
+        (False, True, {"accuracy": 0.9}, "done"),
+        (False, True, {"accuracy": 0.95}, None),
+    ],
+)
+def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str, float], status: str | None) -> None:
+    desk = puppet_desk(target=0.9, higher_is_better=higher, stop_at_target=stop)
+    desk.core.evaluated(3.0, 0, 2.0, metrics)
+    assert desk.core.status == status
+    assert desk.events[-1].metrics is metrics
+
+
+@pytest.mark.parametrize(("ok", "status"), [(True, "done"), (False, "failed")])
+def test_a_strategy_may_stop_the_job(ok: bool, status: str) -> None:
+    desk = puppet_desk()
+    desk.say(Stop(reason="enough", ok=ok), *compute(0))
+    assert (desk.core.status, desk.core.reason, desk.busy()) == (status, "enough", {})

@@ -1,0 +1,95 @@
+"""What the coordinator refuses, in words that help, and what it writes down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strategies.bsp import BSP
+from strategies.protocol import Apply, Drop, ProtocolError
+from tests.harness import Desk, Puppet, apply, compute, puppet_desk
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def refusal(desk: Desk, *commands: Any) -> str:
+    """What is said about commands that are unlawful."""
+    with pytest.raises(ProtocolError) as caught:
+        desk.say(*commands)
+    assert desk.lines[-1].commands == commands, "what was refused is in the record"
+    return str(caught.value)
+
+
+def test_a_compute_for_a_busy_worker_is_refused_with_its_last_events() -> None:
+    desk = puppet_desk(num_samples=100)
+    desk.say(*compute(1))
+    desk.arrive(1)
+    desk.say(*compute(1))
+    message = refusal(desk, *compute(1))
+    assert "worker 1" in message
+    assert f"{desk.events[2]}" in message.partition("its last events:")[2]
+
+
+def test_a_compute_for_a_departed_worker_is_refused_with_its_last_events() -> None:
+    desk = puppet_desk()
+    desk.lose(1, restarting=False)
+    message = refusal(desk, *compute(1))
+    assert "worker 1" in message
+    assert f"{desk.events[1]}" in message.partition("its last events:")[2]
+
+
+def test_a_compute_for_a_stranger_is_refused() -> None:
+    assert "worker 9" in refusal(puppet_desk(), *compute(9))
+
+
+def test_a_compute_of_nothing_is_refused() -> None:
+    assert "at least one sample" in refusal(puppet_desk(), *compute(0, num_samples=0))
+
+
+@pytest.mark.parametrize(
+    "again", [apply(0), Drop(grads=(0,)), apply(0, 0), apply(5), apply(1), Apply(grads=(), weights=())]
+)
+def test_a_gradient_that_is_not_there_is_refused(again: Any) -> None:
+    """Used before, twice at once, unknown, not arrived yet; and an update of nothing."""
+    desk = puppet_desk()
+    desk.say(*compute(0, 1))
+    desk.arrive(0)
+    desk.say(apply(0))
+    assert type(again).__name__ in refusal(desk, again)
+
+
+@pytest.mark.parametrize("weights", [(), (1.0, 1.0)])
+def test_a_wrong_number_of_weights_is_refused(weights: tuple[float, ...]) -> None:
+    desk = puppet_desk()
+    desk.say(*compute(0))
+    desk.arrive(0)
+    assert f"1 gradients but {len(weights)} weights" in refusal(desk, Apply(grads=(0,), weights=weights))
+
+
+def test_a_gradient_used_twice_is_refused_with_its_workers_last_events() -> None:
+    desk = puppet_desk()
+    desk.say(*compute(0))
+    desk.arrive(0)
+    desk.say(apply(0))
+    assert f"{desk.events[2]}" in refusal(desk, apply(0)).partition("its last events:")[2]
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+def test_the_state_is_recorded_where_it_changed() -> None:
+    desk = Desk(BSP()).start()
+    desk.arrive(0)
+    desk.core.woke(9.0, "strategy:nothing")
+    assert [line.state for line in desk.lines] == [{"arrived": 0}, {"arrived": 1}, None]
+    assert [line.version for line in desk.lines] == [0, 0, 0]
+
+
+def test_what_a_decision_cost_is_measured() -> None:
+    ticks = iter([1.0, 1.5])
+    costs: list[float] = []
+    desk = Desk(Puppet(), stopwatch=lambda: next(ticks))
+    desk.event = lambda t, event, commands, version, decide_us, state: costs.append(decide_us)  # type: ignore[method-assign]
+    desk.start()
+    assert costs == [500_000.0]

@@ -1,0 +1,166 @@
+"""Only what the allow-list names is built, and its fields are held against their types."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.instantiate import ALLOW_VARIABLE, instantiate, is_allowed
+
+PLUGIN = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import system
+from subprocess import Popen
+from typing import Any, Literal
+
+import msgspec
+
+class Profile(msgspec.Struct, frozen=True):
+    base_s: float
+    per_sample_s: float = 0.0
+
+@dataclass(kw_only=True)
+class Wheel:
+    spokes: int = 32
+
+@dataclass(kw_only=True)
+class Cart:
+    wheels: list[Wheel]
+    load_kg: float = 1.0
+    profile: Profile | None = None
+    colour: Literal["red", "blue"] = "red"
+    extras: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.load_kg < 0:
+            raise ValueError(f"load_kg={self.load_kg}: must be 0 or more")
+        if self.load_kg == 99:
+            raise ValueError("load_kg is unlucky")
+        if self.load_kg == 100:
+            raise ValueError("the cart\\n breaks down")
+
+class Plain:
+    def __init__(self, size: int, **rest: Any) -> None:
+        self.size, self.rest = size, rest
+"""
+
+
+@pytest.fixture(autouse=True)
+def carts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A user's package ``depot``, allowed by name."""
+    (tmp_path / "depot").mkdir()
+    (tmp_path / "depot" / "carts.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(ALLOW_VARIABLE, " other., depot ")
+    yield importlib.import_module("depot.carts")
+    for name in ("depot.carts", "depot"):
+        sys.modules.pop(name, None)
+
+
+def cart(**fields: Any) -> dict[str, Any]:
+    return {"_target_": "depot.carts.Cart", "wheels": [], **fields}
+
+
+def test_nested_specs_are_built_first(carts: Any) -> None:
+    wheel = {"_target_": "depot.carts.Wheel"}
+    built = instantiate(cart(wheels=[wheel, {**wheel, "spokes": 24}], extras={"spare": wheel}))
+    assert built == carts.Cart(wheels=[carts.Wheel(), carts.Wheel(spokes=24)], extras={"spare": carts.Wheel()})
+
+
+def test_plain_mappings_become_the_type_of_the_field(carts: Any) -> None:
+    assert instantiate(cart(profile={"base_s": 1})).profile == carts.Profile(base_s=1.0)
+
+
+def test_keyword_arguments_without_types_are_passed_on() -> None:
+    built = instantiate({"_target_": "depot.carts.Plain", "size": 3, "more": [1, {"deep": None}]})
+    assert (built.size, built.rest) == (3, {"more": [1, {"deep": None}]})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lod_kg": 1}, "cart.lod_kg: no such setting; did you mean cart.load_kg?"),
+        ({"xyzzy": 1}, "cart.xyzzy: no such setting (colour, extras, load_kg, profile, wheels)"),
+        ({"load_kg": "1e3"}, "cart.load_kg=1e3: must be a number"),
+        ({"load_kg": True}, "cart.load_kg=true: must be a number"),
+        ({"load_kg": None}, "cart.load_kg=null: must be a number"),
+        ({"load_kg": -1}, "cart.load_kg=-1.0: must be 0 or more"),
+        ({"load_kg": 99}, "cart.load_kg=99.0: is unlucky"),
+        ({"load_kg": 100}, "cart: the cart breaks down"),
+        ({"colour": "green"}, "cart.colour=green: must be one of blue, red"),
+        ({"profile": {"base_s": "x"}}, "cart.profile.base_s=x: must be a number"),
+        ({"profile": {"base_s": 1, "per_smple_s": 1}}, "did you mean cart.profile.per_sample_s?"),
+        ({"profile": {}}, "cart.profile.base_s: missing"),
+        ({"profile": 3}, "cart.profile=3: must be settings or null"),
+        ({"wheels": 3}, "cart.wheels=3: must be a list"),
+        ({"wheels": [{"_target_": "depot.carts.Wheel", "spoke": 3}]}, "did you mean cart.wheels[0].spokes?"),
+        ({"_partial_": True}, "cart._partial_: no such setting"),
+        ({"_args_": [1]}, "cart._args_: no such setting"),
+    ],
+)
+def test_wrong_fields(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        instantiate(cart(**fields), "cart")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_field() -> None:
+    with pytest.raises(ConfigError, match=re.escape("cart.wheels: missing")):
+        instantiate({"_target_": "depot.carts.Cart"}, "cart")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("os.system", "not below strategies."),
+        ("subprocess.Popen", "not below strategies."),
+        ("builtins.eval", "not below strategies."),
+        ("strategiesx.bsp.BSP", "not below strategies."),
+        ("depotx.carts.Cart", "not below strategies."),
+        ("strategies", "not below strategies."),
+        ("", "not below strategies."),
+        ("strategies..BSP", "not below strategies."),
+        ("strategies.bsp.BSP()", "not below strategies."),
+        ("strategies.bsp.", "not below strategies."),
+        ("depot.carts.system", "has no class system"),  # a function: not a class
+        ("depot.carts.Popen", "is defined in subprocess, which is not allowed"),
+        ("depot.carts.msgspec.Struct", "there is no module depot.carts.msgspec"),
+        ("strategies.spp.SPP", "there is no module strategies.spp"),
+        ("strategies.ssp.SPP", "strategies.ssp has no class SPP; did you mean SSP?"),
+        ("runtime.instantiate.importlib.import_module", "there is no module runtime.instantiate.importlib"),
+    ],
+)
+def test_targets_outside_the_list_are_never_executed(
+    target: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.system", lambda *_: pytest.fail("executed"))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        instantiate({"_target_": target, "command": "true"}, "x")
+
+
+def test_nested_targets_are_held_to_the_list_too() -> None:
+    with pytest.raises(ConfigError, match=re.escape("cart.extras.evil._target_=os.system: not below")):
+        instantiate(cart(extras={"evil": {"_target_": "os.system", "command": "true"}}), "cart")
+
+
+@pytest.mark.parametrize("spec", [{}, {"_target_": None}, {"_target_": 3}])
+def test_no_target(spec: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^strategy: has no _target_"):
+        instantiate(spec, "strategy")
+
+
+def test_the_allowance_is_for_whole_package_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_allowed("depot.carts.Cart")
+    monkeypatch.setenv(ALLOW_VARIABLE, ",,")
+    assert not is_allowed("depot.carts.Cart")
+    assert not is_allowed("os.system")
+    monkeypatch.delenv(ALLOW_VARIABLE)
+    assert is_allowed("strategies.bsp.BSP")

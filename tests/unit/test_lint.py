@@ -1,0 +1,133 @@
+"""What may not stand in the sources: code from data, shells, open doors, waits without end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs import ROOT
+
+SOURCES = ["run.py", "analysis", "injectors", "predictors", "runtime", "scripts", "strategies", "workloads"]
+PICKLING = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "joblib"}
+CALLS = {
+    "eval": "evaluates text",
+    "exec": "executes text",
+    "compile": "compiles text",
+    "__import__": "imports by name",
+    "os.system": "runs a shell",
+    "os.popen": "runs a shell",
+    "subprocess.getoutput": "runs a shell",
+    "subprocess.getstatusoutput": "runs a shell",
+    "yaml.load": "builds objects from text",
+    "yaml.unsafe_load": "builds objects from text",
+    "torch.load": "unpickles",
+    "torch.save": "pickles",
+    "pandas.read_pickle": "unpickles",
+    "pd.read_pickle": "unpickles",
+    "tempfile.mktemp": "names a file that somebody else may make first",
+}
+OPEN_DOORS = {"0.0.0.0", "::", "::0"}
+ENDLESS = {"wait", "communicate", "join"}
+"""Of processes and threads: without an argument they wait for ever."""
+
+
+def findings(source: str, where: str = "source") -> list[str]:
+    """What is wrong with one file, each with its line."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        for what in problems_of(node):
+            found.append(f"{where}:{getattr(node, 'lineno', 0)}: {what}")
+    return found
+
+
+def problems_of(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (f"imports {name.name}" for name in names if name.name.partition(".")[0] in PICKLING)
+        case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in PICKLING:
+            yield f"imports {module}"
+        case ast.Constant(value=str(text)) if text in OPEN_DOORS:
+            yield f"{text} is an open door"
+        case ast.Call():
+            yield from problems_of_call(node)
+
+
+def problems_of_call(call: ast.Call) -> Iterator[str]:
+    name = ast.unparse(call.func)
+    if name in CALLS:
+        yield f"{name} {CALLS[name]}"
+    for keyword in call.keywords:
+        given = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+        if keyword.arg == "shell" and given is not False:
+            yield f"{name} with a shell"
+        if keyword.arg == "allow_pickle" and given is not False:
+            yield f"{name} allows pickles"
+    ending = name.rpartition(".")[2]
+    if isinstance(call.func, ast.Attribute) and ending in ENDLESS and not call.args and not call.keywords:
+        yield f"{name}() waits for ever"
+
+
+def sources() -> list[Path]:
+    found = [ROOT / "run.py"]
+    for package in SOURCES[1:]:
+        found += sorted((ROOT / package).rglob("*.py"))
+    return found
+
+
+def test_the_sources_are_clean() -> None:
+    files = sources()
+    assert len(files) > 60
+    found = [line for path in files for line in findings(path.read_text(), str(path.relative_to(ROOT)))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import pickle",
+        "import pickle as p",
+        "from cloudpickle import loads",
+        "def f():\n    import marshal",
+        "from multiprocessing import Pool\nimport dill.settings",
+        "eval('1')",
+        "exec(text)",
+        "compile(text, 'x', 'exec')",
+        "import os\nos.system('ls')",
+        "subprocess.run('ls', shell=True)",
+        "subprocess.Popen(words, shell=wanted)",
+        "np.load(path, allow_pickle=True)",
+        "torch.load(path, weights_only=False)",
+        "yaml.load(text)",
+        "sock.bind(('0.0.0.0', 0))",
+        "HOST = '::'",
+        "tempfile.mktemp()",
+        "process.wait()",
+        "thread.join()",
+        "process.communicate()",
+        "class A:\n    def f(self):\n        self.agent.wait()",
+    ],
+)
+def test_what_is_planted_is_found(planted: str) -> None:
+    assert len(findings(planted)) == 1
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "module.eval()",
+        "', '.join(words)",
+        "re.compile('x')",
+        "process.wait(5)",
+        "process.communicate(timeout=5)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=False)",
+        "subprocess.run(words, shell=False)",
+        "HOST = '127.0.0.1'",
+        "'do not eval or pickle this'",
+    ],
+)
+def test_what_is_harmless_is_not(harmless: str) -> None:
+    assert findings(harmless) == []

@@ -1,0 +1,108 @@
+"""The event loop: timers in their order, sockets as they become ready."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.live import loop as loops
+from runtime.live.loop import Loop
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def turn(loop: Loop, times: int = 3) -> None:
+    for _ in range(times):
+        loop.turn(0.0)
+
+
+def test_timers_go_off_in_their_order_and_once(loop: Loop) -> None:
+    heard: list[str] = []
+    for when, name in ((-1.0, "second"), (-2.0, "first"), (-1.0, "third"), (1e6, "never")):
+        loop.at(when, lambda name=name: heard.append(name))  # type: ignore[misc]
+    turn(loop)
+    assert heard == ["first", "second", "third"]
+
+
+def test_a_timer_may_set_the_next(loop: Loop) -> None:
+    heard: list[float] = []
+
+    def tick() -> None:
+        heard.append(loop.now)
+        if len(heard) < 3:
+            loop.after(0.001, tick)
+
+    loop.after(0.0, tick)
+    deadline = time.monotonic() + 10
+    while len(heard) < 3 and time.monotonic() < deadline:
+        loop.turn(1.0)
+    assert heard == sorted(heard)
+    assert len(heard) == 3
+
+
+def test_nobody_waits_longer_than_the_next_timer(loop: Loop) -> None:
+    heard: list[bool] = []
+    loop.after(0.01, lambda: heard.append(True))
+    loop.turn(at_most_s=30.0)
+    loop.turn(0.0)
+    assert heard
+    assert loop.now < 25
+
+
+def test_when_the_clock_starts_anew_timers_keep_their_moment(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(loops.time, "monotonic", lambda: now[0])
+    loop.origin = 1000.0
+    heard: list[float] = []
+    loop.after(5.0, lambda: heard.append(now[0]))
+    now[0] = 1003.0
+    loop.restart_clock()
+    assert loop.now == 0.0
+    loop.after(1.0, lambda: heard.append(now[0]))
+    for now[0] in (1003.5, 1004.0, 1004.5, 1005.0):
+        turn(loop)
+    assert heard == [1004.0, 1005.0]
+
+
+def test_sockets(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    heard: list[tuple[str, int]] = []
+    loop.watch(pair[0], lambda events: heard.append(("read", events)))
+    turn(loop)
+    assert heard == []
+    pair[1].send(b"x")
+    turn(loop, 1)
+    assert heard.pop() == ("read", selectors.EVENT_READ)
+    loop.watch(pair[0], lambda events: heard.append(("both", events)), write=True)
+    turn(loop, 1)
+    assert heard.pop() == ("both", selectors.EVENT_READ | selectors.EVENT_WRITE)
+    loop.watch(pair[0], lambda events: heard.append(("read again", events)))
+    pair[0].recv(1)
+    turn(loop)
+    assert heard == []
+    pair[1].send(b"x")
+    loop.forget(pair[0])
+    loop.forget(pair[0])
+    turn(loop)
+    assert heard == []
+
+
+def test_a_closed_socket_can_be_forgotten(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    loop.forget(pair[0])
+    pair[0].close()
+    loop.forget(pair[0])

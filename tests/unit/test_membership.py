@@ -1,0 +1,78 @@
+"""Who is there, and in which incarnation."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.membership import Membership
+
+
+def attached(num_workers: int) -> Membership:
+    """Everybody's first incarnation is there."""
+    members = Membership(range(num_workers))
+    for worker in range(num_workers):
+        assert members.joined(worker, 0)
+    return members
+
+
+def test_nobody_is_there_before_it_joined() -> None:
+    members = Membership(range(2))
+    assert (members.here(), members.anyone_launching()) == ((), True)
+    assert members.joined(1, 0)
+    assert (members.here(), members.is_here(0), members.is_here(1)) == ((1,), False, True)
+
+
+def test_a_restart_is_awaited_in_its_new_incarnation_only() -> None:
+    members = attached(2)
+    assert members.lost(0, restarting=True) == 0
+    assert not members.joined(0, 0), "the dead do not come back"
+    assert not members.joined(0, 2), "nor does anybody come early"
+    assert members.joined(0, 1)
+    assert not members.joined(0, 1), "nor twice"
+    assert members.here() == (0, 1)
+
+
+def test_who_left_does_not_come_back() -> None:
+    members = attached(2)
+    assert members.lost(1, restarting=False) == 0
+    assert not members.joined(1, 1)
+    assert (members.here(), members.anyone_launching()) == ((0,), False)
+
+
+def test_a_restart_that_fails_is_one_more_incarnation() -> None:
+    members = attached(1)
+    assert [members.lost(0, restarting=True) for _ in range(3)] == [0, 1, 2]
+    assert not members.joined(0, 2)
+    assert members.joined(0, 3)
+
+
+def test_a_restart_can_be_given_up() -> None:
+    members = attached(2)
+    members.lost(0, restarting=True)
+    assert members.anyone_launching()
+    members.lost(0, restarting=False)
+    assert not members.anyone_launching()
+    assert not members.joined(0, 2)
+
+
+def test_a_stranger_is_not_here() -> None:
+    assert not attached(2).is_here(7)
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["crash", "leave", "join"])), max_size=40))
+def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
+    """Against a model: (state, incarnation) of every worker."""
+    members = attached(3)
+    model = dict.fromkeys(range(3), ("here", 0))
+    for worker, step in steps:
+        state, incarnation = model[worker]
+        if step == "join":
+            heard = [number for number in range(incarnation + 2) if members.joined(worker, number)]
+            assert heard == ([incarnation] if state == "launching" else [])
+            model[worker] = ("here" if state == "launching" else state, incarnation)
+        elif state != "left":
+            assert members.lost(worker, restarting=step == "crash") == incarnation
+            model[worker] = ("launching" if step == "crash" else "left", incarnation + 1)
+        assert members.here() == tuple(w for w, (state, _) in model.items() if state == "here")
+        assert members.anyone_launching() == any(state == "launching" for state, _ in model.values())

@@ -1,0 +1,144 @@
+"""The plan: canonical text, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import pytest
+
+from injectors.plan import (
+    ClusterShape,
+    Disturbance,
+    Plan,
+    build_plan,
+    parse_plan,
+    plan_json,
+    plan_sha256,
+    validate_plan,
+)
+
+CLUSTER = ClusterShape(num_workers=4, num_servers=2)
+
+
+def window(start_s: float, end_s: float, target: str = "worker:1", **fields: Any) -> Disturbance:
+    return Disturbance(**{"kind": "delay", "magnitude": 0.12, **fields}, start_s=start_s, end_s=end_s, target=target)
+
+
+def plan_of(*windows: Disturbance) -> Plan:
+    """As given, without the care of build_plan."""
+    return Plan(pattern="transient", seed=0, horizon_s=120.0, disturbances=windows)
+
+
+def test_the_text_is_that_of_the_record_format() -> None:
+    plan = build_plan("transient", 0, 120.0, [window(3.0, 6.0)])
+    assert plan_json(plan) == (
+        b'{"schema":1,"pattern":"transient","seed":0,"horizon_s":120.0,"disturbances":'
+        b'[{"start_s":3.0,"end_s":6.0,"target":"worker:1","kind":"delay","magnitude":0.12}]}\n'
+    )
+
+
+def test_a_plan_reads_back() -> None:
+    windows = [window(3.0, 6.0), window(0.1, 0.3, "server:0", kind="slowdown", magnitude=2.5)]
+    plan = build_plan("several", 2**63 - 1, 7.5, windows)
+    assert parse_plan(plan_json(plan)) == plan
+
+
+def test_the_text_does_not_depend_on_the_order_or_the_kind_of_number() -> None:
+    windows = [window(3, 6), window(3, 5, "worker:0"), window(1, 9, kind="slowdown", magnitude=2), window(3, 4)]
+    hashes = {plan_sha256(build_plan("p", 0, 120, order)) for order in permutations(windows)}
+    floats = [
+        msgspec.structs.replace(one, start_s=float(one.start_s), magnitude=float(one.magnitude)) for one in windows
+    ]
+    hashes.add(plan_sha256(build_plan("p", 0, 120.0, floats)))
+    assert len(hashes) == 1
+    assert plan_sha256(build_plan("p", 1, 120.0, windows)) not in hashes
+    assert plan_sha256(build_plan("p", 0, 120.0, windows[1:])) not in hashes
+
+
+def test_a_plan_is_clipped_rounded_and_sorted() -> None:
+    windows = [window(5.0, 20.0), window(12.0, 13.0), window(2.0, 2.0), window(1.0, 3.0, magnitude=0.0)]
+    plan = build_plan("p", 0, 10.0, [*windows, window(0.1 + 0.2, 1.0, magnitude=0.06 * 5 * 0.8)])
+    assert plan.disturbances == (window(0.3, 1.0, magnitude=0.24), window(5.0, 10.0))
+
+
+def test_equal_starts_are_sorted_by_target_then_end() -> None:
+    plan = build_plan("p", 0, 10.0, [window(1, 3, "worker:1"), window(1, 2, "worker:1"), window(1, 9, "worker:0")])
+    assert [(one.target, one.end_s) for one in plan.disturbances] == [("worker:0", 9), ("worker:1", 2), ("worker:1", 3)]
+
+
+@pytest.mark.parametrize("horizon_s", [0.0, -1.0, math.nan, math.inf])
+def test_a_horizon_must_be_positive(horizon_s: float) -> None:
+    with pytest.raises(ValueError, match="horizon_s="):
+        build_plan("p", 0, horizon_s, [])
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (window(0, 1, "worker:4"), "no such target; valid are worker:0 to worker:3, server:0 to server:1"),
+        (window(0, 1, "worker:01"), "no such target"),
+        (window(0, 1, "worker:-1"), "no such target"),
+        (window(0, 1, "server:2"), "no such target"),
+        (window(0, 1, "worker:*"), "no such target"),
+        (window(0, 1, kind="stop"), "kind must be one of delay, slowdown"),
+        (window(-0.1, 1), "start_s=-0.1 must be 0 or more"),
+        (window(math.nan, 1), "start_s=nan"),
+        (window(2, 2), "end_s=2 must be later than start_s=2"),
+        (window(2, 1), "end_s=1 must be later"),
+        (window(0, math.nan), "end_s=nan"),
+        (window(0, math.inf), "end_s=inf"),
+        (window(0, 1, magnitude=-0.01), "magnitude=-0.01 must be between 0 and 3600"),
+        (window(0, 1, magnitude=math.nan), "magnitude=nan"),
+        (window(0, 1, magnitude=math.inf), "magnitude=inf"),
+        (window(0, 1, magnitude=1e9), "magnitude=1000000000.0"),
+        (window(0, 1, kind="slowdown", magnitude=2000), "between 0 and 1000"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused(broken: Disturbance, message: str) -> None:
+    good = window(0, 1)
+    validate_plan(plan_of(good, good), CLUSTER)
+    with pytest.raises(ValueError, match="disturbance 1 of the plan") as caught:
+        validate_plan(plan_of(good, broken), CLUSTER)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unsorted_plan_is_refused() -> None:
+    with pytest.raises(ValueError, match="not sorted"):
+        validate_plan(plan_of(window(2, 3), window(1, 3)), CLUSTER)
+
+
+def test_a_number_that_is_not_finite_is_not_written() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        plan_json(plan_of(window(0, 1, magnitude=math.inf)))
+
+
+GOOD = json.loads(plan_json(plan_of(window(3.0, 6.0))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"schema":1}',
+        json.dumps({**GOOD, "schema": 2}),
+        json.dumps({**GOOD, "extra": 1}),
+        json.dumps({**GOOD, "disturbances": [{"start_s": 1}]}),
+        json.dumps({**GOOD, "disturbances": [{**GOOD["disturbances"][0], "kind": "stop"}]}),
+        json.dumps({**GOOD, "disturbances": [{**GOOD["disturbances"][0], "magnitude": None}]}),
+    ],
+)
+def test_other_text_is_not_a_plan(text: str) -> None:
+    with pytest.raises(ValueError, match="not a straggler plan of schema 1"):
+        parse_plan(text.encode())
+    assert parse_plan(json.dumps(GOOD).encode()) == plan_of(window(3.0, 6.0))
+
+
+def test_targets_of_a_cluster() -> None:
+    assert CLUSTER.targets("server") == ["server:0", "server:1"]
+    assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"

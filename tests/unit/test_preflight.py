@@ -1,0 +1,369 @@
+"""Bad command lines: exit code 2 and one line that helps, before any process starts."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from runtime.ambiguity import MISREAD
+from runtime.composing import Composer, hydra_for, parse_arguments
+from runtime.config import parse
+from runtime.errors import ConfigError
+from runtime.preflight import check_job, preflight
+from tests.cli import ROOT, run_cli
+
+CONF = ROOT / "conf"
+REFUSED = 2
+
+BAD_LINES: list[tuple[str, str]] = [
+    # names that do not exist
+    ("strategy=spp", "strategy=spp: no such strategy; did you mean ssp? (asp, asp_dds, backup_workers, bsp, ssp)"),
+    ("strategy=", "strategy=: no such strategy"),
+    ("straggler=transiet", "no such straggler; did you mean transient?"),
+    ("workload=digit", "no such workload; did you mean digits?"),
+    ("cluster=locale", "no such cluster; did you mean local?"),
+    ("backend=troch", "no such backend; did you mean torch?"),
+    ("topology=psx", "no such topology; did you mean ps?"),
+    ("strategi=ssp", "strategi=ssp: no such setting; did you mean strategy?"),
+    (
+        "strategy=ssp strategy.bonud=3",
+        "strategy.bonud=3: no such setting of strategy=ssp; did you mean strategy.bound?",
+    ),
+    ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data)"),
+    ("strategy=ssp +strategy.bonud=3", "strategy.bonud: no such setting; did you mean strategy.bound?"),
+    ("strategy=ssp ++strategy.bonud=3", "strategy.bonud: no such setting; did you mean strategy.bound?"),
+    ("+sede=3", "sede: no such setting; did you mean seed?"),
+    ("sede=3", "sede=3: no such setting; did you mean seed?"),
+    ("num_workers=8", "num_workers=8: no such setting; did you mean cluster.num_workers?"),
+    ("workers=8", "did you mean cluster.num_workers?"),
+    ("epochs=3", "did you mean workload.epochs?"),
+    ("lr=0.1", "did you mean workload.optimizer.lr?"),
+    ("cluster.num_wokers=8", "no such setting of cluster=local; did you mean cluster.num_workers?"),
+    ("+cluster.num_wokers=8", "cluster.num_wokers: no such setting; did you mean cluster.num_workers?"),
+    ("cluster.device.base=1", "did you mean cluster.device.base_s?"),
+    ("+cluster.device.bases=1", "bases"),
+    ("workload.optimizer.momentun=0.5", "did you mean workload.optimizer.momentum?"),
+    ("+workload.optimizer.momentun=0.5", "momentun"),
+    ("workload.optimizer.name=sgdd", "sgdd"),
+    ("workload.lr_schedule.name=costant", "costant"),
+    ("qwertyuiop=3", "python run.py --help lists them all"),
+    ("hydra/launcher=nope", "no such hydra/launcher"),
+    ("hydra.run.dri=x", "hydra.run.dri"),
+    ("--config-name nope", "nope"),
+    ("--config-dir /nope", "--config-dir /nope: no such directory"),
+    ("hydra.searchpath=[file:///nope]", "is not available"),
+    # values
+    ("cluster.num_workers=0", "cluster.num_workers=0: must be at least 1"),
+    ("cluster.num_workers=-2", "cluster.num_workers=-2: must be at least 1"),
+    ("cluster.num_workers=1e3", "cluster.num_workers=1000.0: must be a whole number, at least 1"),
+    ("cluster.num_workers='8'", "cluster.num_workers=8: must be a whole number"),
+    ("cluster.num_workers=010", "cluster.num_workers=010: must be a whole number"),
+    ("cluster.num_workers=12:30", "cluster.num_workers=12:30: must be a whole number"),
+    ("cluster.num_workers=true", "cluster.num_workers=true: must be a whole number"),
+    ("cluster.num_workers=", "cluster.num_workers=: must be a whole number"),
+    ("cluster.num_workers=???", "cluster.num_workers: missing"),
+    ("cluster.heartbeat_s=0", "cluster.heartbeat_s=0.0: must be more than 0"),
+    ("cluster.heartbeat_s=nan", "cluster.heartbeat_s=nan: must be a finite number"),
+    ("cluster.lease_s=0.6", "cluster.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
+    ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
+    ("cluster.device.base_s=-1", "-1"),
+    ("cluster.max_restarts=-1", "cluster.max_restarts=-1: must be 0 or more (null for no limit)"),
+    ("cluster.port=70000", "cluster.port=70000: must be between 0"),
+    ("topology.num_servers=0", "topology.num_servers=0: must be at least 1"),
+    ("topology.transport=rdma", "topology.transport=rdma: must be one of shm, tcp"),
+    ("workload.global_batch_samples=0", "workload.global_batch_samples=0: must be at least 1"),
+    ("workload.global_batch_samples=3", "smaller than cluster.num_workers=4, every worker needs at least one sample"),
+    ("cluster.num_workers=200", "workload.global_batch_samples=128: smaller than cluster.num_workers=200"),
+    ("workload.optimizer.lr=0", "workload.optimizer.lr=0: must be more than 0"),
+    ("workload.task.model=rnn", "workload.task.model=rnn: must be one of mlp, cnn"),
+    ("workload=ledger backend=numpy workload.batches_per_shard=100", "makes 2 shards of 2000 samples, fewer than two"),
+    ("workload=ledger", "backend=torch: cannot train workload=ledger; choose backend=numpy"),
+    ("max_time_s=0", "max_time_s=0: must be more than 0"),
+    ("max_time_s=-5", "max_time_s=-5: must be more than 0"),
+    ("max_time_s=12:30", "max_time_s=12:30: must be a number"),
+    ("max_time_s=inf", "max_time_s=inf: must be a finite number"),
+    ("seed=1.5", "seed=1.5: must be a whole number"),
+    ("seed=null", "seed=null: must be a whole number"),
+    ("seed=${nope}", "seed: Interpolation key 'nope' not found"),
+    ("view=lively", "view=lively: must be one of auto, live, none, plain"),
+    ("draw=maybe", "draw=maybe: must be true or false"),
+    ("strategy=ssp strategy.bound=-1", "strategy.bound=-1: must be 0 or more (null for no bound)"),
+    ("strategy=ssp strategy.bound=three", "strategy.bound=three: must be a whole number or null"),
+    ("strategy=asp strategy.lr_rule=none", "strategy.lr_rule=none: must be one of batch_linear, unit"),
+    ("strategy=bsp strategy.data=dynamical", "strategy.data=dynamical: must be one of"),
+    (
+        "strategy=backup_workers strategy.num_backup=4",
+        "strategy.num_backup=4: must be less than the number of workers (4)",
+    ),
+    ("strategy=backup_workers strategy.num_backup=-1", "strategy.num_backup=-1: must be a whole number, 0 or more"),
+    ("hydra.job.chdir=perhaps", "hydra.job.chdir=perhaps"),
+    ("hydra.run.dir=/proc/nope", "hydra.run.dir=/proc/nope: cannot be written"),
+    ("hydra.run.dir=/dev/null/x", "hydra.run.dir=/dev/null/x: cannot be written (not a directory)"),
+    (f"hydra.run.dir={'x' * 300}", "cannot be written (file name too long)"),
+    ("hydra.run.dir=${nope}", "'nope' not found"),
+    # form
+    ("strategy", "strategy: must be written setting=value"),
+    ("seed=[1", "seed=[1: cannot be read"),
+    ("seed==3", "seed==3: cannot be read"),
+    ("seed=cast(3)", "seed=cast(3): cannot be read"),
+    ("seed=0,1", "seed=0,1: several values are a sweep: add -m"),
+    ("seed=range(0,3)", "seed=range(0,3): several values are a sweep: add -m"),
+    ("strategy=null", "strategy=null: exactly one strategy is chosen (asp, asp_dds, backup_workers, bsp, ssp)"),
+    ("strategy=[bsp,ssp]", "strategy=[bsp,ssp]: exactly one strategy is chosen"),
+    ("~strategy", "~strategy: exactly one strategy is chosen"),
+    ("~strategy=bsp", "~strategy=bsp: exactly one strategy is chosen"),
+    ("~seed", "seed: missing"),
+    ("+strategy=ssp", "strategy"),
+    ("--multirunn", "unrecognized arguments: --multirunn"),
+    ("--run --multirun", "--run --multirun: only one of these at a time"),
+    ("--multirun --cfg job", "--multirun --cfg: only one of these at a time"),
+    ("--resolve", "--resolve: only together with --cfg"),
+    # code
+    ("strategy._target_=os.system", "_target_ cannot be set on the command line"),
+    ("+x._target_=os.system", "_target_ cannot be set on the command line"),
+    ("strategy={_target_:os.system}", "_target_ cannot be set on the command line"),
+    ("strategy={'_target_':os.system}", "_target_ cannot be set on the command line"),
+    ("+hydra.callbacks.x={_target_:os.system}", "_target_ cannot be set on the command line"),
+    ("strategy=${oc.create:{_target_:os.system}}", "_target_ cannot be set on the command line"),
+    ("--experimental-rerun x.pickle", "--experimental-rerun: not supported"),
+    # sweeps: every job is checked before the first starts
+    ("-m strategy=bsp,spp", "strategy=spp: no such strategy; did you mean ssp?"),
+    ("-m strategy=ssp strategy.bound=3,1,-1", "must be 0 or more (null for no bound) (in the job strategy.bound=-1)"),
+    ("-m strategy=bsp,ssp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data)"),
+    (
+        "strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3",
+        "(in the job strategy.num_backup=3",
+    ),
+    ("-m seed=interval(0,1)", "seed=interval(0,1): the basic sweeper needs a list of values"),
+    ("-m strategy=glob(x*)", "strategy=glob(x*): matches nothing"),
+    ("-m seed=range(0,10001)", "--multirun: more than 10000 jobs in one sweep"),
+    ("-m seed=range(0,1e12)", "--multirun: more than 10000 jobs in one sweep"),
+    ("-m hydra.job.chdir=true,false", "hydra.job.chdir=true,false"),
+    ("-m hydra.sweep.dir=/proc/nope", "hydra.sweep.dir=/proc/nope: cannot be written"),
+    ("hydra.mode=MULTIRUN seed=1,x", "seed=x: must be a whole number, at least 0 (in the job seed=x)"),
+]
+
+GOOD_LINES = [
+    "",
+    "workload.optimizer.name=adam ~workload.optimizer.momentum",
+    "strategy=ssp strategy.bound=3",
+    "strategy=ssp strategy.bound=null",
+    "strategy=backup_workers strategy.num_backup=3",
+    "workload=ledger backend=numpy cluster.device=null straggler=none",
+    "workload.target=2.0",
+    "cluster.num_workers=1 topology.num_servers=1 topology.transport=shm",
+    "-m strategy=bsp,asp seed=0,1,2",
+    "-m strategy=glob(*) seed=range(3)",
+    "-m strategy=asp,ssp strategy.lr_rule=unit",  # Hydra alone would refuse this: its default, bsp, has no lr_rule
+    "strategy=ssp -m strategy.bound=0,1",  # and this: a flag between settings
+    "hydra.run.dir=/tmp/stragglab/somewhere/new",
+]
+
+
+def words(line: str) -> list[str]:
+    return line.split(" ") if line else []
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES, ids=[line[:60] for line, _ in BAD_LINES])
+def test_refused(line: str, message: str, tmp_path: Path) -> None:
+    finished = run_cli(*words(line), cwd=tmp_path)
+    assert message in finished.err
+    assert finished.err.startswith("run.py: ")
+    assert finished.err.count("\n") == 1
+    assert finished.err.endswith("\n")
+    assert (finished.exit_code, finished.out) == (REFUSED, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", GOOD_LINES)
+def test_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    preflight(words(line))
+    assert list(tmp_path.iterdir()) == []
+
+
+def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
+    args = parse_arguments(words(line))
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        yield from composer.jobs(composer.master())
+
+
+GROUPS = ("strategy", "cluster", "workload", "backend", "topology", "straggler")
+NEEDS = {"workload=ledger": " backend=numpy", "backend=numpy": " workload=ledger"}
+CHOICES = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_file_in_conf_composes_and_builds(choice: str) -> None:
+    [(_, raw)] = composed(choice + NEEDS.get(choice, ""))
+    check_job(parse(raw))
+
+
+@pytest.mark.parametrize("value", ["010", "-010", "12:30", "1:02:03", "[1, 010]", "{a: 010}", "010  # ten?"])
+def test_a_number_that_yaml_reads_differently(value: str, tmp_path: Path) -> None:
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mine.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {value}\n")
+    with pytest.raises(ConfigError, match=r"strategy/mine\.yaml:2: YAML does not read .* as it is written"):
+        preflight(["--config-dir", str(tmp_path), "strategy=mine"])
+
+
+@pytest.mark.parametrize(
+    "value", ["10", "0", "0.5", "1e-3", "'010'", "a:10", "2026-01-02", "3  # 12:30 or 010", "x010"]
+)
+def test_a_number_that_yaml_reads_as_it_is_written(value: str) -> None:
+    assert not MISREAD.search(f"bound: {value}".partition("#")[0])
+
+
+def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
+    fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
+    line = f"-m strategy=bsp,ssp backend=torch,numpy seed=1,2 workload.optimizer={','.join(fields)} +names.x=3"
+    args = parse_arguments(words(line))
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        jobs = [raw for _, raw in composer.jobs(composer.master())]
+        assert len(jobs) == 16
+        for job in (0, 5, 15):
+            lines = [f"strategy={('bsp', 'ssp')[job // 8]}", f"backend={('torch', 'numpy')[job // 4 % 2]}"]
+            lines += [f"seed={1 + job // 2 % 2}", f"workload.optimizer={fields[job % 2]}", "+names.x=3"]
+            args.overrides, args.multirun = lines, False
+            alone = Composer(hydra, args)
+            assert list(alone.jobs(alone.master())) == [("", jobs[job])]
+
+
+def test_swept_groups_get_their_settings_in_the_jobs_only() -> None:
+    jobs = dict(composed("-m strategy=asp,ssp strategy.lr_rule=unit seed=7"))
+    assert list(jobs) == ["strategy=asp", "strategy=ssp"]
+    assert [OmegaConf.select(OmegaConf.create(job), "strategy.lr_rule") for job in jobs.values()] == ["unit", "unit"]
+    assert {job["seed"] for job in jobs.values()} == {7}
+
+
+def test_hydra_gets_flags_first() -> None:
+    assert preflight(["strategy=ssp", "-m", "seed=0,1"]) == ["-m", "strategy=ssp", "seed=0,1"]
+
+
+def test_a_used_directory_is_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").touch()
+    with pytest.raises(ConfigError, match=r"hydra\.run\.dir=.*: holds a record already; choose another directory"):
+        preflight([f"hydra.run.dir={tmp_path}"])
+    with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir=.*: holds a record already"):
+        preflight([f"hydra.sweep.dir={tmp_path.parent}", "-m", "seed=1,2"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        preflight([f"hydra.run.dir={tmp_path}/x"])
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"^cluster.port={port}: address already in use; choose another, or 0"):
+            preflight([f"cluster.port={port}"])
+    preflight([f"cluster.port={port}"])
+
+
+def test_a_straggler_target_that_does_not_exist(tmp_path: Path) -> None:
+    finished = run_cli("straggler=persistent", "cluster.num_workers=4", "straggler.targets=[worker:9]", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "worker:9" in finished.err
+    assert finished.err.count("\n") == 1
+
+
+def test_a_target_in_a_file_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mine.yaml").write_text("_target_: subprocess.Popen\nargs: touch pwned\n")
+    finished = run_cli("--config-dir", str(tmp_path), "strategy=mine", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "strategy._target_=subprocess.Popen: not below strategies." in finished.err
+
+
+@pytest.mark.parametrize("text", ["x:\n  _target_: os.system\n  command: touch pwned\n"])
+def test_a_callback_in_a_file_of_the_user(text: str, tmp_path: Path) -> None:
+    (tmp_path / "hydra" / "callbacks").mkdir(parents=True)
+    (tmp_path / "hydra" / "callbacks" / "mine.yaml").write_text(text)
+    finished = run_cli("--config-dir", str(tmp_path), "hydra/callbacks=mine", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "hydra.callbacks.x._target_=os.system: not below" in finished.err
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--help"], "python run.py -m strategy=bsp,asp,ssp seed=0,1,2"),
+        (["--cfg", "job", "strategy=ssp"], "bound: 3"),
+        (["--info", "defaults"], "strategy/bsp"),
+        (["--version"], "Hydra"),
+    ],
+)
+def test_hydra_s_own_flags_are_hydra_s(flags: list[str], expected: str, tmp_path: Path) -> None:
+    finished = run_cli(*flags, cwd=tmp_path)
+    assert finished.exit_code == 0
+    assert expected in finished.out
+
+
+FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
+
+
+def test_preflight_imports_no_framework() -> None:
+    script = (
+        "import sys; from runtime.preflight import preflight; preflight(['strategy=ssp']);"
+        f"print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_worker_can_build_things_without_hydra() -> None:
+    script = "import sys, runtime.instantiate; print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_bad_line_is_refused_in_good_time() -> None:
+    """Processor time, so that a busy machine does not matter."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "run.py", "strategy=spp"], cwd=ROOT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == REFUSED
+    assert done.stderr.count("\n") == 1
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
+
+
+def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Whether the process has installed a handler for the signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    mask = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(mask >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.3, 1.0])
+def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(5000,-2,-1)"],  # long to check, refused at its end
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not catches(process, signal.SIGTERM):  # the first thing that run.py does
+        time.sleep(0.001)
+    time.sleep(delay_s)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, "", "")

@@ -1,0 +1,139 @@
+"""The event log: numbered lines, each written whole; what was written stays, whatever kills the writer."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.recorder import Fanout, Recorder, RecordError
+from strategies.protocol import Compute, Evaluated
+from tests.runs import ROOT, read_lines
+
+
+def test_lines_are_numbered(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.note(0.0, "Launched", role="worker", id=0, incarnation=0, pid=17)
+    event = Evaluated(t=1.5, version=3, asked_s=1.25, metrics={"accuracy": 0.5})
+    recorder.event(1.5, event, [Compute(worker=0, num_samples=8)], 3, 12.3456, {"arrived": 1})
+    recorder.event(1.5, event, (), 3, 1.0, None)
+    recorder.close()
+    said = {"type": "Evaluated", "t": 1.5, "version": 3, "asked_s": 1.25, "metrics": {"accuracy": 0.5}}
+    compute = {"type": "Compute", "worker": 0, "num_samples": 8, "accum": 1}
+    assert read_lines(tmp_path) == [
+        {
+            "seq": 0,
+            "t": 0.0,
+            "kind": "note",
+            "note": {"type": "Launched", "role": "worker", "id": 0, "incarnation": 0, "pid": 17},
+        },
+        {
+            "seq": 1,
+            "t": 1.5,
+            "kind": "event",
+            "event": said,
+            "commands": [compute],
+            "version": 3,
+            "decide_us": 12.35,
+            "state": {"arrived": 1},
+        },
+        {"seq": 2, "t": 1.5, "kind": "event", "event": said, "commands": [], "version": 3, "decide_us": 1.0},
+    ]
+
+
+def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.event(
+        0.0, Evaluated(t=0.0, version=0, asked_s=0.0, metrics={"loss": math.nan, "x": math.inf}), (), 0, 0.0, None
+    )
+    recorder.close()
+    line = json.loads((tmp_path / "events.jsonl").read_text(), parse_constant=pytest.fail)
+    assert line["event"]["metrics"] == {"loss": None, "x": None}
+
+
+def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
+    Recorder(tmp_path).close()
+    with pytest.raises(FileExistsError):
+        Recorder(tmp_path)
+
+
+def test_one_write_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, written = Recorder(tmp_path), []
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: written.append(bytes(data)) or real(fd, data))
+    for number in range(3):
+        recorder.note(0.0, "Checkpointed", id=number)
+    monkeypatch.undo()
+    recorder.close()
+    assert len(written) == 3
+    assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in written)
+
+
+def test_a_full_disk_is_an_error_and_the_rest_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says success when only a part of a line fits."""
+    recorder = Recorder(tmp_path)
+    recorder.note(0.0, "Checkpointed", id=0)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+    with pytest.raises(RecordError, match="disk is full"):
+        recorder.note(0.0, "Checkpointed", id=1)
+    monkeypatch.undo()
+    recorder.close()
+    assert [line["note"]["id"] for line in read_lines(tmp_path)] == [0]
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    program = """
+        import sys
+        from pathlib import Path
+        from runtime.recorder import Recorder
+        recorder = Recorder(Path(sys.argv[1]))
+        for number in range(10_000_000):
+            recorder.note(float(number), "Checkpointed", id=number, text="x" * 500)
+            if number % 100 == 0:
+                print(number, flush=True)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        acknowledged = [int(process.stdout.readline()) for _ in range(20)][-1]
+        process.kill()
+        acknowledged = max([acknowledged, *map(int, process.stdout.read().split())])
+    assert process.returncode == -signal.SIGKILL
+    lines = read_lines(tmp_path)
+    assert [line["seq"] for line in lines] == list(range(len(lines)))
+    assert len(lines) > acknowledged
+    data = (tmp_path / "events.jsonl").read_bytes()
+    assert data.count(b"\n") in (len(lines), len(lines) + 1)
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(b'{"seq":0}\n{"seq":1}\n{"seq":2,"no')
+    assert read_lines(tmp_path) == [{"seq": 0}, {"seq": 1}]
+
+
+def test_everybody_is_told_the_same() -> None:
+    class Ear:
+        def __init__(self) -> None:
+            self.heard: list[Any] = []
+
+        def event(self, *words: object) -> None:
+            self.heard.append(words)
+
+        def note(self, *words: object, **more: object) -> None:
+            self.heard.append((words, more))
+
+    ears = [Ear(), Ear()]
+    fanout = Fanout(*ears)
+    fanout.note(1.0, "Held", worker=3)
+    fanout.event(2.0, "event", (), 5, 1.5, None)
+    assert ears[0].heard == ears[1].heard == [((1.0, "Held"), {"worker": 3}), (2.0, "event", (), 5, 1.5, None)]

@@ -1,0 +1,301 @@
+"""The data service: TODO, DOING and DONE account for every sample. ``test_mutants.py`` plants bugs in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from math import ceil
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
+
+from runtime.shards import Cut, Range, Shards, cut_epoch
+from tests.sharding import ShardsMachine, samples_of
+
+MACHINE = settings(max_examples=80, stateful_step_count=30, phases=[Phase.generate])
+"""Failures are not shrunk: that can take minutes, and thirty steps can be read."""
+
+
+class DynamicMachine(ShardsMachine):
+    """Workers draw shards; some leave."""
+
+
+class EvenMachine(ShardsMachine):
+    """A static part each; some leave."""
+
+    policy = "even"
+
+
+class OverlapMachine(ShardsMachine):
+    """The next epoch begins while work of the last is out."""
+
+    overlap = True
+
+
+class EvenOverlapMachine(ShardsMachine):
+    """Everybody goes through the epochs of its own part."""
+
+    policy = "even"
+    overlap = True
+
+
+@pytest.mark.parametrize("machine", [DynamicMachine, EvenMachine, OverlapMachine, EvenOverlapMachine])
+def test_every_sample_is_accounted_for(machine: type[ShardsMachine]) -> None:
+    """TODO, DOING and DONE divide every open epoch among them, whatever happens in whatever order."""
+    run_state_machine_as_test(machine, settings=MACHINE)
+
+
+def make_shards(num_samples: int = 12, shard_samples: int = 4, num_workers: int = 2, **options: object) -> Shards:
+    """A service of two epochs, three shards of four samples each."""
+    options = {"policy": "dynamic", "epochs": 2, "seed": 0, **options}
+    cut = cut_epoch(str(options["policy"]), num_samples, shard_samples, num_workers)
+    return Shards(cut, num_workers=num_workers, **options)  # type: ignore[arg-type]
+
+
+def drain(shards: Shards, workers: int = 2, num_samples: int = 3) -> Counter[tuple[int, int, int]]:
+    """Take and apply until it is finished; how often each sample was handed out."""
+    used: Counter[tuple[int, int, int]] = Counter()
+    work_id = 1000
+    while not shards.finished:
+        ranges = shards.take(work_id, work_id % workers, num_samples)
+        used.update(sample for work in ranges for sample in samples_of(work))
+        if ranges:
+            shards.applied(work_id)
+        work_id += 1
+        assert work_id < 10_000, "it does not come to an end"
+    return used
+
+
+# ---- how an epoch is cut --------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_shards_is_antdts() -> None:
+    """AntDT: K = ceil(N / (B M)), shard k at offset k B M. 50,000 samples, B = 512, M = 4: 25 shards, the last
+    of 848."""
+    cut = cut_epoch("dynamic", 50_000, 512 * 4, 8)
+    assert (cut.num_shards, cut.length(24), cut.offset(24)) == (25, 848, 24 * 2048)
+    assert {cut.length(shard) for shard in range(24)} == {2048}
+
+
+@given(st.sampled_from(["dynamic", "even"]), st.integers(1, 500), st.integers(1, 60), st.integers(1, 20))
+def test_shards_tile_the_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: int) -> None:
+    cut = cut_epoch(policy, num_samples, shard_samples, num_workers)
+    ends = [cut.offset(shard) + cut.length(shard) for shard in range(cut.num_shards)]
+    assert [cut.offset(shard) for shard in range(cut.num_shards)] == [0, *ends[:-1]]
+    assert ends[-1] == num_samples
+    lengths = [cut.length(shard) for shard in range(cut.num_shards)]
+    if policy == "even":
+        assert cut.num_shards == num_workers
+        assert max(lengths) - min(lengths) <= 1
+    else:
+        assert cut.num_shards == ceil(num_samples / shard_samples)
+        assert set(lengths[:-1]) <= {shard_samples}
+
+
+def test_a_range_is_half_open() -> None:
+    assert Range(0, 1, 2, 5).samples == 3
+    assert samples_of(Range(0, 1, 2, 4)) == [(0, 1, 2), (0, 1, 3)]
+
+
+# ---- handing out ----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 5), st.integers(1, 9), st.integers(0, 5))
+def test_without_faults_every_sample_is_used_once(
+    num_samples: int, shard_samples: int, num_workers: int, batch: int, seed: int
+) -> None:
+    shards = make_shards(num_samples, shard_samples, num_workers, seed=seed)
+    used = drain(shards, num_workers, batch)
+    assert (set(used.values()), len(used)) == ({1}, 2 * num_samples)
+    assert shards.shards_done == 2 * shards.cut.num_shards
+    assert shards.samples_applied == 2 * num_samples
+
+
+def test_the_order_of_shards_is_a_matter_of_seed_and_epoch() -> None:
+    def order(seed: int) -> list[int]:
+        shards = make_shards(50, 1, seed=seed)
+        return [shards.take(work_id, 0, 1)[0].shard for work_id in range(50)]
+
+    assert sorted(order(1)) == list(range(50))
+    assert order(1) == order(1) != order(2)
+    shards = make_shards(50, 1, seed=1)
+    first = [shards.take(0, 0, 50), shards.applied(0)][0]
+    assert [work.shard for work in first] == order(1) != [work.shard for work in shards.take(1, 0, 50)]
+
+
+def test_a_worker_uses_its_shard_up_before_it_draws_another() -> None:
+    shards = make_shards()
+    head = shards.take(0, 0, 3)[0]
+    rest, following = shards.take(1, 0, 3)
+    assert (rest.shard, rest.start, rest.stop) == (head.shard, 3, 4)
+    assert (following.start, following.stop) == (0, 2)
+    assert following.shard != head.shard
+
+
+def test_fresh_shards_come_before_what_came_back() -> None:
+    shards = make_shards()
+    back = shards.take(0, 0, 4)
+    assert shards.returned(0, to_holder=False) == 4
+    order = [shards.take(work_id, 1, 4) for work_id in (1, 2, 3)]
+    assert order[2] == back
+    assert shards.take(4, 1, 1) == ()
+
+
+def test_a_restarting_holder_gets_the_same_samples_in_the_same_order() -> None:
+    shards = make_shards()
+    mine = shards.take(0, 0, 6)
+    assert len(mine) == 2
+    shards.returned(0, to_holder=True)
+    shards.take(1, 1, 2)
+    assert shards.take(2, 0, 6) == mine
+
+
+def test_what_a_departed_worker_had_drawn_goes_to_the_others() -> None:
+    shards = make_shards()
+    first = shards.take(0, 0, 3)[0]
+    shards.returned(0, to_holder=True)
+    shards.leave(0)
+    others = [work for work_id in range(1, 5) for work in shards.take(work_id, 1, 4)]
+    assert {(work.shard, work.start, work.stop) for work in others} >= {(first.shard, 0, 3), (first.shard, 3, 4)}
+
+
+# ---- accounting -----------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_is_done_when_its_last_sample_is_applied() -> None:
+    """Not when it is handed out or pushed: what is pushed may still be dropped."""
+    shards = make_shards()
+    shards.take(0, 0, 3)
+    shards.take(1, 0, 1)
+    assert shards.shards_done == 0
+    shards.applied(1)
+    assert (shards.shards_done, shards.samples_applied) == (0, 1)
+    shards.applied(0)
+    assert (shards.shards_done, shards.samples_applied) == (1, 4)
+
+
+def test_no_epoch_begins_before_the_last_is_done() -> None:
+    shards = make_shards()
+    shards.take(0, 0, 12)
+    assert shards.take(1, 1, 1) == ()
+    assert shards.newest_epoch == 0
+    assert shards.applied(0) == 1
+    assert {work.epoch for work in shards.take(2, 1, 12)} == {1}
+
+
+def test_with_overlap_the_next_epoch_begins_when_nothing_fresh_is_left() -> None:
+    shards = make_shards(overlap=True)
+    shards.take(0, 0, 11)
+    assert [work.epoch for work in shards.take(1, 1, 2)] == [1], "a worker's own shard is not for others"
+    assert shards.applied(0) == 0
+    assert shards.newest_epoch == 1
+
+
+def test_with_overlap_what_came_back_of_the_elder_epoch_comes_first() -> None:
+    """It would hold that epoch open for as long as the newer one has fresh shards."""
+    shards = make_shards(overlap=True)
+    shards.take(0, 0, 12)
+    assert {work.epoch for work in shards.take(1, 1, 4)} == {1}
+    shards.returned(0, to_holder=False)
+    assert {work.epoch for work in shards.take(2, 1, 12)} == {0}
+
+
+def test_with_overlap_a_queue_is_at_most_one_epoch_ahead() -> None:
+    shards = make_shards(overlap=True, epochs=9)
+    shards.take(0, 0, 4)
+    assert sum(work.samples for work in shards.take(1, 1, 100)) == 20
+
+
+def test_with_overlap_a_worker_may_go_through_its_own_part_of_all_epochs() -> None:
+    """Static parts have no queue in common."""
+    shards = make_shards(policy="even", overlap=True, epochs=4)
+    assert [work.epoch for work in shards.take(0, 0, 100)] == [0, 1, 2, 3]
+    assert shards.take(1, 0, 1) == ()
+    assert shards.applied(0) == 0
+    assert sum(drain(shards).values()) == 24
+
+
+def test_with_overlap_an_epoch_may_be_done_before_its_elder() -> None:
+    """A single straggler holds epoch 0 open while the others go through all of epoch 1, which is then over."""
+    shards = make_shards(overlap=True)
+    shards.take(0, 0, 4)
+    for work_id in range(1, 6):
+        shards.take(work_id, 1, 4)
+        shards.applied(work_id)
+    assert shards.take(6, 1, 1) == ()
+    shards.applied(0)
+    assert (shards.finished, shards.samples_applied) == (True, 24)
+
+
+def test_the_static_part_of_a_departed_worker_goes_to_the_others_in_every_epoch() -> None:
+    shards = make_shards(policy="even")
+    shards.leave(0)
+    used: Counter[tuple[int, int, int]] = Counter()
+    for work_id in range(12):
+        ranges = shards.take(work_id, 1, 3)
+        used.update(sample for work in ranges for sample in samples_of(work))
+        if ranges:
+            shards.applied(work_id)
+    assert (shards.finished, len(used)) == (True, 24)
+
+
+def test_more_samples_than_a_shard_has_are_an_error() -> None:
+    shards = make_shards()
+    shards.out[0] = (0, (Range(0, 1, 0, 4),))
+    shards.out[1] = (0, (Range(0, 1, 3, 4),))
+    shards.applied(0)
+    with pytest.raises(RuntimeError, match="shard 1 of epoch 0: more samples applied than it has"):
+        shards.applied(1)
+
+
+@pytest.mark.parametrize("twice", ["applied", "forget", "returned"])
+def test_nothing_ends_twice(twice: str) -> None:
+    shards = make_shards()
+    shards.take(0, 0, 2)
+    shards.applied(0)
+    options = {"to_holder": False} if twice == "returned" else {}
+    with pytest.raises(KeyError):
+        getattr(shards, twice)(0, **options)
+
+
+def test_what_is_given_up_is_done_but_not_applied() -> None:
+    shards = make_shards(epochs=1)
+    shards.take(0, 0, 12)
+    assert shards.forget(0) == 12
+    assert (shards.finished, shards.samples_applied) == (True, 0)
+
+
+# ---- state ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["dynamic", "even"])
+def test_a_state_is_plain_data_and_brings_everything_back(policy: str) -> None:
+    """Work that is out when the state is taken is handed out again, to whom it belonged, in the same order."""
+    shards = make_shards(policy=policy)
+    shards.take(0, 0, 3)
+    before = shards.take(1, 1, 3)
+    shards.take(2, 0, 2)
+    shards.applied(0)
+    state = json.dumps(shards.state())
+    shards.applied(1)
+    copy = make_shards(policy=policy)
+    for restored in (copy, shards):
+        restored.load_state(json.loads(state))
+        assert json.dumps(restored.state()) == state
+        assert restored.take(9, 1, 3) == before
+        restored.applied(9)
+        assert sum(drain(restored).values()) == 24 - 6
+
+
+def test_an_endless_job_never_finishes() -> None:
+    shards = make_shards(epochs=None)
+    for work_id in range(20):
+        shards.take(work_id, 0, 12)
+        assert shards.applied(work_id) == 1
+    assert (shards.finished, shards.epochs_done, shards.newest_epoch) == (False, 20, 20)
+
+
+def test_a_cut_of_one_shard() -> None:
+    assert Cut(5, 1, 10).length(0) == 5

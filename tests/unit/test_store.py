@@ -1,0 +1,286 @@
+"""What a server holds: gradients until they are used, versions as long as they are read. No socket, no process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from runtime.checkpoint import read_checkpoint, write_checkpoint
+from runtime.job import ApplyOrder
+from runtime.live import board as boards
+from runtime.live.board import Board, SlotTable, num_slots
+from runtime.live.frames import server_range
+from runtime.live.store import Store
+
+Vector = NDArray[np.float32]
+SGD: dict[str, Any] = {"name": "sgd", "lr": 0.5, "momentum": 0.9}
+TALLY: dict[str, Any] = {"name": "tally", "lr": 1.0}
+SIZE = 40
+WORKERS = 3
+
+
+def vector(*values: float, size: int = SIZE) -> Vector:
+    return np.resize(np.array(values, dtype=np.float32), size)
+
+
+def order(version: int, *grads: int, samples: int = 0) -> ApplyOrder:
+    """With the tally, the plain sum of the gradients is added."""
+    samples = samples or len(grads)
+    return ApplyOrder(version=version, grads=grads, weights=(1 / samples,) * len(grads), lr=0.5, samples=samples)
+
+
+def receive(store: Store, grad_id: int, grad: Vector) -> Vector:
+    """As a data link does."""
+    buffer = store.buffer()
+    buffer[:] = grad
+    store.hold(grad_id, buffer)
+    return buffer
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    fd = boards.create()
+    yield Board(fd, SIZE, WORKERS)
+    os.close(fd)
+
+
+# ---- gradients and versions -----------------------------------------------------------------------------------------
+
+
+def test_an_update_uses_its_gradients_up() -> None:
+    store = Store(vector(1.0), TALLY)
+    receive(store, 7, vector(2.0))
+    receive(store, 8, vector(3.0))
+    store.apply(order(1, 7))
+    assert store.params.tolist() == vector(3.0).tolist()
+    assert store.version == 1
+    assert list(store.grads) == [8]
+    with pytest.raises(KeyError):
+        store.apply(order(2, 7))
+
+
+def test_the_order_given_is_the_order_summed() -> None:
+    """In float32 it makes a difference, and bit-equal runs need it to be this one."""
+    values = {1: 1e8, 2: 1.0, 3: -1e8}
+    results = []
+    for ids in ((1, 2, 3), (1, 3, 2)):
+        store = Store(vector(0.0), TALLY)
+        for grad_id in (3, 1, 2):
+            receive(store, grad_id, vector(values[grad_id]))
+        store.apply(order(1, *ids, samples=1))
+        results.append(float(store.params[0]))
+    assert results == [0.0, 1.0]
+
+
+def test_buffers_are_used_again() -> None:
+    store = Store(vector(0.0), TALLY)
+    used, dropped, abandoned = receive(store, 1, vector(1.0)), receive(store, 2, vector(1.0)), store.buffer()
+    store.apply(order(1, 1))
+    store.drop((2, 99))
+    store.release(abandoned)
+    again = [store.buffer() for _ in range(3)]
+    assert {id(buffer) for buffer in again} == {id(used), id(dropped), id(abandoned)}
+    assert store.grads == {}
+
+
+def test_back_to_the_start() -> None:
+    store = Store(vector(4.0), SGD)
+    receive(store, 1, vector(1.0))
+    store.apply(order(1, 1))
+    receive(store, 2, vector(1.0))
+    store.reset()
+    assert (store.version, store.grads) == (0, {})
+    assert store.params.tolist() == vector(4.0).tolist()
+    fresh = Store(vector(4.0), SGD)
+    for each in (store, fresh):
+        receive(each, 3, vector(1.0, 2.0))
+        each.apply(order(1, 3))
+    assert store.params.tobytes() == fresh.params.tobytes(), "the momentum starts anew, too"
+
+
+@pytest.mark.parametrize("optimizer", [SGD, {"name": "adam", "lr": 0.1}, {"name": "adagrad", "lr": 0.1}])
+def test_a_checkpoint_brings_back_every_bit(tmp_path: Path, optimizer: dict[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    gradients = [random.normal(size=SIZE).astype(np.float32) for _ in range(8)]
+
+    def train(store: Store, first: int, last: int) -> None:
+        for step in range(first, last):
+            receive(store, step, gradients[step])
+            store.apply(order(step + 1, step))
+
+    store, other = Store(vector(1.0, 2.0, 3.0), optimizer), Store(vector(0.0), optimizer)
+    train(store, 0, 4)
+    write_checkpoint(tmp_path / "a.ckpt", store.version, b"state", store.dump())
+    train(store, 4, 8)
+    undisturbed = store.params.tobytes()
+    receive(store, 99, gradients[0])
+    version, state, values = read_checkpoint(tmp_path / "a.ckpt")
+    assert (version, state) == (4, b"state")
+    for back in (store, other):
+        back.load(version, values)
+        assert (back.version, back.grads) == (4, {})
+        train(back, 4, 8)
+        assert back.params.tobytes() == undisturbed
+
+
+# ---- the board ------------------------------------------------------------------------------------------------------
+
+
+def test_a_gradient_in_its_workers_row_is_saved_before_the_worker_writes_the_next(board: Board) -> None:
+    store = Store(vector(0.0), TALLY, board)
+    store.deliver(("worker", 1), 10)
+    board.grads[1][:] = 5.0
+    store.deliver(("worker", 1), 11)
+    board.grads[1][:] = 700.0
+    store.apply(order(1, 10))
+    assert store.params.tolist() == vector(5.0).tolist()
+
+
+def test_a_gradient_that_is_used_first_is_never_copied(board: Board) -> None:
+    store = Store(vector(0.0), TALLY, board)
+    for version in range(1, 5):
+        store.deliver(("worker", 0), version)
+        board.grads[0][:] = version
+        store.apply(order(version, version))
+    assert store.params.tolist() == vector(1 + 2 + 3 + 4).tolist()
+    assert not store._spare, "no buffer was ever needed"
+
+
+def test_another_workers_gradient_stays_where_it_lies(board: Board) -> None:
+    store = Store(vector(0.0), TALLY, board)
+    store.deliver(("worker", 1), 10)
+    board.grads[1][:] = 5.0
+    store.deliver(("worker", 2), 12)
+    store.deliver(("evaluator", 0), 13)
+    store.apply(order(1, 10))
+    assert store.params.tolist() == vector(5.0).tolist()
+    assert not store._spare, "no buffer was needed"
+
+
+def test_a_gradient_that_was_dropped_is_not_saved(board: Board) -> None:
+    """Its worker failed half-way: what lies in the row is nothing."""
+    store = Store(vector(0.0), TALLY, board)
+    store.deliver(("worker", 1), 10)
+    store.drop((10,))
+    store.deliver(("worker", 1), 11)
+    assert (store.grads, store._spare) == ({}, [])
+    with pytest.raises(KeyError):
+        store.apply(order(1, 10))
+
+
+def test_a_version_stays_as_long_as_it_is_read(board: Board) -> None:
+    store = Store(vector(0.0), TALLY, board)
+    store.deliver(("worker", 0), 1)
+    slot = store.table.current
+    for version in range(1, 10):
+        receive(store, 100 + version, vector(1.0))
+        store.apply(order(version, 100 + version))
+        assert board.slots[slot].tolist() == vector(0.0).tolist()
+        assert store.params.tolist() == vector(version).tolist()
+
+
+def test_a_synchronous_job_touches_two_slots(board: Board) -> None:
+    store = Store(vector(0.0), TALLY, board)
+    used = set()
+    for version in range(1, 20):
+        grads = tuple(version * 10 + worker for worker in range(WORKERS))
+        used.add(store.table.current)
+        for worker, grad in enumerate(grads):
+            store.deliver(("worker", worker), grad)
+            board.grads[worker][:] = 1.0
+        store.apply(order(version, *grads))
+    assert len(used) == 2
+
+
+class Reader:
+    """What a worker or the evaluator sees: slot and what was in it when it was delivered."""
+
+    def __init__(self, slot: int, contents: Vector, ticket: int) -> None:
+        self.slot, self.contents, self.ticket = slot, contents.copy(), ticket
+
+
+ACTION = st.tuples(st.sampled_from(["deliver", "use", "drop", "die", "evaluate"]), st.integers(0, WORKERS - 1))
+
+
+@given(st.lists(ACTION, max_size=60), st.integers(1, 3))
+def test_servers_choose_alike_and_nobody_reads_what_changes(actions: list[tuple[str, int]], num_servers: int) -> None:
+    """Any order of deliveries, updates, drops and deaths, on servers that never talk to each other."""
+    fd = boards.create()
+    try:
+        shared = Board(fd, SIZE, WORKERS)
+        parts = [server_range(SIZE, num_servers, server) for server in range(num_servers)]
+        stores = [Store(vector(0.0)[lo:hi], TALLY, shared, lo) for lo, hi in parts]
+        readers: dict[tuple[str, int], Reader] = {}
+        version, ticket = 0, 0
+        for action, number in actions:
+            who = ("evaluator", 0) if action == "evaluate" else ("worker", number)
+            reader = readers.get(who)
+            ticket += 1
+            if action in ("deliver", "evaluate"):
+                for store in stores:
+                    store.deliver(who, ticket)
+                (slot,) = {store.table.current for store in stores}
+                assert shared.slots[slot].tolist() == vector(version).tolist()
+                readers[who] = Reader(slot, shared.slots[slot], ticket)
+            elif reader is None:
+                continue
+            elif action == "die":
+                del readers[who]
+                for store in stores:
+                    store.table.release_reader(who)
+                    store.drop((reader.ticket,))
+            else:
+                shared.grads[number][:] = 1.0
+                del readers[who]
+                version += action == "use"
+                for store in stores:
+                    if action == "use":
+                        store.apply(order(version, reader.ticket))
+                    else:
+                        store.drop((reader.ticket,))
+            for held in readers.values():
+                assert shared.slots[held.slot].tolist() == held.contents.tolist()
+    finally:
+        os.close(fd)
+
+
+def test_there_is_a_slot_for_everybody() -> None:
+    """All workers and the evaluator read versions of their own."""
+    table = SlotTable(num_slots(WORKERS))
+    everybody = [*(("worker", worker) for worker in range(WORKERS)), ("evaluator", 0)]
+    slots = []
+    for ticket, who in enumerate(everybody):
+        slots.append(table.deliver(who, ticket))
+        table.advance()
+    assert len(set(slots)) == len(everybody)
+    assert table.current not in slots
+
+
+def test_what_is_delivered_anew_frees_what_was_read_before() -> None:
+    table = SlotTable(num_slots(1))
+    for ticket in range(100):
+        table.deliver(("worker", 0), ticket)
+        table.advance()
+
+
+def test_every_task_sees_the_same_board() -> None:
+    fd = boards.create()
+    try:
+        ours, theirs = Board(fd, 5000, WORKERS), Board(fd, 5000, WORKERS)
+        ours.slots[3][4999] = 1.5
+        theirs.grads[2][0] = 2.5
+        assert theirs.slots[3][4999] == 1.5
+        assert ours.grads[2][0] == 2.5
+        assert (len(ours.slots), len(ours.grads)) == (num_slots(WORKERS), WORKERS)
+        starts = [array.ctypes.data for array in (*ours.slots, *ours.grads)]
+        assert all(start % 4096 == 0 for start in starts)
+    finally:
+        os.close(fd)

@@ -1,0 +1,170 @@
+"""What a person sees: the numbers of the picture, and that both views show them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from injectors.plan import Disturbance, Plan
+from runtime.view import PLAIN_EVERY_S, LiveView, NoView, Picture, PlainView, make_view
+from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
+from tests.harness import make_job
+
+WINDOW = Disturbance(start_s=2.0, end_s=4.0, target="worker:1", kind="delay", magnitude=0.12)
+SERVER_WINDOW = Disturbance(start_s=3.0, end_s=4.0, target="server:0", kind="slowdown", magnitude=2.0)
+PLAN = Plan(pattern="transient", seed=0, horizon_s=40.0, disturbances=(WINDOW, SERVER_WINDOW))
+
+
+@pytest.fixture
+def picture() -> Picture:
+    return Picture(make_job(num_workers=2, epochs=3, target=0.9), "a job", PLAN)
+
+
+def arrived(worker: int, iteration: int, samples: int = 8, compute_s: float = 0.1, wait_s: float = 0.3) -> Arrived:
+    grad = Grad(
+        id=iteration, worker=worker, incarnation=0, iteration=iteration, version=0, samples=samples, assigned_samples=8
+    )
+    return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=compute_s, data_s=0.01, wait_s=wait_s))
+
+
+def tell(picture: Picture, event: Any, version: int = 1, commands: tuple[Any, ...] = ()) -> None:
+    picture.event(1.0, event, commands, version, 1.0, None)
+
+
+def evaluated(accuracy: float, t: float) -> Evaluated:
+    return Evaluated(t=t, version=1, asked_s=t - 0.5, metrics={"accuracy": accuracy, "loss": 1.0})
+
+
+# ---- the picture ----------------------------------------------------------------------------------------------------
+
+
+def test_iterations_and_times_by_worker(picture: Picture) -> None:
+    for iteration, compute_s in enumerate((0.1, 0.2, 0.3)):
+        tell(picture, arrived(1, iteration, compute_s=compute_s), version=iteration)
+    tell(picture, arrived(1, 3, samples=0, compute_s=0.0))
+    lane = picture.lanes[1]
+    assert (lane.iterations, lane.samples) == (4, 24)
+    assert list(lane.bpt_s) == pytest.approx([0.11, 0.21, 0.31]), "an empty arrival is no measurement"
+    assert picture.lanes[0].iterations == 0
+
+
+def test_only_the_recent_past_counts(picture: Picture) -> None:
+    for iteration in range(100):
+        tell(picture, arrived(0, iteration, compute_s=iteration))
+    assert min(picture.lanes[0].bpt_s) > 70
+
+
+def test_restarts_and_drops(picture: Picture) -> None:
+    tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
+    tell(picture, Lost(t=1.0, worker=1, incarnation=0, reason="killed", restarting=False))
+    tell(picture, ServerLost(t=1.0, server=0, incarnation=0, reason="killed"), commands=(Drop(grads=(1, 2)),))
+    assert [lane.restarts for lane in picture.lanes] == [1, 0]
+    assert (picture.server_restarts, picture.dropped) == (1, 2)
+
+
+def test_the_target_is_reached_when_the_score_was_asked_for(picture: Picture) -> None:
+    for accuracy, t in ((0.5, 1.0), (0.95, 2.0), (0.7, 3.0), (0.96, 4.0)):
+        tell(picture, evaluated(accuracy, t))
+    assert (picture.metric, picture.best, picture.reached_s) == (0.96, 0.96, 1.5)
+    tell(picture, Evaluated(t=5.0, version=1, asked_s=5.0, metrics={}))
+    assert picture.metric == 0.96
+
+
+def test_the_best_loss_is_the_lowest() -> None:
+    picture = Picture(make_job(metric="loss", higher_is_better=False), "a job", PLAN)
+    for loss in (2.0, 1.0, 3.0):
+        tell(picture, Evaluated(t=1.0, version=1, asked_s=1.0, metrics={"loss": loss}))
+    assert (picture.metric, picture.best, picture.reached_s) == (3.0, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("t", "words"),
+    [
+        (1.9, "nothing"),
+        (2.0, "worker:1 delay 0.12"),
+        (3.5, "worker:1 delay 0.12, server:0 slowdown 2"),
+        (4.0, "nothing"),
+    ],
+)
+def test_what_is_injected_now(picture: Picture, t: float, words: str) -> None:
+    assert picture.injections(t) == words
+
+
+def test_the_headline(picture: Picture) -> None:
+    assert picture.headline(0.0) == "   0.0 s  epoch 1/3  update 0  accuracy - (target 0.9)"
+    picture.note(2.0, "EpochStarted", epoch=1)
+    tell(picture, evaluated(0.95, 2.0), version=17)
+    assert picture.headline(12.34) == "  12.3 s  epoch 2/3  update 17  accuracy 0.9500 (target 0.9 at 1.5 s)"
+
+
+def test_deaths_are_remembered(picture: Picture) -> None:
+    picture.note(3.21, "Exited", role="worker", id=1, incarnation=0, reason="killed by signal 9")
+    assert picture.last_note == "3.2 s: worker 1 exited (killed by signal 9)"
+
+
+# ---- the views ------------------------------------------------------------------------------------------------------
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), width=100, force_terminal=terminal, color_system=None, legacy_windows=False)
+
+
+def text_of(screen: Console) -> str:
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+def test_plain_lines(picture: Picture) -> None:
+    screen = console(terminal=False)
+    view = PlainView(picture, screen)
+    view.tick(0.0)
+    tell(picture, arrived(0, 0), version=5)
+    for t in (1.0, 1.25, PLAIN_EVERY_S, 1.0 + PLAIN_EVERY_S, 2.0 + PLAIN_EVERY_S):
+        view.tick(t)
+    view.close(20.0)
+    lines = text_of(screen).splitlines()
+    assert lines[0] == "a job"
+    assert [line.split(" s  ")[0].strip() for line in lines[1:]] == ["1.0", "6.0", "20.0"]
+    assert all("update 5" in line and "injected: nothing" in line for line in lines[1:])
+
+
+def test_a_plain_line_stays_one_line(picture: Picture) -> None:
+    screen = console(terminal=False)
+    picture.title = "x" * 300
+    PlainView(picture, screen).close(3.5)
+    assert len(text_of(screen).splitlines()[-1]) > 100
+
+
+def test_the_table(picture: Picture) -> None:
+    screen = console(terminal=True)
+    view = LiveView(picture, screen)
+    view.tick(0.0)
+    assert "starting processes" in text_of(screen)
+    for iteration in range(3):
+        tell(picture, arrived(1, iteration))
+    tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
+    picture.note(3.2, "Exited", role="worker", id=0, incarnation=0, reason="killed by signal 9")
+    view.close(3.5)
+    shown = text_of(screen).split("starting processes")[-1]
+    for words in ("110.0", "300.0", "24", "delay 0.12", "(1 restarts)", "server:0", "slowdown 2", "killed by signal 9"):
+        assert words in shown, words
+
+
+@pytest.mark.parametrize(
+    ("choice", "terminal", "kind"),
+    [
+        ("none", True, NoView),
+        ("plain", True, PlainView),
+        ("auto", False, PlainView),
+        ("auto", True, LiveView),
+        ("live", False, LiveView),
+    ],
+)
+def test_which_view(picture: Picture, choice: str, terminal: bool, kind: type) -> None:
+    view = make_view(choice, picture, console(terminal=terminal))
+    assert type(view) is kind
+    view.tick(0.0)
+    view.close(1.0)

@@ -1,0 +1,1 @@
+"""Workloads: models and data behind one small interface per backend."""

@@ -1,0 +1,108 @@
+"""Handwritten digits: 1,797 real images of 8 x 8 pixels that scikit-learn carries (UCI, CC BY 4.0), so no download."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from workloads import data
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SPLIT_SEED = 1797
+"""The held-out fifth is the same in every run, whatever its seed."""
+NUM_IMAGES = 1797
+NUM_TEST = NUM_IMAGES // 5
+MODELS = ("mlp", "cnn")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Digits:
+    """Ten classes; ``model`` is ``mlp`` (64-hidden-10) or ``cnn`` (two 3x3 convolutions and a linear layer).
+
+    ``hidden_units`` is the width of the MLP and of the CNN's second convolution. ``data_dir`` holds the converted
+    arrays.
+    """
+
+    model: str = "mlp"
+    hidden_units: int = 128
+    data_dir: str = "data"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.model not in MODELS:
+            raise ValueError(f"model={self.model}: must be one of {', '.join(MODELS)}")
+        if not isinstance(self.hidden_units, int) or self.hidden_units < 1:
+            raise ValueError(f"hidden_units={self.hidden_units}: must be at least 1")
+
+    @property
+    def directory(self) -> Path:
+        """Where the arrays lie."""
+        return Path(self.data_dir) / "digits"
+
+    @property
+    def num_samples(self) -> int:
+        """Training samples, known without the data."""
+        return NUM_IMAGES - NUM_TEST
+
+    def prepare(self) -> int:
+        """Convert the images once; returns the number of training samples. Runs before any process starts."""
+        if not data.is_stored(self.directory):
+            data.store(self.directory, _convert())
+        return self.num_samples
+
+    def preload(self) -> list[str]:
+        """Nothing to import beyond the framework."""
+        return []
+
+    def load(self) -> data.Split:
+        """Inputs float32 [N, 64] in [0, 1], targets int64 [N]."""
+        return data.load(self.directory)
+
+    def torch_module(self) -> torch.nn.Module:
+        """The network."""
+        from torch import nn
+
+        hidden = self.hidden_units
+        if self.model == "mlp":
+            return nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        return nn.Sequential(
+            nn.Unflatten(1, (1, 8, 8)),
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, hidden, 3, padding=1, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(hidden * 16, 10),
+        )
+
+    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy summed over the batch."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(module(inputs), targets, reduction="sum")
+
+    def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Accuracy and mean loss."""
+        from torch.nn.functional import cross_entropy
+
+        scores = module(inputs)
+        hits = (scores.argmax(dim=1) == targets).float().mean()
+        return {"accuracy": float(hits), "loss": float(cross_entropy(scores, targets))}
+
+
+def _convert() -> data.Split:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
+    inputs = (images[order] / 16.0).astype(np.float32)
+    targets = labels[order].astype(np.int64)
+    train, test = slice(NUM_TEST, None), slice(NUM_TEST)
+    return data.Split(train=(inputs[train], targets[train]), test=(inputs[test], targets[test]))

@@ -1,0 +1,54 @@
+"""The ledger: a model whose parameters count how often every sample was used.
+
+One parameter per sample, and the "gradient" of a sample is one at its own place. With the optimizer ``tally`` the final
+parameters *are* the uses of every sample, so what the data service claims is proved where it matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """``num_samples`` samples and as many parameters."""
+
+    num_samples: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.num_samples, int) or self.num_samples < 1:
+            raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
+
+    @property
+    def num_parameters(self) -> int:
+        """One per sample."""
+        return self.num_samples
+
+    def prepare(self) -> int:
+        """There are no data."""
+        return self.num_samples
+
+    def preload(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def initial_parameters(self, seed: int) -> NDArray[np.float32]:
+        """Nothing has been used."""
+        return np.zeros(self.num_samples, dtype=np.float32)
+
+    def numpy_gradient(
+        self, params: NDArray[np.float32], indices: NDArray[np.int64], grad: NDArray[np.float32]
+    ) -> float:
+        """Count these samples; the loss is how often they had been used before."""
+        np.add.at(grad, indices, np.float32(1))
+        return float(params[indices].sum())
+
+    def numpy_metrics(self, params: NDArray[np.float32]) -> dict[str, float]:
+        """Mean, least and most uses of a sample."""
+        return {"mean_uses": float(params.mean()), "least_uses": float(params.min()), "most_uses": float(params.max())}
