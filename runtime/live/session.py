@@ -18,8 +18,9 @@ from runtime.live.port import LivePort
 from runtime.live.supervisor import Supervisor
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
-FINAL_EVALUATION_S = 10.0
-"""How long the end of a run waits for the score of the final parameters."""
+FINAL_EVALUATION_S = 60.0
+"""How long the end of a run waits for the score of the final parameters (the evaluator runs at the lowest priority, so
+on a machine that others keep busy it may take long)."""
 
 
 class MakeCoordinator(Protocol):
@@ -148,8 +149,9 @@ class Session:
         self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
 
     def evaluator_lost(self) -> None:
-        """Whatever it was asked is void."""
+        """Whatever it was asked is void, the last score too: nobody waits for one that cannot come."""
         self.port.tickets.clear()
+        self._final_ticket = None
         self.cannot_evaluate()
 
     def server_lost(self, server: int, incarnation: int, reason: str) -> None:

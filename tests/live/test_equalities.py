@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def kill_at_the_barrier(run: Run) -> None:
     run.await_training(UPDATES // 4)
     agent, slow = run.agent_pid, run.pid_of("worker", 0)
     os.kill(slow, signal.SIGSTOP)
-    run.await_that(lambda: newest_state(run) == {"arrived": 3}, "three at the barrier")
+    run.await_that(lambda: stuck_at(run, {"arrived": 3}), "three at the barrier")
     round_before = run.version
     os.kill(agent, signal.SIGSTOP)
     assert run.strike(("worker", 1))
@@ -75,9 +76,17 @@ def kill_at_the_barrier(run: Run) -> None:
     run.await_events("Joined")
 
 
-def newest_state(run: Run) -> object:
+def stuck_at(run: Run, state: dict[str, int], for_s: float = 0.5) -> bool:
+    """Whether the strategy is in that state and stays there.
+
+    A state seen once proves nothing: the gradient that a worker sent before it was stopped may still be on its way.
+    """
+    before = len(run.lines())
     states = [line["state"] for line in run.lines() if "state" in line]
-    return states[-1] if states else None
+    if not states or states[-1] != state:
+        return False
+    time.sleep(for_s)
+    return len(run.lines()) == before
 
 
 # ---- the runs -------------------------------------------------------------------------------------------------------
