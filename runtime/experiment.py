@@ -39,7 +39,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     num_samples = instantiate(config.workload.task, "workload.task").prepare()
     job = make_job(config, num_samples)
     plan = make_plan(config, runtime, job)
-    prepare_directory(run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(run_dir)
     write_head(run_dir, config, job, strategy, runtime, plan)
     picture = Picture(job, title(config, job), plan)
@@ -59,7 +59,6 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     outcome: Outcome = runtime.run(experiment, SleepActuator(plan))
     view.close(outcome.t)
     recorder.close()
-    clear_checkpoints(run_dir)
     if outcome.status == "failed":
         raise JobFailed(f"{title(config, job)}: {outcome.reason}")
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
@@ -126,26 +125,12 @@ def _fields(spec: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name != "_target_"}
 
 
-def prepare_directory(run_dir: Path) -> None:
-    """The directories that processes write to."""
-    for name in ("logs", "checkpoints"):
-        (run_dir / name).mkdir(parents=True, exist_ok=True)
-
-
 def open_record(run_dir: Path) -> Recorder:
     """The event log; it must be ours alone."""
     try:
         return Recorder(run_dir)
     except FileExistsError:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
-
-
-def clear_checkpoints(run_dir: Path) -> None:
-    """They serve this run only."""
-    directory = run_dir / "checkpoints"
-    for path in directory.glob("*.ckpt"):
-        path.unlink()
-    directory.rmdir()
 
 
 def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runtime: Any, plan: Plan) -> None:
@@ -163,7 +148,7 @@ def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runt
         "schema": SCHEMA,
         "run_id": run_dir.name,
         "runtime": runtime.name,
-        "calibration": None,
+        "calibration": runtime.calibration(nominal_batches(job.global_batch_samples, job.num_workers)[0]),
         "started_at": started_at(),
         "seed": config.seed,
         "plan_sha256": plan_sha256(plan),
@@ -179,6 +164,7 @@ def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runt
             "optimizer": config.workload.optimizer,
             "lr_schedule": config.workload.lr_schedule,
             "backend": config.names.backend,
+            "backend_fields": _fields(config.backend),
             "topology": config.topology.name,
             "transport": config.topology.transport,
             "device": config.cluster.get("device"),

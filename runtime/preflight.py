@@ -89,10 +89,10 @@ def check_job(config: Config) -> None:
     strategy = instantiate(config.strategy, "strategy")
     pattern = instantiate(config.straggler, "straggler")
     task = instantiate(config.workload.task, "workload.task")
-    instantiate(config.backend, "backend")
+    backend = instantiate(config.backend, "backend")
     runtime = instantiate(config.cluster, "cluster")
     check_strategy(strategy, config)
-    check_backend(config)
+    check_backend(backend, runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
     check_plan(strategy, pattern, runtime, config)
@@ -109,13 +109,30 @@ def check_strategy(strategy: object, config: Config) -> None:
         strategy.validate(config.num_workers)
 
 
-def check_backend(config: Config) -> None:
-    """A workload says which backends can train it."""
-    if config.names.backend not in config.workload.backends:
+def check_backend(backend: Any, runtime: Any, config: Config) -> None:
+    """A workload says which backends can train it; without gradients there is only time, and what is estimated."""
+    name, workload = config.names.backend, config.workload
+    if getattr(backend, "computes", True):
+        if name not in workload.backends:
+            raise ConfigError(
+                f"backend={name}: cannot train workload={workload.name}; "
+                f"choose backend={' or backend='.join(workload.backends)}"
+            )
+        return
+    if runtime.needs_gradients:
         raise ConfigError(
-            f"backend={config.names.backend}: cannot train workload={config.workload.name}; "
-            f"choose backend={' or backend='.join(config.workload.backends)}"
+            f"backend={name}: computes no gradients; cluster={config.names.cluster} needs them, choose cluster=virtual"
         )
+    progress = backend.load_progress()
+    if progress is not None:
+        progress.model.check(workload.name, workload.metric)
+    elif workload.target is not None:
+        raise ConfigError(
+            f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
+            "backend.progress=NAME, or set workload.target=null"
+        )
+    if config.save_parameters:
+        raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
 
 
 def check_rules(config: Config) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.coordinator import Coordinator
 from runtime.job import Job, Record
 from strategies.protocol import Strategy
 
@@ -47,3 +48,41 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     parameters_sha256: str
     memory: dict[str, int]
     """Unique bytes of every task at the end."""
+    num_parameters: int
+    """Of the model; 0 if nobody came to know."""
+
+
+def outcome_of(
+    coordinator: Coordinator,
+    *,
+    failure: str | None,
+    interrupted: bool,
+    t: float,
+    parameters_sha256: str,
+    num_parameters: int,
+    memory: dict[str, int] | None = None,
+) -> Outcome:
+    """How the coordinator's job ended; ``failure`` says what the runtime gave up for, if it did."""
+    shards, epochs = coordinator.shards, coordinator.job.epochs
+    status = str(coordinator.status)
+    if failure is not None:
+        status = "interrupted" if interrupted else "failed"
+    return Outcome(
+        status=status,
+        reason=failure or coordinator.reason,
+        t=t,
+        version=coordinator.version,
+        epochs_done=shards.epochs_done,
+        samples_applied=shards.samples_applied,
+        shards_done=shards.shards_done,
+        shards_total=None if epochs is None else epochs * coordinator.cut.num_shards,
+        parameters_sha256=parameters_sha256,
+        memory=memory or {},
+        num_parameters=num_parameters,
+    )
+
+
+def record_outcome(record: Record, outcome: Outcome) -> None:
+    """The last line of a record."""
+    about = msgspec.to_builtins(outcome)
+    record.note(about.pop("t"), "Finished", **about)

@@ -6,11 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from omegaconf import OmegaConf
 
 from runtime.instantiate import instantiate
-from strategies.protocol import AnyEvent, Strategy
+from runtime.replay import decode
+from runtime.replay import replay as retold
+from strategies.protocol import Strategy
 
 Line = dict[str, Any]
 
@@ -163,13 +164,10 @@ def strategy_of(run_dir: Path) -> Strategy:
 
 
 def replay(lines: list[Line], strategy: Strategy) -> list[str]:
-    """Tell a fresh strategy what the recorded one was told; where its answers differ."""
-    differences = []
-    for line in lines:
-        if line["kind"] != "event":
-            continue
-        event: AnyEvent = msgspec.convert(line["event"], AnyEvent)
-        answer = msgspec.json.decode(msgspec.json.encode(list(strategy.handle(event))))
-        if answer != line["commands"]:
-            differences.append(f"seq {line['seq']}: recorded {line['commands']}, answered {answer}")
-    return differences
+    """Tell a fresh strategy what the recorded one was told; where its answers or its state differ."""
+    return [
+        f"seq {step.told.seq}: recorded {step.told.commands} and state {step.told.state}, "
+        f"answered {step.raised or step.commands} and state {step.state}"
+        for step in retold(decode(lines), strategy)
+        if not step.identical
+    ]

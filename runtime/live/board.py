@@ -16,7 +16,7 @@ import os
 
 import numpy as np
 
-from runtime.live.frames import FloatVector
+from runtime.vectors import FloatVector
 
 PAGE_FLOATS = mmap.PAGESIZE // 4
 SPARE_SLOTS = 2

@@ -7,8 +7,9 @@ import time
 from collections import deque
 
 from runtime.live.auth import Greeting, Identity
-from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, FloatVector, as_bytes, pack, unpack
+from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_bytes, pack, unpack
 from runtime.live.store import Store
+from runtime.vectors import FloatVector
 
 
 class DataLink:

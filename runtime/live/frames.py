@@ -1,22 +1,18 @@
 """The data plane's frame: a 64-byte header, then raw float32.
 
 64 bytes keep payloads aligned with page-aligned buffers on both sides, which was measured to be worth a factor of
-three in the kernel's copy; for the same reason vectors are cut at multiples of 16 floats.
+three in the kernel's copy; for the same reason ``runtime.vectors`` cuts at multiples of 16 floats.
 """
 
 from __future__ import annotations
 
-import mmap
 import struct
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-FloatVector = NDArray[np.float32]
+from runtime.vectors import FloatVector
 
 HEADER_BYTES = 64
-CUT_FLOATS = 16
 MAGIC = 0x31424753
 
 PUSH, ACK, PARAMS = range(1, 4)
@@ -52,19 +48,6 @@ def unpack(data: bytes | bytearray | memoryview) -> Header:
     return Header(kind, generation, ticket, version, length, slot)
 
 
-def aligned_vector(num_floats: int) -> FloatVector:
-    """A zeroed, page-aligned float32 vector that is its own anonymous mapping."""
-    size = max(num_floats * 4, mmap.PAGESIZE)
-    return np.frombuffer(mmap.mmap(-1, size), dtype=np.float32)[:num_floats]
-
-
 def as_bytes(vector: FloatVector) -> memoryview:
     """The vector's memory, writable."""
     return memoryview(vector).cast("B")  # type: ignore[arg-type]
-
-
-def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, int]:
-    """Contiguous part [lo, hi) of the flat vector that a server holds."""
-    blocks = -(-num_floats // CUT_FLOATS)
-    lo, hi = (min(num_floats, blocks * part // num_servers * CUT_FLOATS) for part in (server, server + 1))
-    return lo, hi

@@ -9,19 +9,8 @@ from collections.abc import Sequence
 from runtime.live.address import Address, connect
 from runtime.live.auth import Identity, call
 from runtime.live.board import Board
-from runtime.live.frames import (
-    ACK,
-    HEADER_BYTES,
-    PARAMS,
-    PUSH,
-    FloatVector,
-    Header,
-    aligned_vector,
-    as_bytes,
-    pack,
-    server_range,
-    unpack,
-)
+from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+from runtime.vectors import FloatVector, aligned_vector, server_range
 
 
 class ServerLinks:

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
-
-class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """F(batch) = base_s + per_sample_s * batch, but at least saturation_s (a GPU is flat below its saturation)."""
-
-    base_s: float = 0.0
-    per_sample_s: float = 0.0
-    saturation_s: float = 0.0
-
-    def seconds(self, num_samples: int) -> float:
-        """Computing time of a batch."""
-        return max(self.saturation_s, self.base_s + self.per_sample_s * num_samples)
+from runtime.device import DeviceProfile
 
 
 class Pacer:

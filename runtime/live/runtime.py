@@ -18,19 +18,21 @@ import msgspec
 
 from injectors.sleep import SleepActuator
 from runtime.coordinator import Coordinator
+from runtime.device import parse_device
 from runtime.live.address import LOOPBACK, congestion_control
 from runtime.live.hub import Hub
 from runtime.live.loop import Loop
 from runtime.live.messages import TaskSpec
-from runtime.live.pacing import DeviceProfile
 from runtime.live.port import LivePort
 from runtime.live.session import Session
 from runtime.live.supervisor import Settings, Supervisor
-from runtime.spec import Experiment, Outcome
+from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
 from strategies.protocol import Apply, Checkpoint, Command, Compute, Drop, Evaluate, Stop, Wake
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
+DIRECTORIES = ("logs", "checkpoints")
+"""Of a run, that its processes write to."""
 
 
 @final
@@ -42,6 +44,7 @@ class LiveRuntime:
         {Compute, Apply, Drop, Evaluate, Checkpoint, Wake, Stop}
     )
     name: ClassVar[str] = "live"
+    needs_gradients: ClassVar[bool] = True
 
     num_workers: int
     device: dict[str, float] | None = None
@@ -63,29 +66,34 @@ class LiveRuntime:
             raise ValueError(f"port={self.port}: must be between 0 (any free one) and 65535")
         if self.max_restarts is not None and self.max_restarts < 0:
             raise ValueError(f"max_restarts={self.max_restarts}: must be 0 or more (null for no limit)")
-        if self.device is not None:
-            self._check_device(self.device)
-
-    @staticmethod
-    def _check_device(device: dict[str, float]) -> None:
-        known = DeviceProfile.__struct_fields__
-        for name, value in device.items():
-            if name not in known:
-                raise ValueError(f"device: has no {name}; its fields are {', '.join(known)}")
-            if not value >= 0:
-                raise ValueError(f"device: {name}={value} must be 0 or more")
+        parse_device(self.device)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
         """Nominal time of an undisturbed iteration, where a device profile says it."""
-        return None if self.device is None else msgspec.convert(self.device, DeviceProfile).seconds(batch_samples)
+        profile = parse_device(self.device)
+        return None if profile is None else profile.seconds(batch_samples)
 
     def machine(self) -> dict[str, Any]:
         """What of the machine matters to a live run."""
         return {"congestion_control": congestion_control()}
 
+    def calibration(self, batch_samples: int) -> None:
+        """Real time needs none."""
+
     def run(self, experiment: Experiment, actuator: SleepActuator) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
-        return _Run(self, experiment, actuator).run()
+        for name in DIRECTORIES:
+            (experiment.run_dir / name).mkdir(parents=True, exist_ok=True)
+        outcome = _Run(self, experiment, actuator).run()
+        clear_checkpoints(experiment.run_dir / "checkpoints")
+        return outcome
+
+
+def clear_checkpoints(directory: Path) -> None:
+    """They serve this run only."""
+    for path in directory.glob("*.ckpt"):
+        path.unlink()
+    directory.rmdir()
 
 
 class _Run:
@@ -240,29 +248,17 @@ class _Run:
             self.loop.at(following, self._announce)
 
     def _outcome(self) -> Outcome:
-        session, coordinator = self.session, self.session.coordinator
-        memory = session.unique_memory_bytes() if session.failure is None else {}
-        status = "failed" if session.failure is not None else str(coordinator.status)
-        if session.failure is not None and self.experiment.interrupted_by:
-            status = "interrupted"
-        reason = session.failure or coordinator.reason
-        t = coordinator.finished_s or session.t
-        outcome = Outcome(
-            status=status,
-            reason=reason,
-            t=t,
-            version=coordinator.version,
-            epochs_done=coordinator.shards.epochs_done,
-            samples_applied=coordinator.shards.samples_applied,
-            shards_done=coordinator.shards.shards_done,
-            shards_total=None
-            if coordinator.job.epochs is None
-            else coordinator.job.epochs * coordinator.cut.num_shards,
+        session = self.session
+        outcome = outcome_of(
+            session.coordinator,
+            failure=session.failure,
+            interrupted=bool(self.experiment.interrupted_by),
+            t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
-            memory=memory,
+            num_parameters=session.supervisor.num_parameters,
+            memory=session.unique_memory_bytes() if session.failure is None else {},
         )
-        about = msgspec.to_builtins(outcome)
-        self.experiment.record.note(about.pop("t"), "Finished", **about)
+        record_outcome(self.experiment.record, outcome)
         return outcome
 
     def _end(self) -> None:

@@ -18,7 +18,6 @@ from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthErr
 from runtime.live.board import Board
 from runtime.live.channel import LoopChannel
 from runtime.live.datalink import DataLink
-from runtime.live.frames import server_range
 from runtime.live.heartbeat import start_heartbeat
 from runtime.live.messages import (
     Busy,
@@ -35,6 +34,7 @@ from runtime.live.messages import (
     encode,
 )
 from runtime.live.store import Store
+from runtime.vectors import server_range
 
 REPORT_EVERY_S = 0.5
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from runtime.job import ApplyOrder
 from runtime.live.board import Board, SlotTable
-from runtime.live.frames import FloatVector, aligned_vector
 from runtime.optimizers import Optimizer, make_optimizer
+from runtime.vectors import FloatVector, aligned_vector
 
 PREFIX = "optimizer."
 

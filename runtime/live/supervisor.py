@@ -101,6 +101,7 @@ class Supervisor:
         self.generation = 0
         self.phase = "none"
         self.started = False
+        self.num_parameters = 0
         self.restarts = 0
         self.next_checkpoint = 0
         self.complete_checkpoint = -1
@@ -202,6 +203,7 @@ class Supervisor:
 
     def _ready(self, task: Task, message: TaskReady) -> None:
         task.state, task.stillborn, task.address = "ready", 0, message.address
+        self.num_parameters = message.num_parameters
         if task.role == "server":
             self._servers_changed()
         elif self.phase in ("none", "attaching") and self._all_servers_ready():

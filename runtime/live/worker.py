@@ -7,10 +7,10 @@ import os
 import time
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from runtime.backends.base import Model
+from runtime.device import parse_device
 from runtime.live.auth import Identity
 from runtime.live.board import Board
 from runtime.live.channel import BlockingChannel
@@ -18,8 +18,8 @@ from runtime.live.client import serve
 from runtime.live.heartbeat import start_heartbeat
 from runtime.live.links import ServerLinks
 from runtime.live.messages import Message, Report, TaskReady, TaskSpec, Work
-from runtime.live.pacing import DeviceProfile, Pacer
-from runtime.live.sampling import sample_indices
+from runtime.live.pacing import Pacer
+from runtime.sampling import sample_indices
 from runtime.shards import Cut
 
 
@@ -29,8 +29,7 @@ class Worker:
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
-        profile = msgspec.convert(spec.device, DeviceProfile) if spec.device else None
-        self.pacer = Pacer(profile)
+        self.pacer = Pacer(parse_device(spec.device))
         self.idle_since = time.perf_counter()
 
     def run(self) -> None:

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from runtime.backends.torch import TorchModel
 from runtime.job import ComputeOrder, Job
-from runtime.live.sampling import sample_indices
+from runtime.sampling import sample_indices
 from tests.harness import HeapRun, make_job
 from tests.invariants import problems, replay, strategy_of
 from tests.runs import DIGITS, ROOT, Run

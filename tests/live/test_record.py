@@ -17,6 +17,7 @@ import pytest
 
 from injectors.plan import parse_plan
 from injectors.sleep import SleepActuator
+from scripts.replay import main as replay_script
 from tests.invariants import Book, problems, replay, strategy_of
 from tests.leaks import Start
 from tests.runs import LEDGER, ROOT, Run
@@ -79,6 +80,17 @@ def test_every_compute_ends_once(run: Run) -> None:
 
 def test_a_fresh_strategy_decides_the_same(run: Run) -> None:
     assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+def test_the_replay_script_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """All that was told is replayed; the final score was not."""
+    assert replay_script([str(run.run_dir)]) == 0
+    out, err = capsys.readouterr()
+    events = [line for line in run.lines() if line["kind"] == "event"]
+    final = events[-1]["event"]
+    assert (final["type"], final["asked_s"]) == ("Evaluated", final["t"])
+    assert f"replayed  {len(events) - 1} events, " in out
+    assert (out.splitlines()[-1], err) == ("result    identical", "")
 
 
 def test_timings_add_up_to_the_iterations(run: Run) -> None:

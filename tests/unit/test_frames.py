@@ -13,19 +13,7 @@ from hypothesis import strategies as st
 
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.live.address import Address
-from runtime.live.frames import (
-    ACK,
-    CUT_FLOATS,
-    HEADER_BYTES,
-    PARAMS,
-    PUSH,
-    Header,
-    aligned_vector,
-    as_bytes,
-    pack,
-    server_range,
-    unpack,
-)
+from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.messages import (
     PREFIX_BYTES,
     Attach,
@@ -40,6 +28,7 @@ from runtime.live.messages import (
     encode,
 )
 from runtime.shards import Range
+from runtime.vectors import CUT_FLOATS, aligned_vector, server_range
 
 WORD, LONG = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 

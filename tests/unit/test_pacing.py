@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.device import DeviceProfile
 from runtime.live import pacing
-from runtime.live.pacing import DeviceProfile, Pacer
+from runtime.live.pacing import Pacer
 
 TIMES = st.floats(0, 10)
 

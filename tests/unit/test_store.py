@@ -17,8 +17,8 @@ from runtime.checkpoint import read_checkpoint, write_checkpoint
 from runtime.job import ApplyOrder
 from runtime.live import board as boards
 from runtime.live.board import Board, SlotTable, num_slots
-from runtime.live.frames import server_range
 from runtime.live.store import Store
+from runtime.vectors import server_range
 
 Vector = NDArray[np.float32]
 SGD: dict[str, Any] = {"name": "sgd", "lr": 0.5, "momentum": 0.9}

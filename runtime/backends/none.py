@@ -1,0 +1,46 @@
+"""No gradients at all: time passes on the virtual clock, and a progress model says what would have been learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, final
+
+from runtime.errors import ConfigError
+from runtime.progress import Progress, load_progress
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoBackend:
+    """For the virtual clock only: large clusters and long jobs whose time is asked for, and not their gradients.
+
+    ``num_parameters`` sets the size of messages; None: what the task says of itself, else nothing, so that messages are
+    empty. ``progress`` names a model (:mod:`runtime.progress`); None: the job is never scored.
+    """
+
+    computes: ClassVar[bool] = False
+    """Whether there are gradients."""
+
+    num_parameters: int | None = None
+    progress: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.num_parameters is not None and self.num_parameters < 1:
+            raise ValueError(f"num_parameters={self.num_parameters}: must be at least 1, or null for the task's own")
+
+    def preload(self) -> list[str]:
+        """Nothing to import."""
+        return []
+
+    def prepare(self, task: Any, seed: int) -> NoReturn:
+        """There is no model to build; raises :class:`ConfigError`."""
+        raise ConfigError("backend=none: computes no gradients; choose cluster=virtual, or a backend that trains")
+
+    def parameters_of(self, task: Any) -> int:
+        """Number of parameters that messages carry, 4 bytes each. The task's model is not built to count them."""
+        return self.num_parameters if self.num_parameters is not None else int(getattr(task, "num_parameters", 0))
+
+    def load_progress(self) -> Progress | None:
+        """A job's progress at its start, or None without a model; raises :class:`ConfigError` for a file of no use."""
+        return Progress(load_progress(self.progress)) if self.progress is not None else None

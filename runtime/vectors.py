@@ -1,0 +1,26 @@
+"""Flat float32 vectors: their memory, and how servers divide one among them."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatVector = NDArray[np.float32]
+
+CUT_FLOATS = 16
+"""Vectors are cut at multiples of so many elements (64 bytes), so that every part is as aligned as the whole."""
+
+
+def aligned_vector(num_floats: int) -> FloatVector:
+    """A zeroed, page-aligned float32 vector that is its own anonymous mapping."""
+    size = max(num_floats * 4, mmap.PAGESIZE)
+    return np.frombuffer(mmap.mmap(-1, size), dtype=np.float32)[:num_floats]
+
+
+def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, int]:
+    """Contiguous part [lo, hi) of the flat vector that a server holds."""
+    blocks = -(-num_floats // CUT_FLOATS)
+    lo, hi = (min(num_floats, blocks * part // num_servers * CUT_FLOATS) for part in (server, server + 1))
+    return lo, hi

@@ -1,0 +1,156 @@
+"""The cost model: what everything costs on the virtual clock, and where the figures come from.
+
+A model is a small YAML file in ``conf/costs/`` (or anywhere): ``scripts/calibrate.py`` writes one from live records,
+``ideal`` is the one in which nothing costs anything. Times are seconds, sizes bytes, rates bytes per second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from runtime.errors import ConfigError
+
+SCHEMA = 1
+DIRECTORY = Path(__file__).resolve().parents[2] / "conf" / "costs"
+
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Rate = Annotated[float, Meta(gt=0)]
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing costs anything by default. A quantity of samples, gradients or bytes costs base + slope * quantity."""
+
+    compute_base_s: Seconds = 0.0
+    compute_per_sample_s: Seconds = 0.0
+    """Forward and backward pass of the real computation, of a cluster without a device profile."""
+    jitter_sigma: Annotated[float, Meta(ge=0, le=3)] = 0.0
+    """Computing times are multiplied by LogNormal(-sigma^2/2, sigma): mean one."""
+    jitter_rho: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Correlation of a worker's jitter from one iteration to the next (AR(1) of the logarithm)."""
+    sleep_overshoot_s: Seconds = 0.0
+    """By how much a sleep (of device pacing, of an injected delay) is longer than asked."""
+    data_base_s: Seconds = 0.0
+    data_per_sample_s: Seconds = 0.0
+    """Loading a batch."""
+    control_s: Seconds = 0.0
+    """One way of a control message between the coordinator and a task."""
+    decision_s: Seconds = 0.0
+    """The coordinator's work on one event; it handles one at a time."""
+    link_bytes_per_s: Rate | None = None
+    """Of every host's uplink and downlink, shared max-min fairly; None: no limit."""
+    latency_s: Seconds = 0.0
+    """Of every parameter or gradient message."""
+    transfer_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Copying a message, by the worker's processor: not shared with other workers."""
+    update_base_s: Seconds = 0.0
+    update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
+    evaluation_s: Seconds = 0.0
+    """From the request for an evaluation to its result; the training does not wait for it."""
+    pending_s: Seconds = 0.0
+    launch_s: Seconds = 0.0
+    """From the loss of a process until it is scheduled again, and from then until it is ready."""
+    checkpoint_base_s: Seconds = 0.0
+    disk_bytes_per_s: Rate | None = None
+    """Writing or reading a checkpoint; None: no limit."""
+
+    def data_s(self, samples: int) -> float:
+        """Loading a batch."""
+        return self.data_base_s + self.data_per_sample_s * samples
+
+    def transfer_s(self, num_bytes: int) -> float:
+        """A message's own time on an idle network without a link rate."""
+        return self.latency_s + self.transfer_per_byte_s * num_bytes
+
+    def update_s(self, num_bytes: int, num_grads: int) -> float:
+        """One update of one server."""
+        return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
+
+    def checkpoint_s(self, num_bytes: int) -> float:
+        """Writing or reading one."""
+        return self.checkpoint_base_s + (num_bytes / self.disk_bytes_per_s if self.disk_bytes_per_s else 0.0)
+
+    @property
+    def restart_s(self) -> float:
+        """From the loss of a process until it can work again."""
+        return self.pending_s + self.launch_s
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Smallest and largest value in the runs that a model was fitted to; beyond, it extrapolates."""
+
+    batch_samples: tuple[int, int]
+    num_workers: tuple[int, int]
+
+
+class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``conf/costs/*.yaml``."""
+
+    schema: Literal[1]
+    values: Costs
+    errors: dict[str, float] = {}
+    """Standard error of each fitted value."""
+    runs: tuple[str, ...] = ()
+    """Records that it was fitted to."""
+    machine: dict[str, Any] = {}
+    covered: Covered | None = None
+
+
+class CostModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A cost file with its name and fingerprint, as records name it."""
+
+    name: str
+    sha256: str
+    file: CostFile
+
+    @property
+    def values(self) -> Costs:
+        """The figures."""
+        return self.file.values
+
+    def extrapolates(self, batch_samples: int, num_workers: int) -> bool:
+        """Whether a run lies outside what the model was fitted to."""
+        if self.file.covered is None:
+            return False
+        lows_highs = (self.file.covered.batch_samples, batch_samples), (self.file.covered.num_workers, num_workers)
+        return any(not low <= value <= high for (low, high), value in lows_highs)
+
+
+def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
+    """The cost model ``name``: a file of ``conf/costs/`` without its ending, or a path that ends in ``.yaml``.
+
+    Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else directory / f"{name}.yaml"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        known = ", ".join(sorted(file.stem for file in directory.glob("*.yaml")))
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"costs={name}: cannot be read ({reason}); there are {known}, or give a path") from None
+    return CostModel(name=path.stem, sha256=hashlib.sha256(data).hexdigest(), file=parse_costs(data, name))
+
+
+def parse_costs(data: bytes, name: str = "costs") -> CostFile:
+    """The model in the text of a cost file; raises :class:`ConfigError`."""
+    import yaml
+
+    try:
+        raw = yaml.safe_load(data)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ConfigError(f"costs={name}: is not a YAML file; scripts/calibrate.py writes cost models") from None
+    try:
+        file = msgspec.convert(raw, CostFile)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"costs={name}: is not a cost model of schema {SCHEMA}: {str(error).lower()}") from None
+    for field, value in msgspec.structs.asdict(file.values).items():
+        if value is not None and not math.isfinite(value):
+            raise ConfigError(f"costs={name}: {field}={value} must be a finite number")
+    return file

@@ -1,0 +1,149 @@
+r"""Fit a progress model to runs with gradients, for runs without (backend=none).
+
+It takes undisturbed runs of one job under BSP with two or more global batches and the same learning rate, trained long
+enough to reach the target and scored often:
+
+python run.py -m straggler=none cluster.device=null eval_every_s=0.01 draw=false \
+    workload.epochs=64 workload.global_batch_samples=32,64,128,256 hydra.sweep.dir=runs/progress
+python scripts/fit_progress.py runs/progress                                      # the table alone
+python scripts/fit_progress.py runs/progress -o conf/progress/digits_mlp.yaml     # and the file
+python scripts/fit_progress.py runs/one_batch --phi 13                            # phi from elsewhere, only the curve
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pandas as pd
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.files import write_file
+from analysis.load import RecordError, find_runs, load_run
+from analysis.progress import Fit, Trace, errors, fit, held_out, read_trace
+from runtime.errors import ConfigError
+from runtime.progress import SCHEMA, parse_progress
+
+DIGITS = 6
+"""Significant digits in the file; the fit has two or three."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, or 2 when the input is of no use."""
+    arguments = _parser().parse_args(argv)
+    try:
+        _check(arguments)
+        traces = _read(arguments.folders)
+        target = arguments.target if arguments.target is not None else traces[0].target
+        model = fit(traces, arguments.phi)
+        tested = held_out(traces, model, math.nan if target is None else target, arguments.phi)
+        _show(model, tested, traces[0], target, given=arguments.phi is not None)
+        if arguments.output is not None:
+            text = file_text(traces, model, tested)
+            parse_progress(text.encode(), arguments.output.name)
+            print(write_file(arguments.output, text))
+    except (RecordError, ConfigError, OSError) as error:
+        print(f"fit_progress.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
+    """The model as ``runtime/progress.py`` reads it."""
+    batches, lrs = [trace.batch_samples for trace in traces], [trace.lr for trace in traces]
+    kind = traces[0].kind
+    content = {
+        "schema": SCHEMA,
+        "workload": kind["workload"],
+        "metric": kind["metric"],
+        "lr": model.lr,
+        "phi_samples": _rounded(model.phi_samples),
+        "errors": {name: _rounded(value) for name, value in errors(tested).items()},
+        "covered": {"batch_samples": [min(batches), max(batches)], "lr": [min(lrs), max(lrs)]},
+        "points": [[_rounded(progress), _rounded(value)] for progress, value in model.points.tolist()],
+        "runs": [trace.name for trace in traces],
+    }
+    head = (
+        f"# Fitted by scripts/fit_progress.py to {len(traces)} runs; runtime/progress.py says what it means.\n"
+        f"# task: {kind['task']}\n# optimizer: {kind['optimizer']}\n"
+    )
+    body: str = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120)
+    return head + body
+
+
+def _read(folders: list[Path]) -> list[Trace]:
+    paths = list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
+    if not paths:
+        names = ", ".join(str(folder) for folder in folders)
+        raise RecordError(f"{names}: no run here (a directory with meta.json and events.jsonl)")
+    return [read_trace(load_run(path)) for path in paths]
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Before the work, not after it."""
+    output, phi = arguments.output, arguments.phi
+    if phi is not None and not 0 <= phi < math.inf:
+        raise ConfigError(f"--phi={phi:g}: must be a finite number of samples, at least 0")
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"--output={output}: must end in .yaml")
+    if output is not None and output.exists() and not arguments.force:
+        raise ConfigError(f"--output={output}: exists; give another name, or --force to replace it")
+
+
+def _show(model: Fit, tested: pd.DataFrame, trace: Trace, target: float | None, *, given: bool) -> None:
+    console = Console(highlight=False)
+    found = errors(tested)
+    doubt = f" +- {found['phi_samples']:.2g}" if "phi_samples" in found else ""
+    how = "given" if given else "fitted"
+    print(f"phi = {model.phi_samples:.3g}{doubt} samples at lr={model.lr:g} ({how})")
+    if not math.isnan(model.spread_frac):
+        print(f"progress to the same {trace.kind['metric']} differs by {model.spread_frac:.0%} between runs")
+    if target is None:
+        print("the runs have no target to test it at; give --target")
+        return
+    title = f"updates to {trace.kind['metric']} = {target:g}"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="")
+    for name in ("batch", "lr", "runs", "updates", "fitted", "predicted *", "error", "phi *"):
+        table.add_column(name, justify="right")
+    for row in tested.itertuples():
+        error = row.predicted / row.updates - 1
+        counts = (_text(value, ".0f") for value in (row.updates, row.fitted, row.predicted))
+        table.add_row(
+            f"{row.batch_samples}",
+            f"{row.lr:g}",
+            f"{row.runs}",
+            *counts,
+            _text(error, "+.0%"),
+            _text(row.phi_samples, ".3g"),
+        )
+    console.print(table)
+    print("* by a fit to the other rows alone")
+
+
+def _text(value: float, spec: str) -> str:
+    return "\N{EN DASH}" if math.isnan(value) else format(value, spec)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a run, or a directory that contains runs")
+    parser.add_argument("--phi", type=float, metavar="SAMPLES", help="noise scale, at the runs' lr; default: fitted")
+    parser.add_argument("--target", type=float, help="value of the metric to test the fit at (default: the runs' own)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there, as YAML")
+    parser.add_argument("--force", action="store_true", help="replace the file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""Ask a fresh strategy what the strategy of a run was asked, and check that it decides the same.
+
+python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
+python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
+
+The exit code is 0 for identical, 1 for the first difference, 2 for a record that cannot be replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import msgspec
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from runtime.errors import ConfigError
+from runtime.instantiate import instantiate
+from runtime.meta import SCHEMA
+from runtime.replay import Malformed, Step, Told, decode, replay
+from strategies.protocol import Strategy
+
+IDENTICAL, DIFFERENT, REFUSED = 0, 1, 2
+INDENT = "    "
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What there is to replay: all events of lines 0 to ``last_seq``."""
+
+    told: list[Told]
+    last_seq: int
+    torn: bool
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+        record = read_record(arguments.run_dir, arguments.until)
+        strategy = build_strategy(arguments.run_dir)
+    except ConfigError as error:
+        print(f"replay.py: {error}", file=sys.stderr)
+        return REFUSED
+    torn = " (a torn last line is left out)" if record.torn else ""
+    print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
+    print(f"strategy  {strategy!r}")
+    return compare(record, strategy, show=arguments.show)
+
+
+def compare(record: Record, strategy: Strategy, *, show: bool) -> int:
+    """Up to the first difference; prints it, or every event with ``show``, and what came out."""
+    num_commands = num_states = 0
+    for number, step in enumerate(replay(record.told, strategy)):
+        if show or not step.identical:
+            print("\n".join(transcript(step)))
+        if not step.identical:
+            print(f"result    different at seq {step.told.seq}, after {number} identical events")
+            return DIFFERENT
+        num_commands += len(step.commands)
+        num_states += step.state is not None
+    print(f"replayed  {len(record.told)} events, {num_commands} commands and {num_states} changes of state compared")
+    print("result    identical")
+    return IDENTICAL
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+def read_record(run_dir: Path, until: int | None = None) -> Record:
+    """The events of a run up to line ``until``; a torn last line is left out. Raises :class:`ConfigError`."""
+    if not run_dir.is_dir():
+        raise ConfigError(f"{run_dir}: no such directory; name the directory of a run")
+    check_schema(run_dir / "meta.json")
+    path = run_dir / "events.jsonl"
+    lines, torn = split(path, read(path))
+    try:
+        told = decode(lines)
+    except Malformed as error:
+        raise damaged(path, error.number, error) from None
+    if not told:
+        raise ConfigError(f"{path}: holds no event, so there is nothing to compare")
+    if until is not None and not told[0].seq <= until < len(lines):
+        raise ConfigError(
+            f"--until {until}: must be {told[0].seq} (the first event) to {len(lines) - 1} (the last line)"
+        )
+    last_seq = len(lines) - 1 if until is None else until
+    return Record(told=[line for line in told if line.seq <= last_seq], last_seq=last_seq, torn=torn)
+
+
+def check_schema(path: Path) -> None:
+    """Another schema may mean the same words differently."""
+    try:
+        meta = msgspec.json.decode(read(path), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}; the file is damaged") from None
+    if meta.get("schema") != SCHEMA:
+        raise ConfigError(f"{path}: not of schema {SCHEMA}; use the version of Stragglab that wrote it")
+
+
+def split(path: Path, data: bytes) -> tuple[list[object], bool]:
+    """The lines as plain data, and whether a torn one follows them."""
+    *whole, rest = data.split(b"\n")
+    lines = []
+    for number, line in enumerate([*whole, rest] if rest else whole, start=1):
+        try:
+            lines.append(msgspec.json.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if number > len(whole):
+                return lines, True
+            raise damaged(path, number, error) from None
+    return lines, False
+
+
+def read(path: Path) -> bytes:
+    """A file of a record."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: missing; name the directory of a run") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def damaged(path: Path, number: int, error: Exception) -> ConfigError:
+    """Says which line."""
+    return ConfigError(f"{path}:{number}: {error}; the record is damaged or of another version of Stragglab")
+
+
+# ---- the strategy ---------------------------------------------------------------------------------------------------
+
+
+def build_strategy(run_dir: Path) -> Strategy:
+    """A fresh one after the run's stored configuration; raises :class:`ConfigError`."""
+    path = run_dir / ".hydra" / "config.yaml"
+    spec = read_spec(path)
+    try:
+        strategy = instantiate(spec, "strategy")
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error} (meta.json says which version made the run)") from None
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"{path}: strategy._target_={spec['_target_']}: is not a strategy")
+    return strategy
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """The configuration's section ``strategy``. No other file of a record names the class."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: missing; only it names the strategy's class, meta.json has just the fields")
+    try:
+        spec: Any = OmegaConf.select(OmegaConf.load(path), "strategy")
+        spec = OmegaConf.to_container(spec, resolve=True) if OmegaConf.is_config(spec) else spec
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        what = str(error).partition("\n")[0]
+        raise ConfigError(f"{path}: {what}; the file is damaged or of another version of Stragglab") from None
+    if not isinstance(spec, dict):
+        raise ConfigError(f"{path}: strategy: is not there, so nothing can be built")
+    return {str(key): value for key, value in spec.items()}
+
+
+# ---- in words -------------------------------------------------------------------------------------------------------
+
+
+def transcript(step: Step) -> Iterator[str]:
+    """The event, and below it what was answered: once if it is the same, else expected and got."""
+    told = step.told
+    yield f"seq {told.seq}, t {told.event.t}"
+    yield f"{INDENT}{in_words(told.event)}"
+    if step.same_commands:
+        yield from answered(told, INDENT)
+    else:
+        yield f"{INDENT}expected (as recorded):"
+        yield from list(answered(told, 2 * INDENT)) or [f"{2 * INDENT}no command"]
+        yield f"{INDENT}got (now):"
+        yield from list(answered(step, 2 * INDENT)) or [f"{2 * INDENT}{step.raised or 'no command'}"]
+    if not step.same_state:
+        yield f"{INDENT}expected state (as recorded): {state_in_words(told.state)}"
+        yield f"{INDENT}got state (now): {state_in_words(step.state)}"
+    elif told.state is not None:
+        yield f"{INDENT}state: {state_in_words(told.state)}"
+
+
+def answered(answer: Told | Step, indent: str) -> Iterator[str]:
+    """A line for each command."""
+    for command in answer.commands:
+        yield f"{indent}-> {in_words(command)}"
+
+
+def in_words(what: msgspec.Struct) -> str:
+    """An event or a command with all its fields; an event's time stands above it."""
+    said = {name: value for name, value in msgspec.structs.asdict(what).items() if name != "t"}
+    return f"{type(what).__name__}: {listed(said)}" if said else type(what).__name__
+
+
+def state_in_words(state: Mapping[str, Any] | None) -> str:
+    """What ``log_state`` returned."""
+    return "unchanged" if state is None else listed(state) or "empty"
+
+
+def listed(fields: Mapping[str, Any]) -> str:
+    """Names and values."""
+    return ", ".join(f"{name} {shown(value)}" for name, value in fields.items())
+
+
+def shown(value: Any) -> str:
+    """A value to the last digit; equal neighbours in a list are counted, since weights are many."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, Mapping):
+        return f"({listed(value)})"
+    if isinstance(value, list | tuple):
+        runs = [(same, len(list(run))) for same, run in groupby(value)]
+        return f"[{', '.join(f'{count} x {shown(same)}' if count > 1 else shown(same) for same, count in runs)}]"
+    return repr(value)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="the directory of a run")
+    parser.add_argument("--until", metavar="N", type=int, help="stop after the line with seq N")
+    parser.add_argument("--show", action="store_true", help="print every event with the commands that it caused")
+    parser.error = _refuse  # type: ignore[method-assign]
+    return parser
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(message)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
+    sys.exit(main())
