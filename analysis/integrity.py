@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from analysis.load import Run, find_gap
+from analysis.rows import problems_of
 from analysis.schema import Apply, Arrived, Compute, Drop, Failed, Joined, Line, Lost, Restored, ServerLost, Started
 
 LIMIT = 20
@@ -30,9 +31,13 @@ class Integrity:
 
 def integrity(run: Run) -> Integrity:
     """Check one record: order of the lines, life of every Compute and gradient, conservation of samples."""
-    problems = [*_order(run.lines), *_lives(run.lines)]
-    conserved, unchecked = _conservation(run)
-    problems += conserved
+    problems, unchecked = list(_order(run.lines)), []
+    if run.by_rows:
+        problems += problems_of(run)
+        unchecked = ["life of every Compute: the record has rows instead of events"]
+    else:
+        conserved, unchecked = _conservation(run)
+        problems += [*_lives(run.lines), *conserved]
     more = len(problems) - LIMIT
     shown = problems[:LIMIT] + ([f"and {more} more"] if more > 0 else [])
     return Integrity(tuple(shown), tuple(unchecked))

@@ -59,6 +59,11 @@ class Run:
         """``done``, ``failed``, ``interrupted``, or ``killed`` when the record just ends."""
         return self.finished.status if self.finished else "killed"
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether iterations were recorded as rows and not as events (:mod:`analysis.rows`)."""
+        return (self.path / "iterations.parquet").exists()
+
     @cached_property
     def history(self) -> History:
         """What became of every gradient (:mod:`analysis.history`)."""

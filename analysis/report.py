@@ -23,6 +23,8 @@ from analysis.timeline import trace
 __all__ = ["compare", "finish_run", "print_summary", "summary_frame"]
 
 BASELINE = "bsp"
+MAX_TRACED = 200_000
+"""Iterations of a run up to which it gets a ``timeline.json``: viewers choke on more than a million entries."""
 
 
 def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, Any]:
@@ -45,7 +47,8 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
         buffer = BytesIO()
         frame.to_parquet(buffer, index=False)
         write_file(run.path / "tables" / f"{name}.parquet", buffer.getvalue())
-    write_file(run.path / "timeline.json", trace(run))
+    if len(run.tables.iterations) <= MAX_TRACED:
+        write_file(run.path / "timeline.json", trace(run))
     if draw:
         from analysis.figures.single import draw_run
 

@@ -175,6 +175,7 @@ class Finished(_Tagged, frozen=True, tag=True, gc=False):
     shards_done: int | None = None
     shards_total: int | None = None
     version: int | None = None
+    num_parameters: int | None = None
 
 
 class Other(msgspec.Struct, frozen=True, gc=False):

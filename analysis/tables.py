@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from analysis import rows
 from analysis.history import Arrival, Update
 from analysis.schema import Evaluated, Failed, Joined, Line, Lost, Other, Restored, ServerLost, Updated
 
@@ -40,9 +41,10 @@ class Tables:
 
 def make_tables(run: Run) -> Tables:
     """All frames of ``run``. A run without such rows has empty frames with the same columns."""
+    iterations = rows.read_rows(run.path / rows.FILE) if run.by_rows else _iterations(run.history.arrivals)
     return Tables(
-        iterations=_iterations(run.history.arrivals),
-        updates=_updates(run.history.updates),
+        iterations=iterations,
+        updates=rows.updates_of(iterations) if run.by_rows else _updates(run.history.updates),
         evaluations=_evaluations(run.lines),
         server_busy=_server_busy(run.lines),
         restarts=_restarts(run.lines),
@@ -123,8 +125,8 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
 
     ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
     """
-    rows = [(line.t, *row) for line in lines if (row := _restart(line)) is not None]
-    frame = pd.DataFrame(rows, columns=["t", "what", "role", "id", "reason", "version"])
+    found = [(line.t, *row) for line in lines if (row := _restart(line)) is not None]
+    frame = pd.DataFrame(found, columns=["t", "what", "role", "id", "reason", "version"])
     return frame.astype(
         {"t": "float64", "what": "str", "role": "str", "id": "int64", "reason": "str", "version": "int64"}
     )

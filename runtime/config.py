@@ -92,6 +92,7 @@ class Config(_Strict, frozen=True):
     checkpoint_every_s: Positive | None
     stop_at_target: bool
     save_parameters: bool
+    record: Literal["events", "iterations"]
     draw: bool
     view: Literal["auto", "live", "plain", "none"]
 

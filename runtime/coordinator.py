@@ -239,7 +239,11 @@ class Coordinator:
         if worker is not None:
             self.ledger.saw(worker, event)
         begun = self.stopwatch()
-        commands = self.strategy.handle(event)
+        try:
+            commands = self.strategy.handle(event)
+        except Exception:  # what it fell over must be in the record; its state is not to be trusted
+            self.record.event(self._t, event, (), self.version, (self.stopwatch() - begun) * 1e6, None)
+            raise
         decide_us = (self.stopwatch() - begun) * 1e6
         try:
             for command in commands:

@@ -12,6 +12,7 @@ import msgspec
 from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
 from injectors.sleep import SleepActuator
 from runtime.checkpoint import publish
+from runtime.columns import ColumnRecorder
 from runtime.config import Config
 from runtime.errors import ConfigError
 from runtime.executor import nominal_batches
@@ -40,7 +41,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     job = make_job(config, num_samples)
     plan = make_plan(config, runtime, job)
     run_dir.mkdir(parents=True, exist_ok=True)
-    recorder = open_record(run_dir)
+    recorder = open_record(config, run_dir)
     write_head(run_dir, config, job, strategy, runtime, plan)
     picture = Picture(job, title(config, job), plan)
     view = make_view(config.view, picture)
@@ -54,6 +55,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
         task=config.workload.task,
         optimizer=config.workload.optimizer,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
+        columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
         tick=view.tick,
     )
     outcome: Outcome = runtime.run(experiment, SleepActuator(plan))
@@ -125,10 +127,10 @@ def _fields(spec: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name != "_target_"}
 
 
-def open_record(run_dir: Path) -> Recorder:
+def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
     """The event log; it must be ours alone."""
     try:
-        return Recorder(run_dir)
+        return ColumnRecorder(run_dir) if config.record == "iterations" else Recorder(run_dir)
     except FileExistsError:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
 

@@ -93,6 +93,7 @@ def check_job(config: Config) -> None:
     runtime = instantiate(config.cluster, "cluster")
     check_strategy(strategy, config)
     check_backend(backend, runtime, config)
+    check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
     check_plan(strategy, pattern, runtime, config)
@@ -133,6 +134,12 @@ def check_backend(backend: Any, runtime: Any, config: Config) -> None:
         )
     if config.save_parameters:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
+
+
+def check_record(runtime: Any, config: Config) -> None:
+    """Rows have no place for what can go wrong with real processes."""
+    if config.record == "iterations" and runtime.needs_gradients:
+        raise ConfigError(f"record=iterations: cluster={config.names.cluster} records events; choose cluster=virtual")
 
 
 def check_rules(config: Config) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.columns import IterationWriter
 from runtime.coordinator import Coordinator
 from runtime.job import Job, Record
 from strategies.protocol import Strategy
@@ -27,6 +28,8 @@ class Experiment:
     task: dict[str, Any]
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
+    columns: IterationWriter | None = None
+    """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
     tick: Callable[[float], None]
     """Called a few times per second with the job's time, for the view."""
     interrupted_by: int = 0

@@ -19,6 +19,8 @@ from strategies.protocol import Arrived, Drop, Evaluated, Lost, ServerLost
 RECENT = 20
 """Iterations that the shown batch processing time is a mean of."""
 PLAIN_EVERY_S = 5.0
+MAX_NAMED = 4
+"""Disturbances that a line names."""
 BAR_CHARS = 24
 
 
@@ -70,6 +72,8 @@ class Picture:
         """Take a note in."""
         if kind == "EpochStarted":
             self.epoch = fields["epoch"]
+        elif kind == "Updated":
+            self.version = max(self.version, fields["version"])
         elif kind in ("Exited", "Fenced"):
             self.last_note = f"{t:.1f} s: {fields['role']} {fields['id']} {kind.lower()} ({fields['reason']})"
 
@@ -100,7 +104,10 @@ class Picture:
 
     def injections(self, t: float) -> str:
         """What is injected now, in words."""
-        words = [f"{item.target} {item.kind} {item.magnitude:g}" for item in self.injected(t)]
+        found = self.injected(t)
+        words = [f"{item.target} {item.kind} {item.magnitude:g}" for item in found[:MAX_NAMED]]
+        if len(found) > MAX_NAMED:
+            words.append(f"{len(found) - MAX_NAMED} more")
         return ", ".join(words) if words else "nothing"
 
 

@@ -7,6 +7,7 @@ from typing import final
 
 from strategies.gated import GatedStrategy
 from strategies.gates import EachGate, Gate
+from strategies.protocol import Rhythm
 from strategies.weights import check_lr_rule
 
 
@@ -37,3 +38,7 @@ class ASP(GatedStrategy):
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """Nobody waits."""
         return EachGate(workers)
+
+    def rhythm(self) -> Rhythm:
+        """Everybody may be ahead."""
+        return Rhythm(lr_scale=1.0 if self.lr_rule == "unit" else None, bound=None)

@@ -7,6 +7,7 @@ from typing import final
 
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
+from strategies.protocol import Rhythm
 
 
 @final
@@ -25,3 +26,7 @@ class BSP(GatedStrategy):
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """Everybody waits for everybody."""
         return AllGate(workers)
+
+    def rhythm(self) -> Rhythm:
+        """Nobody is ahead."""
+        return Rhythm(bound=0)

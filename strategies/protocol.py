@@ -234,6 +234,18 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 AnyCommand = Compute | Apply | Drop | Evaluate | Checkpoint | Wake | Stop
 
 
+class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
+    """A strategy that is a bounded gate and nothing else: what a runtime may then know beforehand.
+
+    Every worker computes its nominal batch whenever it is at most ``bound`` iterations ahead of the slowest (None:
+    always), and each gradient is an update of its own, with ``lr_scale``; with bound 0 a round is one update.
+    """
+
+    bound: int | None
+    lr_scale: float | None = None
+    """Learning-rate factor of an update of one gradient; None: the worker's share of the global batch."""
+
+
 class Strategy:
     """What a plug-in implements: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
 
@@ -252,6 +264,10 @@ class Strategy:
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` naming the field when the hyper-parameters do not fit ``num_workers`` workers."""
+
+    def rhythm(self) -> Rhythm | None:
+        """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""
+        return None
 
     def log_state(self) -> dict[str, float | int | str]:
         """What is worth plotting about the state of the decision; recorded beside every event that changed it."""

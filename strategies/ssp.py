@@ -7,6 +7,7 @@ from typing import final
 
 from strategies.gated import GatedStrategy
 from strategies.gates import BoundedGate, EachGate, Gate
+from strategies.protocol import Rhythm
 from strategies.weights import check_lr_rule
 
 
@@ -42,3 +43,7 @@ class SSP(GatedStrategy):
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """No bound at all is the gate of ASP."""
         return EachGate(workers) if self.bound is None else BoundedGate(workers, self.bound)
+
+    def rhythm(self) -> Rhythm:
+        """The gate says it all."""
+        return Rhythm(lr_scale=1.0 if self.lr_rule == "unit" else None, bound=self.bound)

@@ -7,13 +7,13 @@ A model is a small YAML file in ``conf/costs/`` (or anywhere): ``scripts/calibra
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from runtime.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
 
 SCHEMA = 1
@@ -134,7 +134,9 @@ def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
     except OSError as error:
         known = ", ".join(sorted(file.stem for file in directory.glob("*.yaml")))
         reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"costs={name}: cannot be read ({reason}); there are {known}, or give a path") from None
+        raise ConfigError(
+            f"cluster.costs={name}: cannot be read ({reason}); there are {known}, or give a path"
+        ) from None
     return CostModel(name=path.stem, sha256=hashlib.sha256(data).hexdigest(), file=parse_costs(data, name))
 
 
@@ -142,15 +144,16 @@ def parse_costs(data: bytes, name: str = "costs") -> CostFile:
     """The model in the text of a cost file; raises :class:`ConfigError`."""
     import yaml
 
+    where = f"cluster.costs={name}"
     try:
         raw = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise ConfigError(f"costs={name}: is not a YAML file; scripts/calibrate.py writes cost models") from None
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: bytes that are no text, dates that there are not
+        raise ConfigError(f"{where}: is not a YAML file; scripts/calibrate.py writes cost models") from None
+    if not isinstance(raw, dict) or "values" not in raw:
+        raise ConfigError(f"{where}: is not a cost model; scripts/calibrate.py writes them")
     try:
-        file = msgspec.convert(raw, CostFile)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"costs={name}: is not a cost model of schema {SCHEMA}: {str(error).lower()}") from None
-    for field, value in msgspec.structs.asdict(file.values).items():
-        if value is not None and not math.isfinite(value):
-            raise ConfigError(f"costs={name}: {field}={value} must be a finite number")
+        refuse_nonfinite(raw["values"], "values")
+        file: CostFile = convert(raw, CostFile, "")
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     return file

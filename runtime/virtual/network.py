@@ -57,6 +57,7 @@ class Network:
     def _complete(self) -> None:
         """Whatever is through; after a change of plan this may be nothing."""
         for key in self.fluid.completed(self.clock.now):
-            self._then.pop(key)()  # type: ignore[call-overload]
+            if (then := self._then.pop(key, None)) is not None:  # type: ignore[call-overload]
+                then()
         self._due_s = math.inf
         self._settle_soon()

@@ -17,7 +17,10 @@ from runtime.shards import cut_epoch
 from runtime.spec import Experiment, Outcome
 from runtime.virtual.costs import load_costs
 from runtime.virtual.learner import Learner, NoLearner, RealLearner
+from runtime.virtual.regular import RegularRun, rhythm_of
+from runtime.virtual.rounds import Rounds
 from runtime.virtual.session import Session
+from runtime.virtual.waves import Waves
 from strategies.protocol import Apply, Checkpoint, Command, Compute, Drop, Evaluate, Stop, Wake
 
 
@@ -71,9 +74,22 @@ class VirtualRuntime:
         """Run the job to its end; the record is written by ``experiment.record``."""
         learner = make_learner(experiment)
         measures = self.decisions == "measured"
-        session = Session(experiment, actuator, learner, self._model.values, self._profile, measures_decisions=measures)
+        values = self._model.values
         with _interruptible(experiment):
-            return session.run()
+            if (regular := None if measures else self._regular(experiment, actuator, learner)) is not None:
+                return regular.run()
+            return Session(experiment, actuator, learner, values, self._profile, measures_decisions=measures).run()
+
+    def _regular(self, experiment: Experiment, actuator: SleepActuator, learner: Learner) -> RegularRun | None:
+        """The short way, where there is one."""
+        costs, rows = self._model.values, experiment.columns
+        if rows is None or not isinstance(learner, NoLearner):
+            return None
+        rhythm = rhythm_of(experiment.job, experiment.strategy, costs)
+        if rhythm is None:
+            return None
+        loops = Rounds if rhythm.bound == 0 else Waves
+        return loops(experiment, rows, actuator, learner, costs, self._profile, rhythm)
 
 
 def make_learner(experiment: Experiment) -> Learner:

@@ -113,6 +113,8 @@ class Session:
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._generation = 0
+        self._servers_back = True
+        self._lost_servers = [0] * job.num_servers
         self._next_checkpoint = 0
         self._stable: Saved
 
@@ -220,48 +222,69 @@ class Session:
 
     # ---- accidents ---------------------------------------------------------------------------------------------------
 
+    # The coordinator is the supervisor too: what befalls a machine while it decides takes effect when it is free again.
+    # Otherwise it would go on giving orders to the dead, and hear of a return before it has heard of the loss.
+
     def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
-        """Its process is gone now; with ``restarting`` the next incarnation joins after the time that this costs."""
+        """Its process is gone; with ``restarting`` the next incarnation joins after the time that this costs."""
+        self._drive(lambda t: self._lost_worker(t, worker, reason, restarting))
+
+    def _lost_worker(self, t: float, worker: int, reason: str, restarting: bool) -> None:
         member = self.coordinator.members.members[worker]
-        if self.over or member.state == "left":
+        if member.state == "left":
             return
         self.workers.lose(worker)
         gone = member.incarnation
         self._note("Exited", role="worker", id=worker, incarnation=gone, reason=reason)
-        self._drive(lambda t: self.coordinator.worker_lost(t, worker, reason, restarting))
+        self.coordinator.worker_lost(t, worker, reason, restarting)
         if restarting:
-            joined_s = self.clock.now + self.costs.restart_s + self.costs.control_s
+            joined_s = t + self.costs.restart_s + self.costs.control_s
             self.clock.at(joined_s, MESSAGE, self._joined, worker, gone + 1)
         elif all(other.state == "left" for other in self.coordinator.members.members.values()):
             self.failure = "no worker is left"
+        else:
+            self._recover(t)
 
     def _joined(self, worker: int, incarnation: int) -> None:
         if self.coordinator.members.members[worker].incarnation == incarnation:
             self.workers.ready(worker, self.clock.now)
-            self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
+            self._drive(lambda t: self._join(t, worker, incarnation))
+
+    def _join(self, t: float, worker: int, incarnation: int) -> None:
+        self.coordinator.worker_joined(t, worker, incarnation)
+        self._recover(t)
 
     def lose_server(self, server: int, reason: str) -> None:
         """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
-        if self.over:
-            return
-        generation = self._generation
-        self._generation += 1
-        self._note("Exited", role="server", id=server, incarnation=generation, reason=reason)
-        self.workers.lose_all()
-        self.port.discard()
-        self._drive(lambda t: self.coordinator.server_lost(t, server, generation, reason))
-        self.port.discard()
-        back_s = self.clock.now + self.costs.restart_s + self.servers.restore_s() + self.costs.control_s
-        self.clock.at(back_s, MESSAGE, self._restore, self._generation)
+        self._drive(lambda t: self._lost_server(t, server, reason))
 
-    def _restore(self, generation: int) -> None:
-        if generation != self._generation or self.over:
+    def _lost_server(self, t: float, server: int, reason: str) -> None:
+        self._generation += 1
+        self._servers_back = False
+        gone = self._lost_servers[server]
+        self._lost_servers[server] += 1
+        self._note("Exited", role="server", id=server, incarnation=gone, reason=reason)
+        self.workers.lose_all()
+        self.coordinator.server_lost(t, server, gone, reason)
+        self.port.discard()
+        back_s = t + self.costs.restart_s + self.servers.restore_s() + self.costs.control_s
+        generation = self._generation
+        self.clock.at(back_s, MESSAGE, self._drive, lambda t: self._server_back(t, generation))
+
+    def _server_back(self, t: float, generation: int) -> None:
+        if generation == self._generation:
+            self._servers_back = True
+            self._recover(t)
+
+    def _recover(self, t: float) -> None:
+        """As the live supervisor does it: once all servers and all workers that restart are back."""
+        if not self.coordinator.halted or not self._servers_back or self.coordinator.members.anyone_launching():
             return
         self.learner.load(self._stable.dumped)
-        self.servers.begin_again(self.clock.now)
+        self.servers.begin_again(t)
         for worker in range(self.experiment.job.num_workers):
-            self.workers.ready(worker, self.clock.now)
-        self._drive(lambda t: self.coordinator.restored(t, self._stable.version, self._stable.state))
+            self.workers.ready(worker, t)
+        self.coordinator.restored(t, self._stable.version, self._stable.state)
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 

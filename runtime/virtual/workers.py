@@ -92,8 +92,9 @@ class Workers:
 
     def _pull(self, iteration: Iteration) -> None:
         assert self.network is not None
-        worker = iteration.order.worker
-        self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration))
+        if not iteration.void:
+            worker = iteration.order.worker
+            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration))
 
     def _received(self, iteration: Iteration) -> None:
         if not iteration.void:
@@ -149,7 +150,7 @@ class Workers:
             return real_s * factor, 0.0
         paced_s = self.profile.seconds(samples)
         if real_s > paced_s:
-            return real_s * factor, real_s * factor - paced_s
+            return real_s * factor, max(0.0, real_s * factor - paced_s)
         return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
 
     # ---- ends --------------------------------------------------------------------------------------------------------

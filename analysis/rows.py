@@ -1,0 +1,77 @@
+"""The frames of a run that was recorded by rows (``record=iterations``): one per iteration and no event log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from analysis.load import Run
+
+FILE = "iterations.parquet"
+DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows, with the columns that :func:`analysis.tables.make_tables` gives an iteration.
+
+    ``incarnation`` is 0 and ``loss`` not known; ``issued_s`` is when the Compute reached its worker, as nearly as the
+    durations tell.
+    """
+    rows = pd.read_parquet(path)
+    applied = rows["applied_version"] > 0
+    begun = rows["t"] - sum(rows[name] for name in DURATIONS)
+    version = rows["applied_version"].where(applied).astype("Int64")
+    return pd.DataFrame(
+        {
+            "t": rows["t"],
+            "worker": rows["worker"],
+            "incarnation": 0,
+            "iteration": rows["iteration"],
+            **{name: rows[name] for name in ("grad", "version_read", "samples", "assigned_samples")},
+            **{name: rows[name] for name in (*DURATIONS, "injected_s", "overrun_s")},
+            "iter_s": rows["data_s"] + rows["compute_s"] + rows["send_s"],
+            "bpt_s": rows["data_s"] + rows["compute_s"],
+            "start_s": begun,
+            "issued_s": begun + rows["wait_s"],
+            "loss": np.nan,
+            "fate": np.where(applied, "applied", "dropped"),
+            "applied_version": version,
+            "applied_t": rows["applied_t"],
+            "staleness": version - 1 - rows["version_read"],
+        }
+    )
+
+
+def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
+    """One row per update, as :func:`analysis.tables.make_tables` gives them; its ``lr_scale`` is not known."""
+    used = iterations[iterations["fate"] == "applied"]
+    groups = used.groupby(used["applied_version"].astype("int64"), sort=True)
+    return pd.DataFrame(
+        {
+            "t": groups["applied_t"].first().to_numpy(),
+            "version": np.array(list(groups.groups), dtype="int64"),
+            "num_grads": groups.size().to_numpy(),
+            "samples": groups["samples"].sum().to_numpy(),
+            "lr_scale": np.nan,
+            "void": False,
+        }
+    )
+
+
+def problems_of(run: Run) -> list[str]:
+    """What is wrong with the rows: a gradient twice, versions with gaps, or sums that the last line contradicts."""
+    rows, end = run.tables.iterations, run.finished
+    found = []
+    if (twice := int(rows["grad"].duplicated().sum())) > 0:
+        found.append(f"{twice} gradients were used twice")
+    versions = run.tables.updates["version"].to_numpy()
+    if not np.array_equal(versions, np.arange(1, len(versions) + 1)):
+        found.append("the versions of the updates have gaps")
+    applied = int(rows.loc[rows["fate"] == "applied", "samples"].sum())
+    if end is not None and end.samples_applied is not None and end.samples_applied != applied:
+        found.append(f"{applied} samples applied, but the last line says {end.samples_applied}")
+    return found

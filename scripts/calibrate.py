@@ -1,0 +1,174 @@
+"""Fit a cost model to live runs; the virtual runtime computes with it (cluster=virtual cluster.costs=NAME).
+
+python scripts/calibrate.py runs/a runs/b                      # writes conf/costs/local_tcp.yaml
+python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes conf/costs/my_machine.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import msgspec
+import numpy as np
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.calibration import Calibration, calibrate, check
+from analysis.files import write_file
+from analysis.load import RecordError, Run, find_runs, load_run
+from analysis.robust import Estimate
+from runtime.errors import ConfigError
+from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
+
+UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, or 2 when the input is of no use or the output exists."""
+    arguments = _parser().parse_args(argv)
+    try:
+        runs = [load_run(path) for path in _find(arguments.folders)]
+        check(runs)
+        target = _target(arguments, runs[0])
+        fitted = calibrate(runs, [_num_parameters(run, arguments.num_parameters) for run in runs])
+        text = describe(fitted, runs, shlex.join(["python", "scripts/calibrate.py", *(argv or sys.argv[1:])]))
+        parse_costs(text.encode(), str(target))  # what cannot be read back is not written
+        write_file(target, text)
+    except (RecordError, ConfigError, OSError) as error:
+        print(f"calibrate.py: {error}", file=sys.stderr)
+        return 2
+    console = Console(highlight=False, markup=False)
+    show(fitted, console)
+    ranges = [f"{name} {low} to {high}" for name, (low, high) in fitted.covered.items()]
+    console.print(f"covered    {', '.join(ranges)}", soft_wrap=True)
+    console.print(f"cost model {target}", soft_wrap=True)
+    return 0
+
+
+# ---- in and out -----------------------------------------------------------------------------------------------------
+
+
+def _find(folders: Sequence[Path]) -> list[Path]:
+    """Every run in these directories, once; one that is none itself and has none in it is refused."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        inside = find_runs(folder)
+        if not inside:
+            raise RecordError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
+        found |= dict.fromkeys(path.resolve() for path in inside)
+    return list(found)
+
+
+def _target(arguments: argparse.Namespace, run: Run) -> Path:
+    """Where the model goes; never over another one unasked."""
+    name = arguments.name or f"local_{run.job.get('transport', 'tcp')}"
+    if Path(name).name != name:
+        raise ConfigError(f"--name {name}: must be a plain name; -o FILE writes elsewhere")
+    target: Path = arguments.out or DIRECTORY / f"{name}.yaml"
+    if target.suffix != ".yaml":
+        raise ConfigError(f"-o {target}: must end in .yaml")
+    if target.exists() and not arguments.force:
+        raise ConfigError(f"{target}: exists. Give --force to replace it, or another --name")
+    return target
+
+
+def _num_parameters(run: Run, given: int | None) -> int:
+    """Model size: of the record (a killed run has no last line), of the parameters it may have saved, or as told."""
+    for recorded in (run.job.get("num_parameters"), getattr(run.finished, "num_parameters", None)):
+        if recorded is not None:
+            return int(recorded)
+    if (saved := run.path / "parameters.npy").exists():
+        return int(np.load(saved, mmap_mode="r").size)
+    if given is None:
+        raise RecordError(f"{run.path}: its model size is not recorded. Give --num-parameters N")
+    return given
+
+
+def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
+    """The cost file: values, their standard errors, and what they were fitted to."""
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        "values": {name: _round(each.value, 4) for name, each in _ordered(fitted)},
+        "errors": {name: _round(each.error, 2) for name, each in _ordered(fitted) if math.isfinite(each.error)},
+        "runs": [str(run.meta.get("run_id", run.path.name)) for run in runs],
+        "machine": dict(runs[0].meta.get("machine", {})),
+        "covered": {name: list(least_most) for name, least_most in fitted.covered.items()},
+    }
+    head = (
+        f"Made from live runs by\n{command}\n"
+        "Seconds, seconds per sample or byte; runtime/virtual/costs.py says of what.\n"
+        "Not told by these runs, so at its default:\n"
+        + "\n".join(f"  {', '.join(names)}: {reason}" for reason, names in _missing(fitted).items())
+    )
+    comment = "\n".join(f"# {line}" for line in head.splitlines())
+    return f"{comment}\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
+
+
+# ---- for people -----------------------------------------------------------------------------------------------------
+
+
+def show(fitted: Calibration, console: Console) -> None:
+    """What was fitted and how well, and what was not and why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("cost", "value", "± std. error", "of", ""):
+        table.add_column(head, justify="left" if head in ("cost", "") else "right", no_wrap=bool(head))
+    for name, each in _ordered(fitted):
+        table.add_row(name, *_shown(name, each), f"{each.observations:,}", each.note)
+    console.print(table)
+    console.print("Not told by these runs, so at its default:")
+    for reason, names in _missing(fitted).items():
+        console.print(f"  {', '.join(names)}: {reason}", soft_wrap=True)
+
+
+def _missing(fitted: Calibration) -> dict[str, list[str]]:
+    """The costs without a value, by the reason."""
+    found: dict[str, list[str]] = {}
+    for name, reason in fitted.missing.items():
+        found.setdefault(reason, []).append(name)
+    return found
+
+
+def _ordered(fitted: Calibration) -> list[tuple[str, Estimate]]:
+    """In the order of the cost model's fields."""
+    names = [each.name for each in msgspec.structs.fields(Costs)]
+    return sorted(fitted.estimates.items(), key=lambda item: names.index(item[0]))
+
+
+def _shown(name: str, each: Estimate) -> tuple[str, str]:
+    """Value and error in the unit that suits the larger of them."""
+    unit, factor = "", 1.0
+    if name.endswith("_s"):
+        size = max(each.value, each.error if math.isfinite(each.error) else 0.0)
+        factor = next((factor for factor in UNITS if size >= factor), min(UNITS))
+        unit = f" {UNITS[factor]}"
+    error = f"{_round(each.error / factor, 2):g}{unit}" if math.isfinite(each.error) else "unknown"
+    return f"{_round(each.value / factor, 3):g}{unit}", error
+
+
+def _round(value: float, digits: int) -> float:
+    """So that a file shows no digits that nobody measured."""
+    return float(f"{value:.{digits}g}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory with some")
+    parser.add_argument("--name", help="of the model in conf/costs/ (default: local_<transport>)")
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+    parser.add_argument("--num-parameters", metavar="N", type=int, help="model size of runs that do not record theirs")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

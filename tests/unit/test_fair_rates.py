@@ -1,0 +1,189 @@
+"""Max-min fair rates: what fairness means, worked numbers, and allocators that are not fair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, nextafter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.virtual.fluid import Demand, fair_rates
+
+NEAR = 1e-9
+"""Relative; the allocator itself is right to a few times 1e-16 of a capacity."""
+Allocator = Callable[[Mapping[str, float], Sequence[Demand]], list[float]]
+
+
+# ---- what fair means ------------------------------------------------------------------------------------------------
+
+
+def unfair(capacities: Mapping[str, float], demands: Sequence[Demand], rates: Sequence[float]) -> list[str]:
+    """What is wrong with an allocation: nobody over a limit or capacity, and everybody stopped by one of the two."""
+    slack = slack_of(capacities)
+    used = {name: sum(r for d, r in zip(demands, rates, strict=True) if name in d.resources) for name in capacities}
+    found = [
+        f"{name} gives {used[name]} of {capacities[name]}" for name in used if used[name] > capacities[name] + slack
+    ]
+    for k, (demand, rate) in enumerate(zip(demands, rates, strict=True)):
+        if not 0 <= rate <= demand.limit * (1 + NEAR):
+            found.append(f"{k} gets {rate} of at most {demand.limit}")
+        elif rate < demand.limit * (1 - NEAR) and not any(
+            used[name] >= capacities[name] - slack and is_largest(name, k, demands, rates, slack)
+            for name in demand.resources
+        ):
+            found.append(f"{k} could get more than {rate}")
+    return found
+
+
+def slack_of(capacities: Mapping[str, float]) -> float:
+    """Rates are rounded on the scale of the largest capacity."""
+    return NEAR * max([value for value in capacities.values() if value < inf], default=0.0)
+
+
+def is_largest(name: str, k: int, demands: Sequence[Demand], rates: Sequence[float], slack: float) -> bool:
+    """Whether nobody on the resource has a larger rate by weight."""
+    ours = (rates[k] + slack) / demands[k].weight
+    others = [rate / demand.weight for demand, rate in zip(demands, rates, strict=True) if name in demand.resources]
+    return max(others) <= ours * (1 + NEAR)
+
+
+NAMES = ("a", "b", "c", "d", "e")
+AMOUNTS = st.floats(0.01, 1000)
+CAPACITIES = st.one_of(AMOUNTS, st.sampled_from([0.0, 1.0, 100.0, inf]))
+LIMITS = st.one_of(st.just(inf), AMOUNTS, st.sampled_from([0.0, 1.0, 50.0]))
+WEIGHTS = st.one_of(st.just(1.0), st.floats(0.1, 10))
+RESOURCES = st.lists(st.sampled_from(NAMES), max_size=4, unique=True).map(tuple)
+DEMANDS = st.lists(st.builds(Demand, RESOURCES, LIMITS, WEIGHTS), min_size=1, max_size=24)
+WORLDS = st.fixed_dictionaries(dict.fromkeys(NAMES, CAPACITIES))
+
+
+@settings(max_examples=300)
+@given(WORLDS, DEMANDS)
+def test_everybody_is_stopped_by_a_limit_or_a_full_resource(world: dict[str, float], demands: list[Demand]) -> None:
+    assert unfair(world, demands, fair_rates(world, demands)) == []
+
+
+@given(WORLDS, DEMANDS, st.floats(0.001, 1000))
+def test_rates_scale_with_capacities_and_limits(world: dict[str, float], demands: list[Demand], z: float) -> None:
+    assert unscaled(fair_rates, world, demands, z) == []
+
+
+def unscaled(allocate: Allocator, world: dict[str, float], demands: list[Demand], z: float) -> list[int]:
+    """Who does not get z times the rate of a z times larger world."""
+    larger = allocate(
+        {name: z * value for name, value in world.items()}, [d._replace(limit=z * d.limit) for d in demands]
+    )
+    slack = z * slack_of(world)
+    pairs = zip(larger, allocate(world, demands), strict=True)
+    return [k for k, (large, rate) in enumerate(pairs) if large != pytest.approx(z * rate, rel=NEAR, abs=slack)]
+
+
+@given(WORLDS, DEMANDS, st.randoms(use_true_random=False))
+def test_rates_do_not_depend_on_the_order(world: dict[str, float], demands: list[Demand], random: Any) -> None:
+    order = list(range(len(demands)))
+    random.shuffle(order)
+    rates, shuffled = fair_rates(world, demands), fair_rates(world, [demands[k] for k in order])
+    slack = slack_of(world)
+    assert shuffled == pytest.approx([rates[k] for k in order], rel=NEAR, abs=slack)
+
+
+# ---- negative controls: wrong allocators ----------------------------------------------------------------------------
+
+
+def equal_split(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    """What somebody cannot use is given to nobody."""
+    total = {name: sum(demand.weight for demand in demands if name in demand.resources) for name in world}
+    return [min(d.limit, *(world[name] * d.weight / total[name] for name in d.resources)) for d in demands]
+
+
+def first_come(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    left, rates = dict(world), []
+    for demand in demands:
+        rates.append(min(demand.limit, *(left[name] for name in demand.resources)))
+        left |= {name: left[name] - rates[-1] for name in demand.resources}
+    return rates
+
+
+def overbooking(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    return [min(demand.limit, *(world[name] for name in demand.resources)) for demand in demands]
+
+
+def without_weights(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    return fair_rates(world, [demand._replace(weight=1.0) for demand in demands])
+
+
+def without_limits(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    return fair_rates(world, [demand._replace(limit=inf) for demand in demands])
+
+
+def at_most_fifty(world: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    return [min(50.0, rate) for rate in fair_rates(world, demands)]
+
+
+WORLD = {"up0": 20.0, "up1": 100.0, "up2": 100.0, "down": 100.0}
+SENDERS = [Demand(("up0", "down"), 10.0), Demand(("up1", "down")), Demand(("up2", "down"), weight=2.0)]
+WRONG = [equal_split, first_come, overbooking, without_weights, without_limits, at_most_fifty]
+
+
+@pytest.mark.parametrize("allocate", WRONG)
+def test_an_unfair_allocation_is_caught(allocate: Allocator) -> None:
+    assert unfair(WORLD, SENDERS, fair_rates(WORLD, SENDERS)) == []
+    assert unfair(WORLD, SENDERS, allocate(WORLD, SENDERS)) != []
+
+
+def test_an_allocation_that_does_not_scale_is_caught() -> None:
+    assert unscaled(fair_rates, WORLD, SENDERS, 0.5) == []
+    assert unscaled(at_most_fifty, WORLD, SENDERS, 0.5) != []
+
+
+# ---- worked numbers -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_slow_uplink_leaves_goes_to_the_others() -> None:
+    """Uplinks of 20, 100 and 100 into a downlink of 100: 20 is all that the first can send, 80 are left for two."""
+    assert fair_rates(WORLD, [Demand((f"up{k}", "down")) for k in range(3)]) == [20, 40, 40]
+
+
+def test_cores_are_shared_equally_until_a_demand_is_met() -> None:
+    """4 cores for demands of 2, 2 and 3: a third each, 4/3. For 1, 2 and 3: 1 is met, the others get 1.5."""
+    assert fair_rates({"cores": 4}, [Demand(("cores",), n) for n in (2, 2, 3)]) == pytest.approx([4 / 3] * 3)
+    assert fair_rates({"cores": 4}, [Demand(("cores",), n) for n in (1, 2, 3)]) == [1, 1.5, 1.5]
+
+
+def test_weights_divide_what_is_left() -> None:
+    """Weights 1 and 3 on 8 cores: 2 and 6; if the second can use only 3, the first has 5."""
+    assert fair_rates({"cores": 8}, [Demand(("cores",)), Demand(("cores",), weight=3)]) == [2, 6]
+    assert fair_rates({"cores": 8}, [Demand(("cores",)), Demand(("cores",), 3, 3)]) == [5, 3]
+
+
+def test_a_chain_of_bottlenecks() -> None:
+    """a: 10 for two, so 5 each; b: 12 - 5 = 7 for one more; c: 20 - 7 = 13 for the last."""
+    demands = [Demand(("a",)), Demand(("a", "b")), Demand(("b", "c")), Demand(("c",))]
+    assert fair_rates({"a": 10, "b": 12, "c": 20}, demands) == [5, 5, 7, 13]
+
+
+def test_without_capacity_there_is_no_rate_and_without_bounds_no_end_to_it() -> None:
+    world = {"dead": 0.0, "free": inf}
+    assert fair_rates(world, [Demand(("dead", "free")), Demand(("free",)), Demand(("free",), 3), Demand(())]) == [
+        0,
+        inf,
+        3,
+        inf,
+    ]
+    assert fair_rates(world, []) == []
+    assert [fair_rates(world, [demand])[0] for demand in (Demand(()), Demand((), 2), Demand(("free", "dead")))] == [
+        inf,
+        2,
+        0,
+    ]
+
+
+def test_what_rounding_has_given_away_twice_is_not_taken_from_others() -> None:
+    """Twelve limits just below 0.7 / 12 add up to more than 0.7: nothing is left for the smallest of weights."""
+    limit = nextafter(0.7 / 12, 0)
+    assert 0.7 - sum([limit] * 12) < 0
+    rates = fair_rates({"link": 0.7}, [Demand(("link",), limit)] * 12 + [Demand(("link",), weight=1e-18)])
+    assert rates == [limit] * 12 + [0.0]
