@@ -18,7 +18,7 @@ Not modelled:
 * Noise. The metric is that of the average run, and stays at the curve's last value beyond its end.
 * Other optimizers, models and data than those of the runs: each needs a fit of its own.
 
-Models are small YAML files in ``conf/progress/`` (or anywhere); ``scripts/fit_progress.py`` writes them.
+Models are small YAML files in ``runtime/fitted/progress/`` (or anywhere); ``scripts/fit_progress.py`` writes them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from runtime.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
 
 SCHEMA = 1
-DIRECTORY = Path(__file__).resolve().parents[1] / "conf" / "progress"
+DIRECTORY = Path(__file__).resolve().parent / "fitted" / "progress"
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -52,7 +52,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ProgressModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``conf/progress/*.yaml``. Build it with :func:`load_progress` or :func:`parse_progress`, which check it."""
+    """A progress file. Build it with :func:`load_progress` or :func:`parse_progress`, which check it."""
 
     schema: Literal[1]
     workload: str | None = None
@@ -120,7 +120,7 @@ class Progress:
 
 
 def load_progress(name: str, directory: Path = DIRECTORY) -> ProgressModel:
-    """The progress model ``name``: a file of ``conf/progress/`` without its ending, or a path that ends in ``.yaml``.
+    """The model ``name``: a file of ``runtime/fitted/progress/`` without its ending, or a path that ends in ``.yaml``.
 
     Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
     """
@@ -141,7 +141,7 @@ def parse_progress(data: bytes, name: str = "progress") -> ProgressModel:
     where = f"backend.progress={name}"
     try:
         raw = msgspec.yaml.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no text, or a date that there is not
         raise ConfigError(f"{where}: is not a YAML file; scripts/fit_progress.py writes progress models") from None
     if not isinstance(raw, Mapping) or "points" not in raw:
         raise ConfigError(f"{where}: is not a progress model; scripts/fit_progress.py writes them")

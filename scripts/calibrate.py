@@ -1,7 +1,7 @@
 """Fit a cost model to live runs; the virtual runtime computes with it (cluster=virtual cluster.costs=NAME).
 
-python scripts/calibrate.py runs/a runs/b                      # writes conf/costs/local_tcp.yaml
-python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes conf/costs/my_machine.yaml
+python scripts/calibrate.py runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
+python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _round(value: float, digits: int) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory with some")
-    parser.add_argument("--name", help="of the model in conf/costs/ (default: local_<transport>)")
+    parser.add_argument("--name", help="of the model in runtime/fitted/costs/ (default: local_<transport>)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     parser.add_argument("--num-parameters", metavar="N", type=int, help="model size of runs that do not record theirs")

@@ -6,7 +6,7 @@ enough to reach the target and scored often:
 python run.py -m straggler=none cluster.device=null eval_every_s=0.01 draw=false \
     workload.epochs=64 workload.global_batch_samples=32,64,128,256 hydra.sweep.dir=runs/progress
 python scripts/fit_progress.py runs/progress                                      # the table alone
-python scripts/fit_progress.py runs/progress -o conf/progress/digits_mlp.yaml     # and the file
+python scripts/fit_progress.py runs/progress -o runtime/fitted/progress/digits_mlp.yaml     # and the file
 python scripts/fit_progress.py runs/one_batch --phi 13                            # phi from elsewhere, only the curve
 """
 

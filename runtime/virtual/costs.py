@@ -1,6 +1,6 @@
 """The cost model: what everything costs on the virtual clock, and where the figures come from.
 
-A model is a small YAML file in ``conf/costs/`` (or anywhere): ``scripts/calibrate.py`` writes one from live records,
+A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere: ``scripts/calibrate.py`` makes one of live records,
 ``ideal`` is the one in which nothing costs anything. Times are seconds, sizes bytes, rates bytes per second.
 """
 
@@ -17,7 +17,7 @@ from runtime.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
 
 SCHEMA = 1
-DIRECTORY = Path(__file__).resolve().parents[2] / "conf" / "costs"
+DIRECTORY = Path(__file__).resolve().parents[1] / "fitted" / "costs"
 
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -91,7 +91,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``conf/costs/*.yaml``."""
+    """``runtime/fitted/costs/*.yaml``."""
 
     schema: Literal[1]
     values: Costs
@@ -124,7 +124,7 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
-    """The cost model ``name``: a file of ``conf/costs/`` without its ending, or a path that ends in ``.yaml``.
+    """The model ``name``: a file of ``runtime/fitted/costs/`` without its ending, or a path that ends in ``.yaml``.
 
     Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
     """

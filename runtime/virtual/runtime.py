@@ -53,6 +53,9 @@ class VirtualRuntime:
                 "profile, or a model that was calibrated on runs without one"
             )
 
+        if not self.base_iter_s(1):
+            raise ValueError(f"device={self.device}: an iteration must take some time, or the clock would stand still")
+
     def base_iter_s(self, batch_samples: int) -> float | None:
         """Nominal time of an undisturbed iteration."""
         if self._profile is not None:

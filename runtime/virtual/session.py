@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -78,8 +79,8 @@ class Session:
         self.record = experiment.record
         self.clock = Clock()
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, actuator.delay_for)
-        network = None
-        if costs.link_bytes_per_s is not None and learner.num_parameters:
+        network, on_board = None, experiment.transport == "shm"
+        if costs.link_bytes_per_s is not None and learner.num_parameters and not on_board:
             network = Network(self.clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
         self.workers = Workers(
             self.clock,
@@ -87,7 +88,7 @@ class Session:
             profile,
             self.servers,
             network,
-            on_board=experiment.transport == "shm",
+            on_board=on_board,
             num_workers=job.num_workers,
             seed=job.seed,
             arrived=self._arrived,
@@ -112,6 +113,7 @@ class Session:
         )
         self.failure: str | None = None
         self._busy_until_s = 0.0
+        self._inbox: deque[Callable[[float], None]] = deque()
         self._generation = 0
         self._servers_back = True
         self._lost_servers = [0] * job.num_servers
@@ -178,12 +180,23 @@ class Session:
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react to something now, or when it is free; its orders leave when it has decided."""
+        if not self._inbox and self.clock.now >= self._busy_until_s:
+            self._handle(call)
+            return
+        self._inbox.append(call)
+        if len(self._inbox) == 1:
+            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+
+    def _serve(self) -> None:
+        """The next of those who wait, in their order."""
+        self._handle(self._inbox.popleft())
+        if self._inbox:
+            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+
+    def _handle(self, call: Callable[[float], None]) -> None:
         if self.over:
             return
         now = self.clock.now
-        if now < self._busy_until_s:
-            self.clock.at(self._busy_until_s, MESSAGE, self._drive, call)
-            return
         try:
             call(now)
         except ProtocolError as error:

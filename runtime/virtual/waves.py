@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from typing import final
 
 from runtime.virtual.regular import TICK_EVERY, RegularRun
 
 PUSHED, ARRIVED = range(2)
 """What a heap entry says of its worker: its gradient has reached the servers, or the coordinator."""
+NEXT = -1
+"""Instead of a worker: the coordinator is free for the next of those who wait."""
 
 
 class Clocks:
@@ -71,6 +74,7 @@ class Waves(RegularRun):
         ] * job.num_workers
         taken_at_s = [0.0] * job.num_workers
         heap: list[tuple[float, int, int, int]] = []
+        waiting: deque[int] = deque()
         push, pop = heapq.heappush, heapq.heappop
         sequence = next_grad = version = 0
         t, free_s, ready = 0.0, decision_s, list(range(job.num_workers))
@@ -121,9 +125,14 @@ class Waves(RegularRun):
                     taken_at_s[worker] = idle_since_s[worker] = taken_s
                     sequence += 1
                     push(heap, (taken_s + control_s, ARRIVED, sequence, worker))
-                elif t < free_s:  # the coordinator is busy
-                    sequence += 1
-                    push(heap, (free_s, ARRIVED, sequence, worker))
+                elif worker == NEXT:
+                    worker = waiting.popleft()
+                    break
+                elif waiting or t < free_s:  # the coordinator is busy
+                    waiting.append(worker)
+                    if len(waiting) == 1:
+                        sequence += 1
+                        push(heap, (free_s, ARRIVED, sequence, NEXT))
                 else:
                     break
             else:
@@ -142,6 +151,9 @@ class Waves(RegularRun):
             write((worker, iteration, grad, read, samples, samples, version, t, wait_s, pull_s, data_s, compute_s,
                    send_s, injected_s, overrun_s, t))  # fmt: skip
             free_s = t + decision_s
+            if waiting:
+                sequence += 1
+                push(heap, (free_s, ARRIVED, sequence, NEXT))
             update(free_s, 1)
             self.done = version
             if version == total or (version % TICK_EVERY == 0 and not self._look()):

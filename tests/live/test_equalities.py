@@ -36,6 +36,8 @@ BASE = (*DIGITS, "workload.epochs=2", "save_parameters=true")
 PACED = ("cluster.device={base_s: 0.03}", "checkpoint_every_s=0.2")
 SLEEPY = ("straggler=persistent", "straggler.sleep_iters=null", "straggler.sleep_s=0.02", "straggler.intensity=1.0")
 
+VIRTUAL = ("cluster=virtual", "cluster.device={base_s: 0.03}")
+
 Trouble = Callable[[Run], None]
 
 
@@ -117,6 +119,7 @@ SPECS = {
     "worker killed at the barrier": Spec(4, 2, "tcp", ("cluster.lease_s=20",), kill_at_the_barrier),
     "ssp with bound 0": Spec(more=("strategy=ssp", "strategy.bound=0")),
     "no backup workers": Spec(more=("strategy=backup_workers", "strategy.num_backup=0")),
+    "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
     "another seed": Spec(more=("seed=1",)),
 }
 
@@ -209,12 +212,25 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
         "worker killed at the barrier",
         "ssp with bound 0",
         "no backup workers",
+        "on the virtual clock",
     ],
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:
     run, reference = runs[name].result(), runs["reference"].result()
     assert run.sha256 == reference.sha256
     assert run.parameters().tobytes() == reference.parameters().tobytes()
+
+
+def test_losses_on_the_virtual_clock_are_those_of_real_processes(runs: Runs) -> None:
+    live, virtual = (losses(runs[name].result()) for name in ("reference", "on the virtual clock"))
+    assert len(live) >= UPDATES * 4
+    assert live == virtual
+    assert live != losses(runs["another seed"].result())
+
+
+def losses(run: Run) -> dict[tuple[int, int], float]:
+    """Of every gradient, by worker and iteration; a float in the record is the float that was computed."""
+    return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in run.events("Arrived")}
 
 
 def test_another_seed_gives_other_bits(runs: Runs) -> None:

@@ -200,7 +200,11 @@ def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 GROUPS = ("strategy", "cluster", "workload", "backend", "topology", "straggler")
-NEEDS = {"workload=ledger": " backend=numpy", "backend=numpy": " workload=ledger"}
+NEEDS = {
+    "workload=ledger": " backend=numpy",
+    "backend=numpy": " workload=ledger",
+    "backend=none": " cluster=virtual workload.target=null",
+}
 CHOICES = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 
 

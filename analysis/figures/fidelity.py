@@ -1,0 +1,137 @@
+"""Live beside virtual job completion times of every case, and by how much the virtual ones are off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from analysis.fidelity import TOLERANCE_FRAC, relative
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import FAINT, INK, Look, looks
+
+HEIGHT = 0.36
+"""Of one of the two bars of a strategy; strategies are 1 apart."""
+SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
+PALE = 0.42
+MISS = "#B00020"
+NOTE = "bars: median over the seeds, dots: seeds; diamonds: error of the median, shade: 5 % either way"
+
+
+def draw_fidelity(path: Path, metas: Sequence[dict[str, Any]], measures: pd.DataFrame, runs: pd.DataFrame) -> Path:
+    """Draw ``path`` (a PNG) with its numbers as CSV beside it.
+
+    Args:
+        path: where to.
+        metas: ``meta.json`` of the runs, for the caption.
+        measures: of :class:`analysis.fidelity.Fidelity`.
+        runs: of the same.
+    """
+    medians = measures[measures["measure"] == "jct_s"]
+    seeds = seed_errors(runs)
+    panels = list(dict.fromkeys(medians["straggler"]))
+    rows = [int((medians["straggler"] == name).sum()) for name in panels]
+    reach = _reach([*medians["error"], *seeds["error"]])
+    with styled():
+        page = new_page(sum(0.75 + 0.42 * count for count in rows) + 0.25, f"{NOTE} \N{MIDDLE DOT} {caption(metas)}")
+        shape = {"height_ratios": [0.75 + 0.42 * count for count in rows], "width_ratios": [1.45, 1.0]}
+        grid = page.subplots(len(panels), 2, squeeze=False, gridspec_kw=shape)
+        for name, (times, errors) in zip(panels, grid, strict=True):
+            middle, each = medians[medians["straggler"] == name], seeds[seeds["straggler"] == name]
+            look = looks(medians["strategy"])
+            draw_times(times, middle, each, look)
+            draw_errors(errors, middle, each, look, reach)
+            times.set_title(f"stragglers: {name}")
+        page.legend(handles=_keys(), loc="outside upper left", ncols=2, columnspacing=1.3, handlelength=1.2)
+        return save(page, path, _shown(medians, seeds))
+
+
+def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
+    """``straggler``, ``strategy``, ``seed``, ``live`` and ``virtual`` JCT in seconds, relative ``error``."""
+    keys = ["straggler", "strategy", "seed"]
+    wide = runs.pivot(index=keys, columns="side", values="jct_s").reset_index()
+    wide.columns.name = None
+    return wide.assign(error=[relative(*pair) for pair in zip(wide["live"], wide["virtual"], strict=True)])
+
+
+def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look]) -> None:
+    """Two bars for each strategy: ``live`` (full colour) above ``virtual`` (pale); infinite ones in words."""
+    values = seeds[["live", "virtual"]].to_numpy(dtype="float64")
+    axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.2)
+    for y, row in enumerate(medians.itertuples()):
+        colour, mine = look[row.strategy].colour, seeds[seeds["strategy"] == row.strategy]
+        for side, offset in SIDES.items():
+            value, each = getattr(row, side), mine[side].to_numpy(dtype="float64")
+            there = each[np.isfinite(each)]
+            edge = max([*there, value] if np.isfinite(value) else there, default=0.0)
+            if np.isfinite(value):
+                alpha = 0.86 if side == "live" else PALE
+                axes.barh(y + offset, value, HEIGHT * 0.94, color=colour, alpha=alpha, linewidth=0)
+            _draw_dots(axes, there, y + offset)
+            text = f"{value:.3g}" if np.isfinite(value) else "cut off"
+            axes.annotate(text, (edge, y + offset), (5, 0), textcoords="offset points", va="center", fontsize=7)
+    _frame(axes, list(medians["strategy"]), named=True)
+    axes.set_xlabel("job completion time (s)")
+
+
+def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look], reach: float) -> None:
+    """Relative errors in per cent; a miss is written in red, and an arrow where the axis (``reach``) ends before it."""
+    axes.axvspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
+    axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=0.5)
+    axes.set_xlim(-100 * reach, 100 * reach)
+    for y, row in enumerate(medians.itertuples()):
+        each = seeds.loc[seeds["strategy"] == row.strategy, "error"].to_numpy(dtype="float64")
+        _draw_dots(axes, 100 * each[np.abs(each) <= reach], y)
+        marker = "D" if abs(row.error) <= reach else ">" if row.error > 0 else "<"
+        shown, colour = 100 * float(np.clip(row.error, -reach, reach)), look[row.strategy].colour
+        axes.plot(shown, y, marker, color=colour, markersize=5, markeredgewidth=0, clip_on=False)
+        bad = not pd.isna(row.within) and not row.within
+        style: dict[str, Any] = {"color": MISS, "fontweight": "bold"} if bad else {"color": INK}
+        comparable = np.isfinite([row.live, row.virtual]).all()
+        text = f"{100 * row.error:+.1f}" if comparable else "one only" if bad else "\N{EN DASH}"
+        axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, **style)
+    _frame(axes, list(medians["strategy"]), named=False)
+    axes.set_xlabel("virtual against live (%)")
+
+
+def _draw_dots(axes: Axes, values: np.ndarray, y: float) -> None:
+    """One per seed, spread a little; a single one would only cover the median."""
+    if len(values) > 1:
+        heights = y + HEIGHT * 0.3 * np.linspace(-1.0, 1.0, len(values))
+        axes.plot(values, heights, "o", color="white", markeredgecolor=INK, markeredgewidth=0.6, markersize=2.8)
+
+
+def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
+    axes.set_yticks(range(len(names)), names if named else [""] * len(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(named)
+    axes.spines["left"].set_color("#bbbbbb")
+    axes.grid(visible=True, axis="x")
+
+
+def _reach(errors: Sequence[float]) -> float:
+    """The same for all panels; not so small that noise looks large, nor so large that the shade is hard to see."""
+    finite = [1.15 * abs(error) for error in errors if np.isfinite(error)]
+    return min(max([2 * TOLERANCE_FRAC, *finite]), 6 * TOLERANCE_FRAC)
+
+
+def _keys() -> list[Artist]:
+    return [
+        Patch(color=FAINT, alpha=0.86, linewidth=0, label="live (above)"),
+        Patch(color=FAINT, alpha=PALE, linewidth=0, label="virtual (below)"),
+    ]
+
+
+def _shown(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
+    """The medians, then every seed."""
+    columns = ["straggler", "strategy", "seed", "live", "virtual", "error"]
+    both = pd.concat([medians.assign(seed="median")[columns], seeds[columns].astype({"seed": "str"})])
+    return both.rename(columns={"live": "live_s", "virtual": "virtual_s", "error": "error_frac"})

@@ -1,0 +1,400 @@
+"""Run the same jobs live and on the virtual clock, and report how well the two agree.
+
+python scripts/compare.py                                              # 120 runs, half an hour; into out/fidelity
+python scripts/compare.py --costs my_machine --report docs/fidelity.md
+python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
+python scripts/compare.py --from out/fidelity                          # only report, from the records that are there
+
+Leave the machine alone meanwhile: whatever else computes lengthens the live runs. A record that is there is not made
+again, so the same command goes on after an interruption. The exit code is 0 for a report (misses are part of it), 1
+when a run failed, 2 for input that is of no use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from math import isinf, isnan
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pandas as pd
+import yaml
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from analysis.fidelity import DASH, NAMES, Fidelity, error_text, fidelity, percent, verdict
+from analysis.figures.fidelity import draw_fidelity
+from analysis.files import write_file
+from analysis.load import RecordError, Run, find_runs, load_run
+from analysis.metrics import jct_s
+from analysis.provenance import caption
+from runtime.errors import ConfigError
+from runtime.live.process import die_with
+from runtime.preflight import preflight
+from runtime.virtual.costs import load_costs
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+CLUSTERS = {"virtual": "virtual", "live": "local"}
+"""By the runtime's name in records. A virtual run takes two seconds, so it comes first and shows what it cannot do."""
+CHOICES = {
+    "seeds": "0,1,2,3,4",
+    "strategies": "bsp,asp,ssp,backup_workers",
+    "stragglers": "none,transient,persistent",
+    "costs": "local_tcp",
+}
+OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
+COSTS = "cluster.costs="
+PATIENCE_S, GRACE_S = 60.0, 10.0
+BUSY_LOAD = 0.5
+"""Load average from which live timings are not to be trusted."""
+WIDE = 1000
+"""Columns of a table that goes into a file."""
+NOTES = """\
+Values are medians over the seeds, errors those of the medians; "worst seed" is the error of one pair of runs. A target
+is only seen at evaluations, so the TTA may be off by one interval; interpolated it is finer. Strategies whose live
+medians are more than 5 % apart must come in the same order. Distance: total variation between the distributions of
+staleness (0 equal, 1 disjoint). JCT: job completion time, TTA: time to the target, BPT: batch processing time."""
+
+Runner = Callable[[Sequence[str], Path], int]
+"""Runs ``run.py`` with these arguments, its output into that file; returns the exit code."""
+
+
+class JobFailed(RuntimeError):
+    """A run ended with an error."""
+
+
+def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
+    """Returns the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    console = Console(highlight=False, markup=False)
+    try:
+        asked = parse(words)
+        runs = read_records(asked.source) if asked.source else make_records(asked, console, runner or run_child)
+        report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
+    except (RecordError, ConfigError, JobFailed) as error:
+        print(f"compare.py: {error}", file=sys.stderr)
+        return FAILED if isinstance(error, JobFailed) else REFUSED
+    except OSError as error:
+        print(f"compare.py: {error.filename or asked.out}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("compare.py: interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+# ---- the runs -------------------------------------------------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """One run of the grid."""
+
+    seed: str
+    straggler: str
+    strategy: str
+    runtime: str
+
+    @property
+    def name(self) -> str:
+        """Of its record."""
+        return f"{self.strategy}_{self.straggler}_seed{self.seed}_{self.runtime}"
+
+
+def make_records(asked: argparse.Namespace, console: Console, runner: Runner) -> list[Run]:
+    """Those that are there, and what is missing, one run at a time. Raises :class:`ConfigError`, :class:`JobFailed`."""
+    check_grid(asked)
+    # seeds are the outer loop: when the machine changes its mood, all cases share that
+    cells = [Cell(*each) for each in product(asked.seeds, asked.stragglers, asked.strategies, CLUSTERS)]
+    found = {cell: stored(cell, asked) for cell in cells}
+    missing = [cell for cell in cells if found[cell] is None]
+    if len(missing) < len(cells):
+        console.print(f"{len(cells) - len(missing)} of {len(cells)} records are there already")
+    if missing and (load := os.getloadavg()[0]) > BUSY_LOAD:
+        console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # no refresh by a thread: it would compute during live runs, and processes are made by a program of one thread
+    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
+    failed = []
+    with bar:
+        task = bar.add_task("", total=len(missing))
+        for number, cell in enumerate(missing, start=1):
+            bar.update(task, description=cell.name, completed=number - 1, refresh=True)
+            try:
+                found[cell] = run = make(cell, asked, runner)
+                outcome = f"JCT {jct_s(run):.1f} s"
+            except JobFailed as error:
+                failed.append(cell.name)
+                outcome = f"failed: {error}"
+            console.print(f"{number}/{len(missing)}  {cell.name}  {outcome}")
+    if failed:
+        raise JobFailed(
+            f"{len(failed)} of {len(missing)} runs failed, {failed[0]} first; the same command repeats them"
+        )
+    return [run for run in found.values() if run is not None]
+
+
+def check_grid(asked: argparse.Namespace) -> None:
+    """Refuse before the first run what ``run.py`` would refuse at the last one."""
+    model = load_costs(asked.costs)
+    asked.calibration = f"{model.name} {model.sha256[:8]}"
+    where = f"hydra.sweep.dir={quoted(asked.out / 'unfinished' / 'sweep')}"
+    for runtime in CLUSTERS:
+        whole = Cell(",".join(asked.seeds), ",".join(asked.stragglers), ",".join(asked.strategies), runtime)
+        preflight(["-m", *settings(whole, asked), where])
+
+
+def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
+    """What the run's command line says, but for the directory."""
+    chosen = [f"{name}={value}" for name, value in zip(("seed", "straggler", "strategy"), cell[:3], strict=True)]
+    costs = [f"{COSTS}{quoted(asked.costs)}"] if cell.runtime == "virtual" else []
+    return [*asked.overrides, f"cluster={CLUSTERS[cell.runtime]}", *costs, *chosen, "draw=false", "view=none"]
+
+
+def quoted(value: object) -> str:
+    """For Hydra's grammar."""
+    text = str(value).replace("'", "\\'")
+    return f"'{text}'"
+
+
+def stored(cell: Cell, asked: argparse.Namespace) -> Run | None:
+    """The record of these settings, if it is there; a virtual one of another cost model counts as missing."""
+    path = asked.out / "records" / cell.name
+    if not path.exists():
+        return None
+    run = load_run(path)
+    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
+    differing = sorted(word for word in {*said} ^ {*settings(cell, asked)} if not word.startswith(COSTS))
+    if differing:
+        raise ConfigError(f"{path}: of other settings ({', '.join(differing)}); choose another -o, or remove it")
+    calibration = str(run.meta.get("calibration")).partition(",")[0]
+    return None if cell.runtime == "virtual" and calibration != asked.calibration else run
+
+
+def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
+    """Run it. The record gets its place when it is whole, so that what lies there is never half a run."""
+    new, place = asked.out / "unfinished" / cell.name, asked.out / "records" / cell.name
+    shutil.rmtree(new, ignore_errors=True)
+    for folder in (new.parent, place.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    log = new.with_name(f"{cell.name}.log")
+    code = runner([*settings(cell, asked), f"hydra.run.dir={quoted(new)}"], log)
+    if code != 0:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
+        why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
+        raise ConfigError(why) if code == REFUSED else JobFailed(why)
+    shutil.rmtree(place, ignore_errors=True)
+    new.rename(place)
+    log.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not empty: something failed before
+        new.parent.rmdir()
+    return load_run(place)
+
+
+def run_child(words: Sequence[str], log: Path) -> int:
+    """In a session of its own: the terminal's Ctrl-C reaches this program alone, which then ends the run, once."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+    try:
+        while True:  # a job has a deadline of its own
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(PATIENCE_S)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(GRACE_S)
+
+
+def read_records(folder: Path) -> list[Run]:
+    """Everything below ``folder``, or only below its ``records`` where it was made by this program."""
+    if not folder.is_dir():
+        raise RecordError(f"{folder}: no such directory; --from takes one with records")
+    inside = folder / "records"
+    found = find_runs(inside if inside.is_dir() else folder)
+    if not found:
+        raise RecordError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
+    return sorted(map(load_run, found), key=lambda run: str(run.meta.get("started_at")))  # the order they were made in
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+class Sheet(NamedTuple):
+    """A table for people."""
+
+    title: str
+    heads: Sequence[str]
+    rows: list[list[str]]
+
+
+def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console: Console) -> None:
+    """Tables on the terminal; ``fidelity.csv``, the figure with its CSV, and the page as files."""
+    virtual = [run for run in runs if run.meta["runtime"] == "virtual"]
+    found = fidelity([run for run in runs if run.meta["runtime"] != "virtual"], virtual)
+    metas, tables, verdicts = [run.meta for run in runs], list(sheets(found)), verdict(found)
+    page = asked.report or asked.out / "fidelity.md"
+    picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
+    draw_fidelity(picture, metas, found.measures, found.runs)
+    numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
+    link = picture.relative_to(page.parent).as_posix()
+    write_file(
+        page, markdown(tables, verdicts, found, f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}.", link)
+    )
+    width, console.width = console.width, console.width if console.is_terminal else WIDE
+    for sheet in tables:
+        table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for row in sheet.rows:
+            table.add_row(*row)
+        console.print(table)
+    console.width = width
+    for line in (*verdicts, numbers, picture, page):
+        console.print(str(line), soft_wrap=True)
+
+
+def sheets(found: Fidelity) -> Iterator[Sheet]:
+    """What there is to show, misses included."""
+    first = ["straggler", "strategy"]
+    cases = {case: rows.set_index("measure") for case, rows in found.measures.groupby(first, sort=False)}
+    for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
+        heads = [*first, "live (s)", "virtual (s)", "error", "within 5 %", "worst seed"]
+        heads += ["error, interpolated"] if measure == "tta_s" else []
+        rows = [[*case, *time_cells(at, measure)] for case, at in cases.items()]
+        yield Sheet(f"{name}, medians over the seeds", heads, rows)
+    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "updates", "mean staleness", "largest", "distance", "dropped"]
+    yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
+    heads = ["straggler", "by", "live order", "virtual order", "pairs apart", "swapped", "same order"]
+    rows = [
+        [name, NAMES[by], *map(str, row), yes(same)] for name, by, *row, same in found.rankings.itertuples(index=False)
+    ]
+    yield Sheet("Ranking, fastest first", heads, rows)
+    heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]
+    rows = [[*map(str, row), yes(equal)] for *row, equal in found.losses.itertuples(index=False)]
+    yield Sheet("Losses of BSP, live against virtual of the same seed", heads, rows)
+
+
+def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
+    """Live, virtual, error, verdict, the seed that is off the most; of the TTA also between evaluations."""
+    row = at.loc[measure]
+    for side in ("live", "virtual"):
+        missed, value = row[f"{side}_missed"], row[side]
+        gone = f"{missed}/{row['seeds']} {'cut off' if measure == 'jct_s' else 'missed'}" if missed else ""
+        yield " ".join(filter(None, [number(value, ".2f") if not isinf(value) else "", gone]))
+    yield error_text(row)
+    yield yes(row["within"])
+    yield percent(row["worst_seed"])
+    if measure == "tta_s":
+        yield error_text(at.loc["tta_interp_s"])
+
+
+def work_cells(at: pd.DataFrame) -> Iterator[str]:
+    """Live / virtual and the error, where there is one."""
+    for measure, factor, spec in (("bpt_median_s", 1e3, ".1f"), ("bpt_p90_s", 1e3, ".1f"), ("updates", 1, ".0f")):
+        row = at.loc[measure]
+        yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
+    for measure, spec in (("staleness_mean", ".2f"), ("staleness_max", ".0f")):
+        yield f"{number(at.loc[measure, 'live'], spec)} / {number(at.loc[measure, 'virtual'], spec)}"
+    yield number(at.loc["staleness", "error"], ".3f")
+    yield f"{number(at.loc['dropped_frac', 'live'], '.1%')} / {number(at.loc['dropped_frac', 'virtual'], '.1%')}"
+
+
+def markdown(tables: Sequence[Sheet], verdicts: Sequence[str], found: Fidelity, about: str, picture: str) -> str:
+    """The page: what was compared, the verdict, the figure, every table."""
+    live = found.runs[found.runs["side"] == "live"]
+    late = live["overruns"].sum() / max(1, live["iterations"].sum())
+    points = [*verdicts, f"live iterations that took longer than their device: {late:.1%}"]
+    lines = ["# Live against virtual", "", about, "", *(f"- {point}" for point in points), ""]
+    lines += [f"![job completion times]({picture})", "", NOTES]
+    for sheet in tables:
+        rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
+        cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]
+        lines += ["", f"## {sheet.title}", "", *(f"| {' | '.join(row)} |" for row in cells)]
+    return "\n".join([*lines, ""])
+
+
+def number(value: float, spec: str) -> str:
+    """A dash for what is not measured."""
+    return DASH if isnan(value) else format(value, spec)
+
+
+def yes(value: Any) -> str:
+    """A verdict, or a dash where there is none."""
+    return DASH if pd.isna(value) else "yes" if value else "NO"
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in CHOICES.items():
+        parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help=f"default: {default}")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity)")
+    parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
+    parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
+    parser.error = refuse  # type: ignore[method-assign]
+    asked = parser.parse_intermixed_args(list(words))
+    if asked.report and asked.report.is_dir():
+        refuse(f"--report {asked.report}: is a directory; name a file")
+    if asked.source:
+        if given := [f"--{name}" for name in CHOICES if getattr(asked, name) is not None] + asked.overrides:
+            refuse(f"{given[0]}: not together with --from, which takes the records as they are")
+        asked.out = asked.out or asked.source
+        return asked
+    asked.out = (asked.out or Path("out/fidelity")).absolute()
+    asked.costs = CHOICES["costs"] if asked.costs is None else asked.costs
+    for name, group in (("seeds", None), ("strategies", "strategy"), ("stragglers", "straggler")):
+        setattr(asked, name, listed(name, getattr(asked, name), group))
+    for text in asked.overrides:
+        if text.lstrip("+~").partition("=")[0] in OURS:
+            refuse(f"{text}: is chosen by this program; see --help for its options")
+    return asked
+
+
+def listed(name: str, text: str | None, group: str | None) -> list[str]:
+    """The items of a list, each once; choices of a config group, or seeds."""
+    items = [item.strip() for item in (CHOICES[name] if text is None else text).split(",") if item.strip()]
+    if not items:
+        refuse(f"--{name} {text!r}: names none; give some, such as {CHOICES[name]}")
+    known = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")) if group else []
+    for item in items:
+        if group and item not in known:
+            refuse(f"--{name} {item}: unknown; there are {', '.join(known)}")
+        if not group and not (item.isascii() and item.isdigit()):
+            refuse(f"--{name} {item}: must be whole numbers from 0 on, such as {CHOICES[name]}")
+    return list(dict.fromkeys(items if group else (f"{int(item)}" for item in items)))
+
+
+def refuse(message: str) -> NoReturn:
+    """One line for the user."""
+    raise ConfigError(message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

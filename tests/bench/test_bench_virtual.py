@@ -1,0 +1,234 @@
+"""The virtual runtime: worker-iterations per second beside bare loops, memory, and what it adds to real gradients.
+
+Everything runs in one process on one core, so the machine's slow regime (core to core) does not matter and no round is
+gated; floors and peers are measured in the same rounds, alternated.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.backends.torch import TorchModel
+from runtime.columns import ColumnRecorder
+from runtime.device import DeviceProfile
+from runtime.recorder import Recorder
+from runtime.shards import cut_epoch
+from runtime.spec import Experiment
+from runtime.virtual.costs import Costs
+from runtime.virtual.learner import NoLearner, RealLearner
+from runtime.virtual.regular import rhythm_of
+from runtime.virtual.rounds import Rounds
+from runtime.virtual.session import Session
+from runtime.virtual.waves import Waves
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from strategies.ssp import SSP
+from tests.harness import make_job
+from tests.runs import ROOT
+
+from .goals import FAIL, PASS, Verdict
+from .replay import recorded_clock, replay
+from .report import Report
+from .tasks import BenchTask
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.benchmark(timer=recorded_clock)]
+
+STRATEGIES = {"bsp": BSP(), "asp": ASP(data="dynamic"), "ssp": SSP(bound=3)}
+RATES = {"bsp": 250_000, "asp": 100_000, "ssp": 100_000}
+"""Worker-iterations per second at 100 workers, at least; issue 3, "Speed"."""
+COSTS = Costs(jitter_sigma=0.05, jitter_rho=0.3, control_s=3e-4, latency_s=3e-4, update_base_s=1e-4)
+PROFILE = DeviceProfile(base_s=0.02, per_sample_s=0.00125)
+ROUNDS = 3
+
+
+def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = False) -> float:
+    """Seconds for a job of ``backend=none`` with its record."""
+    run_dir.mkdir(parents=True)
+    strategy: Strategy = STRATEGIES[name]
+    recorder: Any = Recorder(run_dir) if full else ColumnRecorder(run_dir)
+    job = make_job(
+        num_workers=workers,
+        num_samples=workers * rounds,
+        global_batch_samples=workers,
+        epochs=1,
+        max_time_s=1e6,
+    )
+    experiment = Experiment(
+        job=job,
+        strategy=strategy,
+        record=recorder,
+        columns=None if full else recorder.rows,
+        run_dir=run_dir,
+        transport="tcp",
+        backend={},
+        task={},
+        optimizer={},
+        save_parameters_to=None,
+        tick=lambda t: None,
+    )
+    begun = time.perf_counter()
+    if full:
+        Session(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE).run()
+    else:
+        rhythm = rhythm_of(job, strategy, COSTS)
+        assert rhythm is not None
+        kind = Rounds if rhythm.bound == 0 else Waves
+        kind(experiment, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, rhythm).run()
+    recorder.close()
+    return time.perf_counter() - begun
+
+
+def calm() -> Any:
+    """No disturbances."""
+    from injectors.plan import build_plan
+    from injectors.sleep import SleepActuator
+
+    return SleepActuator(build_plan("none", 0, 1e6, ()))
+
+
+def bare_heap(entries: int) -> float:
+    """The floor of any event loop: one entry out and one in, 100 of them waiting."""
+    draws = [random.random() for _ in range(entries)]
+    heap = [(draw, number) for number, draw in enumerate(draws[:100])]
+    heapq.heapify(heap)
+    begun = time.perf_counter()
+    for draw in draws:
+        t, number = heapq.heappop(heap)
+        heapq.heappush(heap, (t + draw, number))
+    return time.perf_counter() - begun
+
+
+def bare_rounds(workers: int, rounds: int) -> float:
+    """The floor of a vectorised round: draw, scale, take the maximum."""
+    generator, t = np.random.default_rng(0), 0.0
+    begun = time.perf_counter()
+    for _ in range(rounds):
+        t += float(np.exp(0.05 * generator.standard_normal(workers)).max())
+    return time.perf_counter() - begun
+
+
+@pytest.fixture(scope="module")
+def rates() -> dict[str, list[float]]:
+    """Worker-iterations per second, all peers in turns."""
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for turn in range(ROUNDS):
+            for name in STRATEGIES:
+                rounds = 20_000 if name == "bsp" else 4_000
+                took = play(name, 100, rounds, Path(directory, f"{name}{turn}"))
+                found.setdefault(name, []).append(100 * rounds / took)
+                took = play(name, 100, 300, Path(directory, f"{name}{turn}full"), full=True)
+                found.setdefault(f"{name}, event by event", []).append(100 * 300 / took)
+            found.setdefault("bare heap", []).append(400_000 / bare_heap(400_000))
+            found.setdefault("bare rounds", []).append(100 * 20_000 / bare_rounds(100, 20_000))
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", [*STRATEGIES, "bsp, event by event", "asp, event by event", "bare heap", "bare rounds"]
+)
+def test_worker_iterations(name: str, rates: dict[str, list[float]], benchmark: Any) -> None:
+    replay(benchmark, "one worker-iteration on the virtual clock", [1 / rate for rate in rates[name]])
+
+
+def test_rates(rates: dict[str, list[float]], report: Report) -> None:
+    verdicts = [at_least(f"{name}, 100 workers", median(rates[name]), RATES[name], "/s") for name in RATES]
+    others = ", ".join(f"{name} {median(values):,.0f}/s" for name, values in rates.items() if name not in RATES)
+    report.judge("worker-iterations on the virtual clock, backend=none", verdicts, extra=others)
+
+
+def test_a_thousand_workers(tmp_path: Path, report: Report) -> None:
+    took = {name: play(name, 1000, 1000, tmp_path / name) for name in STRATEGIES}
+    goal = at_most("bsp, 1,000 workers x 1,000 rounds", took["bsp"], 20.0, "s")
+    report.judge("a thousand workers", [goal], extra=", ".join(f"{name} {s:.1f} s" for name, s in took.items()))
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from tests.bench.test_bench_virtual import play
+play(sys.argv[1], 100, int(sys.argv[2]), Path(sys.argv[3]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_memory_does_not_grow_with_the_job(tmp_path: Path, report: Report) -> None:
+    peak = {}
+    for name in ("bsp", "asp"):
+        for rounds in (2_000, 20_000):
+            words = [sys.executable, "-c", MEMORY, name, str(rounds), str(tmp_path / f"{name}{rounds}")]
+            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+            peak[name, rounds] = int(done.stdout) / 1024
+    verdicts = [
+        at_most(f"{name}: peak memory of 10 times the iterations", peak[name, 20_000] / peak[name, 2_000], 1.25, "x")
+        for name in ("bsp", "asp")
+    ]
+    report.judge("memory", verdicts, extra=", ".join(f"{n} x {r}: {mb:.0f} MB" for (n, r), mb in peak.items()))
+
+
+class Timed:
+    """A model whose gradients are timed."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.spent_s = model, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def gradient(self, batch: Any, accum: int) -> float:
+        begun = time.perf_counter()
+        loss: float = self.model.gradient(batch, accum)
+        self.spent_s += time.perf_counter() - begun
+        return loss
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet20"])
+def test_real_gradients(name: str, tmp_path: Path, report: Report) -> None:
+    """Everything but ``Model.gradient`` is overhead: batches, copies, checks, updates, decisions, the record."""
+    iterations = {"mlp": 400, "resnet20": 60}[name]
+    model = Timed(TorchModel(BenchTask(model=name, num_workers=4), 0, 1))
+    recorder = Recorder(tmp_path)
+    job = make_job(num_samples=128 * iterations, global_batch_samples=128, epochs=1, max_time_s=1e6, lr=0.01)
+    experiment = Experiment(
+        job=job,
+        strategy=BSP(),
+        record=recorder,
+        run_dir=tmp_path,
+        transport="tcp",
+        backend={},
+        task={},
+        optimizer={},
+        save_parameters_to=None,
+        tick=lambda t: None,
+    )
+    cut = cut_epoch("dynamic", job.num_samples, 32, 4)
+    learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut, 0)
+    session = Session(experiment, calm(), learner, COSTS, PROFILE)
+    begun = time.perf_counter()
+    session.run()
+    total_s = time.perf_counter() - begun
+    overhead = total_s / model.spent_s - 1
+    each_ms = model.spent_s / (4 * iterations) * 1e3
+    goal = at_most(f"{name}: overhead over the bare gradients", overhead, 0.15, "%", 100)
+    report.judge(f"real gradients on the virtual clock, {name}", [goal], extra=f"a gradient takes {each_ms:.2f} ms")
+
+
+def at_least(goal: str, value: float, limit: float, unit: str) -> Verdict:
+    return Verdict(goal, f">= {limit:,.0f} {unit}", f"{value:,.0f} {unit}", PASS if value >= limit else FAIL)
+
+
+def at_most(goal: str, value: float, limit: float, unit: str, scale: float = 1.0) -> Verdict:
+    found = f"{value * scale:.3g} {unit}"
+    return Verdict(goal, f"<= {limit * scale:g} {unit}", found, PASS if value <= limit else FAIL)

@@ -1,0 +1,141 @@
+"""The virtual clock: what is due first happens first, and ties are broken by the order of scheduling alone."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.virtual.clock import MACHINE, MESSAGE, NETWORK, TIMER, Clock
+
+Entry = tuple[float, int]  # due, priority
+PRIORITIES = (MACHINE, NETWORK, MESSAGE, TIMER)
+ENTRIES = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.5, 2.0]), st.sampled_from(PRIORITIES)))
+
+
+class ById(Clock):
+    """Planted: a tie is broken by what is handed on, which mostly is a worker's number."""
+
+    def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
+        self._sequence += 1
+        key: Any = (args, self._sequence)
+        heapq.heappush(self._heap, (max(when_s, self.now), priority, key, action, args))
+
+
+class GoesBack(Clock):
+    """Planted: what is asked for too late is dated back."""
+
+    def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (when_s, priority, self._sequence, action, args))
+
+
+def run(clock: Clock) -> None:
+    while clock.next_s < math.inf:
+        clock.step()
+
+
+def happened(clock: Clock, entries: list[Entry]) -> list[tuple[float, int]]:
+    """(time, number) of every entry, as the clock carries them out."""
+    seen: list[tuple[float, int]] = []
+    for number, (when_s, priority) in enumerate(entries):
+        clock.at(when_s, priority, lambda number: seen.append((clock.now, number)), number)
+    run(clock)
+    return seen
+
+
+@given(ENTRIES)
+def test_the_order_is_time_then_priority_then_sequence(entries: list[Entry]) -> None:
+    expected = sorted((when_s, priority, number) for number, (when_s, priority) in enumerate(entries))
+    assert happened(Clock(), entries) == [(when_s, number) for when_s, _, number in expected]
+
+
+def test_machines_links_messages_timers() -> None:
+    entries = [(1.0, TIMER), (1.0, MESSAGE), (1.0, NETWORK), (1.0, MACHINE), (0.5, TIMER)]
+    assert [number for _, number in happened(Clock(), entries)] == [4, 3, 2, 1, 0]
+
+
+# ---- ties -----------------------------------------------------------------------------------------------------------
+
+
+def unfair(make: Callable[[], Clock]) -> list[tuple[int, ...]]:
+    """The orders of scheduling three workers for one moment that are not kept."""
+    found = []
+    for order in permutations(range(3)):
+        clock, seen = make(), []  # type: Clock, list[int]
+        for worker in order:
+            clock.at(1.0, MACHINE, seen.append, worker)
+        run(clock)
+        if tuple(seen) != order:
+            found.append(order)
+    return found
+
+
+def test_no_worker_is_first_by_its_number() -> None:
+    assert unfair(Clock) == []
+
+
+def test_ties_by_number_are_caught() -> None:
+    assert unfair(ById) == [order for order in permutations(range(3)) if order != (0, 1, 2)]
+
+
+def test_actions_need_not_be_comparable() -> None:
+    clock, seen = Clock(), []  # type: Clock, list[object]
+    for what in ({}, "text", None):
+        clock.at(1.0, MACHINE, seen.append, what)
+    run(clock)
+    assert seen == [{}, "text", None]
+
+
+# ---- now ------------------------------------------------------------------------------------------------------------
+
+
+def back_in_time(make: Callable[[], Clock]) -> list[float]:
+    """Times that the clock showed after later ones, when actions at 1 s ask for 0.25 s, for now and for 2 s."""
+    clock, seen = make(), []  # type: Clock, list[float]
+    clock.at(
+        1.0, TIMER, lambda: [clock.at(when_s, MACHINE, lambda: seen.append(clock.now)) for when_s in (0.25, 1.0, 2.0)]
+    )
+    run(clock)
+    assert len(seen) == 3
+    return [now for now in seen if now < 1.0]
+
+
+def test_the_past_is_now() -> None:
+    assert back_in_time(Clock) == []
+    clock = Clock()
+    clock.at(1.0, MACHINE, lambda: None)
+    clock.step()
+    clock.at(0.5, MACHINE, lambda: None)
+    assert (clock.now, clock.next_s) == (1.0, 1.0)
+
+
+def test_going_back_is_caught() -> None:
+    assert back_in_time(GoesBack) == [0.25]
+
+
+def test_what_an_action_schedules_for_now_happens_now() -> None:
+    """After what was scheduled for now before it, whatever the priority of the action itself."""
+    clock, seen = Clock(), []  # type: Clock, list[str]
+    clock.at(1.0, TIMER, lambda: clock.at(1.0, MACHINE, seen.append, "asked for by a timer"))
+    clock.at(1.0, TIMER, seen.append, "another timer")
+    clock.at(1.5, MACHINE, seen.append, "later")
+    run(clock)
+    assert seen == ["asked for by a timer", "another timer", "later"]
+
+
+def test_time_stands_where_the_last_action_was() -> None:
+    clock = Clock()
+    assert (clock.now, clock.next_s) == (0.0, math.inf)
+    clock.at(3.5, MACHINE, lambda: None)
+    assert (clock.now, clock.next_s) == (0.0, 3.5)
+    clock.step()
+    assert (clock.now, clock.next_s) == (3.5, math.inf)
+    with pytest.raises(IndexError):
+        clock.step()

@@ -1,0 +1,160 @@
+"""Cost models: worked numbers, files that load, and files of no use that are refused in one line with the cure."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.virtual.costs import DIRECTORY, Costs, load_costs, parse_costs
+
+GOOD = """schema: 1
+values: {control_s: 0.0002, link_bytes_per_s: 125000000, disk_bytes_per_s: null}
+errors: {control_s: 0.00001}
+runs: [bsp_0, asp_0]
+machine: {cpu: Test CPU, num_cores: 2}
+covered: {batch_samples: [8, 64], num_workers: [2, 8]}
+"""
+MB = 1_000_000
+
+# ---- worked numbers -------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_costs_base_and_slope() -> None:
+    costs = Costs(data_base_s=0.001, data_per_sample_s=0.00002)
+    assert costs.data_s(32) == pytest.approx(0.001 + 0.00064)
+    assert costs.data_s(0) == 0.001
+
+
+def test_a_message_costs_its_latency_and_its_copy() -> None:
+    """4 MB at 1 ns per byte: 4 ms. The links' rate is the network's business."""
+    costs = Costs(latency_s=0.0002, transfer_per_byte_s=1e-9, link_bytes_per_s=125e6)
+    assert costs.transfer_s(4 * MB) == pytest.approx(0.0042)
+    assert costs.transfer_s(0) == 0.0002
+
+
+def test_an_update_costs_by_gradients_and_bytes() -> None:
+    """8 gradients of 4 MB at 0.2 ns per byte: 6.4 ms."""
+    costs = Costs(update_base_s=0.0005, update_per_byte_s=2e-10)
+    assert costs.update_s(4 * MB, 8) == pytest.approx(0.0069)
+    assert costs.update_s(4 * MB, 1) == pytest.approx(0.0013)
+
+
+def test_a_checkpoint_costs_by_the_disk() -> None:
+    """4 MB at 200 MB/s: 20 ms."""
+    assert Costs(checkpoint_base_s=0.01, disk_bytes_per_s=200e6).checkpoint_s(4 * MB) == pytest.approx(0.03)
+    assert Costs(checkpoint_base_s=0.01).checkpoint_s(4 * MB) == 0.01
+
+
+def test_a_restart_is_pending_and_launching() -> None:
+    assert Costs(pending_s=10.0, launch_s=2.5).restart_s == 12.5
+
+
+def test_by_default_nothing_costs_anything() -> None:
+    costs = Costs()
+    assert set(msgspec.structs.astuple(costs)) == {0.0, None}
+    free = (costs.data_s(64), costs.transfer_s(MB), costs.update_s(MB, 8), costs.checkpoint_s(MB), costs.restart_s)
+    assert free == (0.0,) * 5
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_file_in_conf_is_a_model(path: Path) -> None:
+    model = load_costs(path.stem)
+    assert model.name == path.stem
+    assert set(model.file.errors) <= set(Costs.__struct_fields__)
+
+
+def test_ideal_is_the_model_without_costs() -> None:
+    assert load_costs("ideal").values == Costs()
+
+
+def test_a_file_is_read_by_name_and_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(GOOD)
+    model = load_costs("mine", tmp_path)
+    assert model == load_costs(str(path))
+    assert (model.name, model.sha256) == ("mine", hashlib.sha256(GOOD.encode()).hexdigest())
+    assert model.values == Costs(control_s=0.0002, link_bytes_per_s=125e6)
+    assert model.file.runs == ("bsp_0", "asp_0")
+
+
+def refusal(data: bytes) -> str:
+    """What is said about a file's content."""
+    with pytest.raises(ConfigError) as caught:
+        parse_costs(data, "mine")
+    message = str(caught.value)
+    assert message.startswith("cluster.costs=mine: ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is not a cost model; scripts/calibrate.py writes them"),
+        ("costs", "is not a cost model; scripts/calibrate.py writes them"),
+        ("[1, 2]", "is not a cost model; scripts/calibrate.py writes them"),
+        ("schema: 1\nmetric: accuracy\npoints: []", "is not a cost model; scripts/calibrate.py writes them"),
+        ("a: [", "is not a YAML file; scripts/calibrate.py writes cost models"),
+        ("a: b: c", "is not a YAML file"),
+        ("[" * 1000, "is not a YAML file"),
+        (GOOD.replace("Test CPU", "2026-02-30"), "is not a YAML file"),
+        (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be one of 1"),
+        (GOOD.replace("schema: 1\n", ""), "schema: missing"),
+        (GOOD.replace("values: {", "values: [").replace("null}", "null]"), "values="),
+        (GOOD.replace("control_s", "contrl_s", 1), "values.contrl_s: no such setting; did you mean values.control_s?"),
+        (GOOD + "extra: 1\n", "extra: no such setting"),
+        (GOOD.replace("0.0002", "-0.1"), "values.control_s=-0.1: must be at least 0"),
+        (GOOD.replace("0.0002", "86401"), "values.control_s=86401: must be at most 86400"),
+        (GOOD.replace("0.0002", ".nan"), "values.control_s=nan: must be a finite number"),
+        (GOOD.replace("0.0002", ".inf"), "values.control_s=inf: must be a finite number"),
+        (GOOD.replace("0.0002", "fast"), "values.control_s=fast: must be a number"),
+        (GOOD.replace("0.0002", "true"), "values.control_s=true: must be a number"),
+        (GOOD.replace("0.0002", "null"), "values.control_s=null: must be a number"),
+        (GOOD.replace("125000000", "0"), "values.link_bytes_per_s=0: must be more than 0"),
+        (GOOD.replace("125000000", ".inf"), "values.link_bytes_per_s=inf: must be a finite number"),
+        (GOOD.replace("0.0002", "0.0002, jitter_rho: 1"), "values.jitter_rho=1: must be less than 1"),
+        (GOOD.replace("0.0002", "0.0002, jitter_sigma: 4"), "values.jitter_sigma=4: must be at most 3"),
+        (GOOD.replace("[8, 64]", "[8]"), "covered.batch_samples"),
+    ],
+)
+def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
+    assert said in refusal(text.encode())
+
+
+@pytest.mark.parametrize("data", [b"\x00\x01\x02", b"\xff\xfe\xfd", b"\x89PNG\r\n\x1a\n", b"\x7fELF\x02\x01\x00"])
+def test_a_binary_file_is_refused(data: bytes) -> None:
+    assert "is not a YAML file; scripts/calibrate.py writes cost models" in refusal(data)
+
+
+def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
+    for name in ("mine", str(tmp_path / "mine.yaml"), str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"^cluster\.costs=.*: cannot be read \(.*\); there are ideal, .*path$"):
+            load_costs(name)
+    (tmp_path / "lab.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match="there are lab, or give a path"):
+        load_costs("mine", tmp_path)
+
+
+# ---- what it was fitted to ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch_samples", "num_workers", "beyond"),
+    [(8, 2, False), (64, 8, False), (32, 4, False), (7, 4, True), (65, 4, True), (32, 1, True), (32, 9, True)],
+)
+def test_beyond_the_calibrated_runs_it_extrapolates(
+    batch_samples: int, num_workers: int, beyond: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    assert load_costs("mine", tmp_path).extrapolates(batch_samples, num_workers) is beyond
+
+
+def test_a_model_without_runs_never_extrapolates() -> None:
+    assert not load_costs("ideal").extrapolates(10**6, 10**6)

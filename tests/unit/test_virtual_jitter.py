@@ -1,0 +1,131 @@
+"""Jitter: mean one, the right spread and memory, and every worker's luck is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from runtime.virtual.jitter import BLOCK, Jitter
+
+WORKERS, BLOCKS = 40, 5
+Levels = NDArray[np.float64]
+
+
+def levels(jitter: Jitter, blocks: int) -> Levels:
+    """Standardised logarithms of so many blocks of factors: normal, mean zero, variance one."""
+    factors = np.concatenate([jitter.block() for _ in range(blocks)])
+    standard: Levels = (np.log(factors) + jitter.sigma**2 / 2) / jitter.sigma
+    return standard
+
+
+def crowd(sigma: float, rho: float) -> Levels:
+    """Standardised levels [WORKERS, BLOCKS * BLOCK], seed 0."""
+    return np.stack([levels(Jitter(0, worker, sigma, rho), BLOCKS) for worker in range(WORKERS)])
+
+
+# ---- the distribution -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0])
+def test_factors_have_mean_one_and_the_spread_asked_for(sigma: float) -> None:
+    """200,000 draws; four standard errors."""
+    factors = np.concatenate([Jitter(0, worker, sigma, 0.0).block() for worker in range(200)])
+    error = np.sqrt(np.expm1(sigma**2) / len(factors))
+    assert factors.mean() == pytest.approx(1.0, abs=4 * error)
+    assert np.log(factors).mean() == pytest.approx(-(sigma**2) / 2, abs=4 * sigma / np.sqrt(len(factors)))
+    assert np.log(factors).std() == pytest.approx(sigma, rel=4 / np.sqrt(2 * len(factors)))
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.95])
+def test_the_correlation_from_one_iteration_to_the_next_is_rho(rho: float) -> None:
+    x = crowd(0.2, rho)
+    count = WORKERS * (BLOCKS * BLOCK - 1)
+    assert float((x[:, :-1] * x[:, 1:]).sum() / (x[:, :-1] ** 2).sum()) == pytest.approx(
+        rho, abs=4 * np.sqrt((1 - rho**2) / count)
+    )
+    assert float((x[:, :-2] * x[:, 2:]).mean()) == pytest.approx(rho**2, abs=0.05), "and of no more memory than that"
+
+
+def test_the_first_factor_has_the_spread_of_all() -> None:
+    """The stationary distribution from the start: no warm-up. 1,000 workers, four standard errors."""
+    first = np.array([levels(Jitter(0, worker, 0.5, 0.9), 1)[0] for worker in range(1000)])
+    assert first.mean() == pytest.approx(0.0, abs=4 / np.sqrt(1000))
+    assert first.std() == pytest.approx(1.0, abs=4 / np.sqrt(2000))
+
+
+def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
+    jitter = Jitter(0, 0, 0.0, 0.9)
+    assert [jitter.factor() for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert set(Jitter(0, 0, 0.0, 0.0).block().tolist()) == {1.0}
+
+
+# ---- the recursion --------------------------------------------------------------------------------------------------
+
+
+class Forgetful(Jitter):
+    """Planted: every block starts afresh."""
+
+    def block(self) -> NDArray[np.float64]:
+        self._level = None
+        return super().block()
+
+
+def departures(make: Callable[[int, int, float, float], Jitter], rho: float) -> list[int]:
+    """Where levels are not rho times the one before plus the draw times sqrt(1 - rho^2), over three blocks."""
+    draws = levels(Jitter(3, 1, 0.2, 0.0), 3)  # of the same stream, without memory
+    expected = [draws[0]]
+    for draw in draws[1:]:
+        expected.append(rho * expected[-1] + np.sqrt(1 - rho**2) * draw)
+    return np.flatnonzero(np.abs(levels(make(3, 1, 0.2, rho), 3) - expected) > 1e-9).tolist()
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.9])
+def test_memory_outlives_the_blocks(rho: float) -> None:
+    assert departures(Jitter, rho) == []
+
+
+def test_a_block_that_forgets_is_caught() -> None:
+    assert departures(Forgetful, 0.9)[0] == BLOCK
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.7])
+def test_one_by_one_they_are_those_of_the_blocks(rho: float) -> None:
+    jitter, whole = Jitter(5, 2, 0.4, rho), Jitter(5, 2, 0.4, rho)
+    expected = [*whole.block().tolist(), *whole.block().tolist()]
+    assert [jitter.factor() for _ in range(2 * BLOCK)] == expected
+
+
+# ---- whose luck it is -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_factors() -> None:
+    assert np.array_equal(Jitter(7, 3, 0.3, 0.5).block(), Jitter(7, 3, 0.3, 0.5).block())
+
+
+def test_seeds_and_workers_have_streams_of_their_own() -> None:
+    blocks = {(seed, worker): tuple(Jitter(seed, worker, 0.3, 0.0).block()) for seed in (0, 1) for worker in (0, 1, 10)}
+    assert len(set(blocks.values())) == len(blocks)
+
+
+def test_no_worker_shifts_the_luck_of_another() -> None:
+    """Worker 0 computes three times as often beside worker 1 as alone."""
+
+    def of_worker_1(others: int) -> list[float]:
+        both = [Jitter(0, worker, 0.3, 0.5) for worker in (0, 1)]
+        drawn = []
+        for _ in range(BLOCK + 10):
+            for _ in range(others):
+                both[0].factor()
+            drawn.append(both[1].factor())
+        return drawn
+
+    assert of_worker_1(3) == of_worker_1(0)
+
+
+def test_workers_are_uncorrelated() -> None:
+    """Largest of 780 correlations of 5,120 draws each; one beyond five standard errors has odds of one in 2,000."""
+    correlations = np.corrcoef(crowd(0.3, 0.0)) - np.eye(WORKERS)
+    assert np.abs(correlations).max() < 5 / np.sqrt(BLOCKS * BLOCK)

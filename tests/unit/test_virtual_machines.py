@@ -1,0 +1,397 @@
+"""Servers, workers and links on the virtual clock, by worked numbers: who waits for what, and for how long."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.device import DeviceProfile
+from runtime.job import ComputeOrder
+from runtime.shards import Range
+from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.jitter import Jitter
+from runtime.virtual.learner import NOTHING
+from runtime.virtual.network import Network
+from runtime.virtual.servers import Servers
+from runtime.virtual.workers import Iteration, Workers
+from strategies.protocol import Timings
+
+PARTS = ("wait_s", "data_s", "pull_s", "compute_s", "send_s")
+MB = 1_000_000
+GIGABIT = 125e6  # bytes per second
+
+
+def calm(target: str, t: float) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+# ---- servers --------------------------------------------------------------------------------------------------------
+
+UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4)
+"""An update of two gradients, on 64 bytes of a server: 10 ms + 12.8 ms."""
+
+
+def test_updates_of_a_server_queue() -> None:
+    servers = Servers(UPDATES, 32, 2, calm)
+    assert servers.num_bytes == [64, 64]
+    servers.update(0.0, 2)
+    assert servers.free_s == pytest.approx([0.0238] * 2), "1 ms of travel, 22.8 ms of work"
+    servers.update(0.01, 2)
+    assert servers.free_s == pytest.approx([0.0466] * 2), "it had to wait for the first"
+    servers.update(1.0, 1)
+    assert servers.free_s == pytest.approx([1.0174] * 2), "nobody was before it"
+    assert servers.idle_s == max(servers.free_s)
+
+
+def test_unequal_ranges_are_ready_at_different_times() -> None:
+    """100 parameters are seven blocks of 16, the last not full: 48 for one server, 52 for the other."""
+    servers = Servers(Costs(update_per_byte_s=1e-3), 100, 2, calm)
+    assert servers.num_bytes == [192, 208]
+    servers.update(0.0, 1)
+    assert servers.free_s == pytest.approx([0.192, 0.208])
+    assert servers.idle_s == pytest.approx(0.208)
+
+
+def test_a_straggling_server_is_slow_in_the_window() -> None:
+    """0.5 s and twice its own 22.8 ms, 3 ms overslept; asked about when the order left."""
+    asked = []
+
+    def disturb(target: str, t: float) -> tuple[float, float]:
+        asked.append((target, t))
+        return (0.5, 2.0) if target == "server:1" and t < 0.5 else (0.0, 0.0)
+
+    costs = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sleep_overshoot_s=0.003)
+    servers = Servers(costs, 32, 2, disturb)
+    servers.update(0.25, 2)
+    assert servers.free_s == pytest.approx([0.2738, 0.2738 + 0.5486])
+    servers.update(0.75, 2)
+    assert servers.free_s == pytest.approx([0.7738, 0.8224 + 0.0228])
+    assert asked == [("server:0", 0.25), ("server:1", 0.25), ("server:0", 0.75), ("server:1", 0.75)]
+    notes: list[dict[str, Any]] = []
+    for _ in range(2):  # what was reported is not reported again
+        servers.report(lambda kind, **fields: notes.append(fields), version=2)
+    both = {"version": 2, "updates": 2}
+    assert notes[0] == pytest.approx({"server": 0, **both, "busy_s": 0.0456, "injected_s": 0.0})
+    assert notes[1:] == [pytest.approx({"server": 1, **both, "busy_s": 0.5942, "injected_s": 0.5486})]
+
+
+def test_a_checkpoint_queues_with_the_updates() -> None:
+    """64 bytes at 640 bytes/s: 0.1 s, and 20 ms."""
+    costs = Costs(control_s=0.001, update_base_s=0.01, checkpoint_base_s=0.02, disk_bytes_per_s=640)
+    servers = Servers(costs, 32, 2, calm)
+    servers.update(0.0, 1)
+    assert servers.save(0.0) == pytest.approx(0.001 + 0.01 + 0.12)
+    servers.update(0.05, 1)
+    assert servers.idle_s == pytest.approx(0.131 + 0.01)
+    assert servers.restore_s() == pytest.approx(0.12)
+    servers.begin_again(0.1)
+    assert (servers.free_s, servers.idle_s) == ([0.1, 0.1], 0.1), "whoever has restored one has nothing to do"
+
+
+# ---- one iteration --------------------------------------------------------------------------------------------------
+
+COSTS = Costs(
+    control_s=0.01,
+    latency_s=0.0036,
+    transfer_per_byte_s=1e-4,
+    data_base_s=0.005,
+    data_per_sample_s=0.001,
+    sleep_overshoot_s=0.001,
+    update_base_s=0.4,
+)
+"""A message of 64 bytes takes 10 ms, a batch of 20 samples 25 ms to load, an update 400 ms."""
+DEVICE = DeviceProfile(base_s=0.1, per_sample_s=0.005)
+"""20 samples: 0.2 s, and 1 ms overslept."""
+
+
+class Crew:
+    """Workers of 16 parameters whose arrivals are written down as (worker, timings, time)."""
+
+    def __init__(
+        self,
+        costs: Costs = COSTS,
+        profile: DeviceProfile | None = DEVICE,
+        *,
+        on_board: bool = False,
+        link_bytes_per_s: float | None = None,
+        num_workers: int = 1,
+        num_parameters: int = 16,
+    ) -> None:
+        self.clock = Clock()
+        self.servers = Servers(costs, num_parameters, 1, calm)
+        self.network = None
+        if link_bytes_per_s is not None:
+            self.network = Network(self.clock, link_bytes_per_s, num_workers, 1)
+        size: dict[str, Any] = {"on_board": on_board, "num_workers": num_workers, "seed": 0}
+        self.workers = Workers(self.clock, costs, profile, self.servers, self.network, **size, arrived=self._arrived)
+        self.arrived: list[tuple[int, Timings, float]] = []
+        self.issued = 0
+
+    def _arrived(self, iteration: Iteration, timings: Timings, at_s: float) -> None:
+        self.arrived.append((iteration.order.worker, timings, at_s))
+
+    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **injected: float) -> None:
+        """A Compute leaves the coordinator."""
+        straggling = {"delay_s": 0.0, "slowdown_frac": 0.0, **injected}
+        ranges = (Range(0, 0, 0, samples),)
+        order = ComputeOrder(
+            grad_id=self.issued, worker=worker, incarnation=0, version=0, ranges=ranges, accum=1, **straggling
+        )
+        self.issued += 1
+        self.workers.begin(order, NOTHING, sent_s)
+
+    def run(self) -> list[tuple[int, Timings, float]]:
+        """Until nothing is under way."""
+        while self.clock.next_s < math.inf:
+            self.clock.step()
+        assert self.workers.under_way == {}
+        return self.arrived
+
+    def only(self) -> tuple[Timings, float]:
+        """The one arrival, and when it was."""
+        [(_, timings, at_s)] = self.run()
+        return timings, at_s
+
+
+def approx(**given: float) -> Any:
+    return pytest.approx(given)
+
+
+def fields(told: Timings) -> dict[str, float]:
+    """Those that are not zero."""
+    every = (*PARTS, "injected_s", "overrun_s")
+    return {name: value for name in every if (value := getattr(told, name))}
+
+
+def test_parameters_come_while_the_batch_is_loaded() -> None:
+    """Ordered at 1.0: there at 1.01; parameters at 1.02, the batch at 1.035; computed at 1.236, pushed at 1.246."""
+    crew = Crew()
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
+    assert at_s == pytest.approx(1.246)
+
+
+def test_parameters_wait_for_the_update_before_them() -> None:
+    """The update, ordered with the Compute, is done at 1.41 and delivered at 1.42, 0.385 s after the batch."""
+    crew = Crew()
+    crew.servers.update(1.0, 1)
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
+    assert at_s == pytest.approx(1.631)
+
+
+def test_a_push_waits_for_a_busy_server() -> None:
+    """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
+    crew = Crew()
+    crew.begin(1.0)
+    crew.servers.update(1.1, 1)
+    told, at_s = crew.only()
+    assert told.send_s == pytest.approx(1.51 - 1.236)
+    assert at_s == pytest.approx(1.51)
+
+
+@pytest.mark.parametrize("link_bytes_per_s", [None, 1e15])
+def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
+    """In shared memory a gradient is there when it is computed; parameters still come after their update."""
+    crew = Crew(on_board=True, link_bytes_per_s=link_bytes_per_s)
+    crew.servers.update(1.0, 1)
+    crew.begin(1.0)
+    crew.servers.update(1.2, 1)
+    told, at_s = crew.only()
+    assert told.pull_s == pytest.approx(1.41 - 1.035)
+    assert told.send_s == pytest.approx(0.0, abs=1e-9)
+    assert at_s == pytest.approx(1.611)
+    assert crew.servers.idle_s == pytest.approx(1.81)
+
+
+def test_waiting_is_from_push_to_order() -> None:
+    crew = Crew()
+    crew.begin(1.0)
+    crew.run()
+    crew.begin(3.0)
+    told = crew.run()[1][1]
+    assert told.wait_s == pytest.approx(3.01 - 1.246)
+    crew.workers.ready(0, 7.0)
+    crew.begin(7.5)
+    assert crew.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
+
+
+def test_injections_come_on_top() -> None:
+    """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
+    crew = Crew()
+    crew.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
+    told, at_s = crew.only()
+    assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
+    assert at_s == pytest.approx(2.149)
+
+
+def test_what_cannot_be_held_is_an_overrun() -> None:
+    """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
+    crew = Crew(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
+    crew.begin(0.0)
+    told, _ = crew.only()
+    assert fields(told) == approx(compute_s=0.25, overrun_s=0.05)
+
+
+def test_jitter_makes_no_negative_overrun() -> None:
+    """A quick iteration of a device that is mostly missed has missed nothing."""
+    crew = Crew(Costs(compute_base_s=0.201, jitter_sigma=0.2))
+    for _ in range(40):
+        crew.begin(crew.clock.now)
+        crew.run()
+    told = [one for _, one, _ in crew.arrived]
+    assert [one.overrun_s for one in told] == pytest.approx([max(0.0, one.compute_s - 0.2) for one in told])
+    assert {one.overrun_s > 0 for one in told} == {False, True}
+
+
+def test_without_a_profile_the_model_says_how_long_computing_takes() -> None:
+    crew = Crew(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
+    crew.begin(0.0)
+    assert fields(crew.only()[0]) == approx(compute_s=0.25)
+
+
+def test_jitter_multiplies_computing_and_nothing_else() -> None:
+    crew, jitter = Crew(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
+    for _ in range(5):
+        crew.begin(crew.clock.now)
+        crew.run()
+    expected = [{"data_s": 0.1, "compute_s": 0.2 * jitter.factor()} for _ in range(5)]
+    assert [fields(told) for _, told, _ in crew.arrived] == [pytest.approx(each) for each in expected]
+
+
+SECONDS = st.floats(0, 10)
+COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECONDS, update_base_s=SECONDS)
+
+
+@given(costs=COSTLY, update_s=SECONDS, delay_s=SECONDS, on_board=st.booleans(), link=st.sampled_from([None, 10.0, 1e6]))
+def test_the_parts_make_up_the_whole(
+    costs: Costs, update_s: float, delay_s: float, on_board: bool, link: float | None
+) -> None:
+    """From the end of the push before to the end of this one, whatever the servers do meanwhile."""
+    crew = Crew(costs, on_board=on_board, link_bytes_per_s=link)
+    crew.begin(1.0)
+    crew.servers.update(update_s, 1)
+    [(_, first, first_s)] = crew.run()
+    crew.begin(first_s + 1.0, delay_s=delay_s)
+    _, (_, second, second_s) = crew.run()
+    assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
+    assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
+    assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
+
+
+# ---- links ----------------------------------------------------------------------------------------------------------
+
+
+def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple[float, str, int] | None = None) -> Any:
+    """When transfers of 4 MB end that start as (time, way, worker); one may be abandoned."""
+    clock, found = Clock(), {}  # type: Clock, dict[tuple[str, int], float]
+    network = Network(clock, GIGABIT, 4, num_servers)
+
+    def start(key: tuple[str, int]) -> None:
+        network.transfer(key, 4 * MB, lambda: found.update({key: clock.now}))
+
+    for start_s, way, worker in starts:
+        clock.at(start_s, MACHINE, start, (way, worker))
+    if gone:
+        clock.at(gone[0], MACHINE, network.abandon, gone[1:])
+    while clock.next_s < math.inf:
+        clock.step()
+    return pytest.approx(found)
+
+
+def test_four_megabytes_at_a_gigabit() -> None:
+    """Alone 32 ms, at the sender's rate; four at once share the server's link: 128 ms; two servers: 64 ms."""
+    four = [(1.0, "push", worker) for worker in range(4)]
+    assert ends(four[:1]) == {("push", 0): 1.032}
+    assert ends(four) == {("push", worker): 1.128 for worker in range(4)}
+    assert ends(four, num_servers=2) == {("push", worker): 1.064 for worker in range(4)}
+    assert ends(four, num_servers=8) == {("push", worker): 1.032 for worker in range(4)}
+
+
+def test_the_two_directions_do_not_share() -> None:
+    assert ends([(0.0, "push", 0), (0.0, "pull", 0)]) == {("push", 0): 0.032, ("pull", 0): 0.032}
+
+
+def test_who_comes_later_shares_what_is_left() -> None:
+    """At 16 ms 2 MB are left of the first; at half the rate both go on, the first until 48 ms, then one alone."""
+    assert ends([(0.0, "push", 0), (0.016, "push", 1)]) == {("push", 0): 0.048, ("push", 1): 0.064}
+
+
+def test_who_gives_up_leaves_its_share() -> None:
+    """At 32 ms 1 MB is left of the first, which has the link to itself again. What is through, stays."""
+    assert ends([(0.0, "push", 0), (0.016, "push", 1)], gone=(0.032, "push", 1)) == {("push", 0): 0.040}
+    assert ends([(0.0, "push", 0)], gone=(0.5, "push", 0)) == {("push", 0): 0.032}
+
+
+def test_a_round_of_four_workers_on_gigabit_links() -> None:
+    """All pull at once: 128 ms. Then three push, and 4 ms later, when 11.5 MB of theirs are left, the fourth joins."""
+    crew = Crew(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    for worker in range(4):
+        crew.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
+    told = {worker: told for worker, told, _ in crew.run()}
+    assert [told[worker].pull_s for worker in range(4)] == pytest.approx([0.128] * 4)
+    three_s = 0.004 + 4 * (11.5 * MB / 3) / GIGABIT
+    fourth_s = 15.5 * MB / GIGABIT  # the server's link is never idle
+    assert [told[worker].send_s for worker in range(4)] == pytest.approx([three_s, three_s, three_s, fourth_s])
+
+
+@pytest.mark.parametrize("on_board", [False, True])
+def test_huge_links_are_no_links(on_board: bool) -> None:
+    costs = msgspec.structs.replace(COSTS, jitter_sigma=0.1, transfer_per_byte_s=1e-8)
+
+    def arrivals(link_bytes_per_s: float | None) -> list[tuple[float, ...]]:
+        crew = Crew(costs, on_board=on_board, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
+        crew.servers.update(1.0, 1)
+        for worker in range(4):
+            crew.begin(1.0, worker, samples=20 + worker)
+        return [(worker, *msgspec.structs.astuple(told), at_s) for worker, told, at_s in sorted(crew.run())]
+
+    assert arrivals(1e18) == [pytest.approx(told, abs=1e-9) for told in arrivals(None)]
+
+
+# ---- the lost -------------------------------------------------------------------------------------------------------
+
+BEFORE_PULL, PULL, COMPUTE = (1.0, 1.2), (1.412, 1.45), (1.5, 1.6)
+
+
+@pytest.mark.parametrize(
+    ("link_bytes_per_s", "lost_s"),
+    [(None, at) for at in (*BEFORE_PULL, 1.412, *COMPUTE, 1.617)]
+    + [(GIGABIT, at) for at in (*BEFORE_PULL, *PULL, *COMPUTE, 1.7, 1.745)],
+)
+def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: float) -> None:
+    """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
+    costs = msgspec.structs.replace(COSTS, transfer_per_byte_s=0.0)
+    crew = Crew(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
+    crew.servers.update(1.0, 1)
+    for worker in range(2):
+        crew.begin(1.0, worker)
+
+    def again() -> None:
+        crew.workers.lose(1)
+        crew.workers.ready(1, lost_s)
+        crew.begin(lost_s, 1)
+
+    crew.clock.at(lost_s, MACHINE, again)
+    (first, _, _), (second, told, at_s) = crew.run()
+    assert (first, second) == (0, 1)
+    assert told.wait_s == pytest.approx(0.01)
+    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s - lost_s)
+
+
+@pytest.mark.parametrize(("lost_s", "part"), [(0.032, "pull_s"), (0.296, "send_s")])
+def test_the_lost_leave_the_links_to_the_others(lost_s: float, part: str) -> None:
+    """After 32 ms of both at half the rate, 2 MB are left of each: 16 ms for one alone."""
+    crew = Crew(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    for worker in range(2):
+        crew.begin(0.0, worker)
+    crew.clock.at(lost_s, MACHINE, crew.workers.lose, 1)
+    assert getattr(crew.only()[0], part) == pytest.approx(0.048)

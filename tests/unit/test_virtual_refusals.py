@@ -1,0 +1,150 @@
+"""What makes no sense with a virtual clock or without gradients is refused: exit code 2 and one line with the cure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.preflight import preflight
+from tests.cli import run_cli
+
+REFUSED = 2
+VIRTUAL = "cluster=virtual"
+NONE = f"{VIRTUAL} backend=none"
+UNSCORED = f"{NONE} workload.target=null"
+COSTS = "schema: 1\nvalues: {control_s: 0.001}\n"
+PROGRESS = """schema: 1
+workload: digits
+metric: accuracy
+lr: 0.03
+phi_samples: 12
+points: [[0, 0.1], [100, 0.9]]
+"""
+
+FILES = {
+    "good.yaml": COSTS.encode(),
+    "foreign.yaml": b"schema: 1\nmetric: accuracy\n",
+    "list.yaml": b"[1, 2]\n",
+    "binary.yaml": b"\x89PNG\r\n\x1a\n\x00",
+    "unknown.yaml": COSTS.replace("control", "contrl").encode(),
+    "negative.yaml": COSTS.replace("0.001", "-1").encode(),
+    "nan.yaml": COSTS.replace("0.001", ".nan").encode(),
+    "newer.yaml": COSTS.replace("schema: 1", "schema: 2").encode(),
+    "progress.yaml": PROGRESS.encode(),
+    "loss.yaml": PROGRESS.replace("accuracy", "loss").encode(),
+    "ledger.yaml": PROGRESS.replace("digits", "ledger").encode(),
+}
+"""Lines name them by ``@``."""
+
+BAD_LINES = [
+    ("costs=ideal", "did you mean cluster.costs?"),
+    ("cluster=virtual cluster.costs=ideal cluster.device={base_s:0}", "an iteration must take some time"),
+    # cost models
+    (
+        f"{VIRTUAL} cluster.costs=idael",
+        "cluster.costs=idael: cannot be read (no such file or directory); there are ideal",
+    ),
+    (f"{VIRTUAL} cluster.costs=@missing.yaml", "missing.yaml: cannot be read (no such file or directory)"),
+    (f"{VIRTUAL} cluster.costs=@", "cannot be read (is a directory)"),
+    (f"{VIRTUAL} cluster.costs=@foreign.yaml", "is not a cost model; scripts/calibrate.py writes them"),
+    (f"{VIRTUAL} cluster.costs=@progress.yaml", "is not a cost model; scripts/calibrate.py writes them"),
+    (f"{VIRTUAL} cluster.costs=@list.yaml", "is not a cost model; scripts/calibrate.py writes them"),
+    (f"{VIRTUAL} cluster.costs=@binary.yaml", "is not a YAML file; scripts/calibrate.py writes cost models"),
+    (f"{VIRTUAL} cluster.costs=@unknown.yaml", "values.contrl_s: no such setting; did you mean values.control_s?"),
+    (f"{VIRTUAL} cluster.costs=@negative.yaml", "values.control_s=-1: must be at least 0"),
+    (f"{VIRTUAL} cluster.costs=@nan.yaml", "values.control_s=nan: must be a finite number"),
+    (f"{VIRTUAL} cluster.costs=@newer.yaml", "schema=2: must be one of 1"),
+    (f"{VIRTUAL} cluster.costs=null", "cluster.costs=null: must be text"),
+    # the cluster
+    (
+        f"{VIRTUAL} cluster.costs=ideal cluster.device=null",
+        "cluster.device=null: the cost model ideal does not say how long computing takes; give a device profile",
+    ),
+    (f"{VIRTUAL} cluster.device={{speed:1}}", "no such setting of cluster=virtual; did you mean"),
+    (f"{VIRTUAL} cluster.device.base_s=-1", "base_s=-1.0 must be 0 or more"),
+    (f"{VIRTUAL} cluster.num_workers=0", "cluster.num_workers=0: must be at least 1"),
+    (f"{VIRTUAL} cluster.num_workers=129", "workload.global_batch_samples=128: smaller than cluster.num_workers=129"),
+    (
+        f"{VIRTUAL} cluster.cost=ideal",
+        "cluster.cost=ideal: no such setting of cluster=virtual; did you mean cluster.costs?",
+    ),
+    (f"{VIRTUAL} +cluster.cost=ideal", "cluster.cost: no such setting; did you mean cluster.costs?"),
+    (f"{VIRTUAL} cluster.lease_s=2", "cluster.lease_s=2: no such setting of cluster=virtual"),
+    ("cluster.costs=ideal", "cluster.costs=ideal: no such setting of cluster=local"),
+    (f"{VIRTUAL} cluster.decisions=guessed", "cluster.decisions=guessed: must be one of fixed, measured"),
+    # no gradients
+    ("backend=none", "backend=none: computes no gradients; cluster=local needs them, choose cluster=virtual"),
+    (
+        NONE,
+        "workload.target=0.95: backend=none measures no accuracy; estimate it with backend.progress=NAME, or set "
+        "workload.target=null",
+    ),
+    (f"{UNSCORED} save_parameters=true", "save_parameters=true: backend=none has no parameters"),
+    (f"{UNSCORED} backend.num_parameters=0", "backend.num_parameters=0: must be at least 1, or null"),
+    (f"{UNSCORED} backend.num_parameters=1e9", "backend.num_parameters=1000000000.0: must be a whole number"),
+    (f"{UNSCORED} backend.progess=digits_mlp", "no such setting of backend=none; did you mean backend.progress?"),
+    # progress models
+    (f"{NONE} backend.progress=digits_ml", "backend.progress=digits_ml: cannot be read (no such file or directory)"),
+    (f"{NONE} backend.progress=@good.yaml", "is not a progress model; scripts/fit_progress.py writes them"),
+    (f"{NONE} backend.progress=@binary.yaml", "is not a YAML file; scripts/fit_progress.py writes progress models"),
+    (f"{NONE} backend.progress=@loss.yaml", "is a model of the metric loss, not of accuracy"),
+    (f"{NONE} backend.progress=@ledger.yaml", "is a model of workload=ledger, not of digits"),
+    (f"{NONE} workload=ledger backend.progress=digits_mlp", "is a model of workload=digits, not of ledger"),
+    # sweeps: the job is named
+    (
+        f"-m {VIRTUAL} backend=torch,none",
+        "backend.progress=NAME, or set workload.target=null (in the job backend=none)",
+    ),
+]
+
+GOOD_LINES = [
+    VIRTUAL,
+    f"{VIRTUAL} cluster.costs=ideal topology.transport=shm cluster.decisions=measured",
+    f"{VIRTUAL} cluster.costs=@good.yaml",
+    f"{VIRTUAL} workload=ledger backend=numpy save_parameters=true",
+    UNSCORED,
+    f"{NONE} workload=ledger",
+    f"{NONE} backend.progress=digits_mlp",
+    f"{NONE} backend.progress=@progress.yaml workload.target=0.8 stop_at_target=true",
+    f"{UNSCORED} cluster.num_workers=1000 workload.global_batch_samples=1000 strategy=asp backend.num_parameters=1000",
+    f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)",
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name, data in FILES.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def words(line: str, files: Path) -> list[str]:
+    return line.replace("@", f"{files}/").split(" ")
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES, ids=[line for line, _ in BAD_LINES])
+def test_refused(line: str, message: str, files: Path, tmp_path: Path) -> None:
+    finished = run_cli(*words(line, files), cwd=tmp_path)
+    assert message in finished.err
+    assert finished.err.startswith("run.py: ")
+    assert finished.err.count("\n") == 1
+    assert (finished.exit_code, finished.out, list(tmp_path.iterdir())) == (REFUSED, "", [])
+
+
+@pytest.mark.parametrize("line", GOOD_LINES)
+def test_accepted(line: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    preflight(words(line, files))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["backend.progress=@progress.yaml", "cluster.costs=@good.yaml"])
+def test_a_refusal_names_the_file_as_it_was_given(line: str, files: Path) -> None:
+    """The path, not what became of it: the user looks for what was typed."""
+    missing = line.replace(".yaml", ".yml")
+    with pytest.raises(ConfigError) as caught:
+        preflight(words(f"{UNSCORED} {missing}", files))
+    assert str(caught.value).startswith(missing.replace("@", f"{files}/") + ": cannot be read")

@@ -1,0 +1,381 @@
+"""Whole jobs on the virtual clock: closed forms, accidents, and the same bytes every time."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis import theory
+from injectors.plan import Disturbance, build_plan
+from injectors.sleep import SleepActuator
+from runtime.backends.numpy import NumpyBackend
+from runtime.device import DeviceProfile
+from runtime.executor import nominal_batches
+from runtime.job import Job
+from runtime.shards import cut_epoch
+from runtime.spec import Experiment, Outcome
+from runtime.virtual import VirtualRuntime
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.costs import Costs
+from runtime.virtual.learner import Learner, NoLearner, RealLearner
+from runtime.virtual.session import Session
+from strategies.asp import ASP
+from strategies.backup_workers import BackupWorkers
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from strategies.ssp import SSP
+from tests.harness import make_job
+from tests.invariants import problems
+from workloads.ledger import Ledger
+
+IDEAL = Costs()
+QUARTER = DeviceProfile(base_s=0.25)
+"""Binary fractions add up without rounding, so that closed forms hold exactly."""
+
+Line = dict[str, Any]
+Strike = Callable[[Session], None]
+
+
+class Tape:
+    """A record in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: Any) -> None:
+        told = {"event": event, "commands": tuple(commands), "version": version, "decide_us": decide_us, "state": state}
+        self.lines.append({"seq": len(self.lines), "t": t, "kind": "event", **told})
+
+    def note(self, t: float, kind: str, **fields: Any) -> None:
+        self.lines.append({"seq": len(self.lines), "t": t, "kind": "note", "note": {"type": kind, **fields}})
+
+    def plain(self) -> list[Line]:
+        """As they are read back from a file."""
+        lines: list[Line] = msgspec.json.decode(msgspec.json.encode(self.lines))
+        return lines
+
+    def told(self, kind: str) -> list[Line]:
+        """Events of one type."""
+        return [line["event"] for line in self.plain() if line["kind"] == "event" and line["event"]["type"] == kind]
+
+    def noted(self, kind: str) -> list[tuple[float, Line]]:
+        """Notes of one type with their times."""
+        notes = [(line["t"], line["note"]) for line in self.plain() if line["kind"] == "note"]
+        return [(t, note) for t, note in notes if note["type"] == kind]
+
+    def update_times(self) -> list[float]:
+        """When updates were decided."""
+        lines = [line for line in self.lines if line["kind"] == "event"]
+        return [after["t"] for before, after in pairwise(lines) if after["version"] > before["version"]]
+
+
+def virtual_job(num_workers: int, samples: int, **changes: Any) -> Job:
+    """One epoch, one sample per worker and update, nothing on the side."""
+    size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": samples}
+    return make_job(**{**size, "epochs": 1, "max_time_s": 1e4, **changes})
+
+
+def experiment(strategy: Strategy, job: Job, tape: Tape, **changes: Any) -> Experiment:
+    """Without a backend."""
+    fields: dict[str, Any] = {
+        "run_dir": Path("nowhere"),
+        "transport": "tcp",
+        "backend": {"_target_": "runtime.backends.none.NoBackend"},
+        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples},
+        "optimizer": {"name": "tally", "lr": 1.0},
+        "save_parameters_to": None,
+        "tick": lambda t: None,
+    }
+    return Experiment(job=job, strategy=strategy, record=tape, **{**fields, **changes})
+
+
+def slow(**magnitudes: float) -> SleepActuator:
+    """Workers (``w2=1.0``) that take so much longer by half, all the time."""
+    about = {"start_s": 0.0, "end_s": 1e6, "kind": "slowdown"}
+    windows = [Disturbance(target=f"worker:{w[1:]}", magnitude=size, **about) for w, size in magnitudes.items()]
+    return SleepActuator(build_plan("test", 0, 1e6, windows))
+
+
+def session(
+    strategy: Strategy,
+    job: Job,
+    costs: Costs = IDEAL,
+    *,
+    device: DeviceProfile = QUARTER,
+    actuator: SleepActuator | None = None,
+    learner: Learner | None = None,
+) -> tuple[Session, Tape]:
+    tape = Tape()
+    learner = learner or NoLearner(0, None)
+    return Session(experiment(strategy, job, tape), actuator or slow(), learner, costs, device), tape
+
+
+def finish(run: Session, tape: Tape) -> Outcome:
+    """To its end, which must be a good one."""
+    outcome = run.run()
+    assert (outcome.status, problems(tape.plain())) == ("done", [])
+    assert outcome.epochs_done == run.experiment.job.epochs
+    return outcome
+
+
+# ---- closed forms ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("samples", [4, 64, 65, 67])
+@pytest.mark.parametrize("slowdown", [0.0, 1.0, 2.5])
+def test_bsp_takes_rounds_times_the_slowest(samples: int, slowdown: float) -> None:
+    """Worker 0 is slow: it draws first, so it also has a part in a short last round."""
+    outcome = finish(*session(BSP(), virtual_job(4, samples), actuator=slow(w0=slowdown)))
+    assert outcome.t == theory.bsp_jct_s(samples, [1] * 4, [0.25 * (1 + slowdown), 0.25, 0.25, 0.25])
+    assert outcome.samples_applied == samples
+
+
+@pytest.mark.parametrize("samples", [1, 7, 64, 333])
+@pytest.mark.parametrize("strategy", [ASP(data="dynamic"), SSP(bound=None, data="dynamic")], ids=["asp", "ssp"])
+def test_asp_ends_within_one_iteration_of_samples_by_throughput(strategy: Strategy, samples: int) -> None:
+    actuator = slow(w1=0.3, w2=1.7, w3=4.0)
+    outcome = finish(*session(strategy, virtual_job(4, samples), actuator=actuator))
+    times = [0.25 * (1 + slowdown) for slowdown in (0.0, 0.3, 1.7, 4.0)]
+    low, high = theory.asp_jct_bounds_s(samples, [1] * 4, times)
+    assert low <= outcome.t <= high
+    assert outcome.version == samples
+
+
+SIGMA = 0.4
+JITTER = Costs(jitter_sigma=SIGMA)
+SECOND = DeviceProfile(base_s=1.0)
+TIMES = stats.lognorm(SIGMA, scale=math.exp(-(SIGMA**2) / 2))
+"""An iteration, seconds: mean one."""
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values) / math.sqrt(len(values)))
+
+
+def test_with_jitter_a_bsp_round_is_an_expected_maximum() -> None:
+    """1,500 rounds of 4, seed 0; four standard errors, which are less than a worker more or less would make."""
+    run, tape = session(BSP(), virtual_job(4, 4 * 1500), JITTER, device=SECOND)
+    outcome = finish(run, tape)
+    rounds = np.diff([0.0, *tape.update_times()])
+    assert (len(rounds), rounds.sum()) == (1500, pytest.approx(outcome.t))
+    mean, error = mean_and_error(rounds)
+    assert mean == pytest.approx(theory.bsp_round_s(TIMES, 4), abs=4 * error)
+    assert theory.bsp_round_s(TIMES, 3) + 4 * error < mean < theory.bsp_round_s(TIMES, 5) - 4 * error
+
+
+def test_with_jitter_backup_workers_wait_for_the_place_that_is_needed() -> None:
+    """The first round, in which all start together, of 500 seeds: the sixth of eight, not the fifth or the seventh."""
+    first = []
+    for seed in range(500):
+        run, tape = session(BackupWorkers(num_backup=2), virtual_job(8, 12, seed=seed), JITTER, device=SECOND)
+        run.run()
+        first.append(tape.update_times()[0])
+    mean, error = mean_and_error(first)
+    assert mean == pytest.approx(theory.backup_round_s(TIMES, 8, 2), abs=4 * error)
+    assert theory.backup_round_s(TIMES, 8, 3) + 4 * error < mean < theory.backup_round_s(TIMES, 8, 1) - 4 * error
+
+
+def test_who_was_late_is_late_again() -> None:
+    """Workers are not interrupted, so rounds take longer than if all started together, and less than with BSP."""
+    run, tape = session(BackupWorkers(num_backup=2), virtual_job(8, 8 * 400), JITTER, device=SECOND)
+    finish(run, tape)
+    mean, error = mean_and_error(np.diff(tape.update_times()))
+    assert theory.backup_round_s(TIMES, 8, 2) + 4 * error < mean < theory.bsp_round_s(TIMES, 8) - 4 * error
+
+
+@pytest.mark.parametrize("num_workers", [1, 4, 16])
+def test_the_coordinator_decides_one_thing_at_a_time(num_workers: int) -> None:
+    """A round of BSP: T, then N decisions in a row, of which the last sends everybody off."""
+    decision_s = 2**-10
+    outcome = finish(*session(BSP(), virtual_job(num_workers, num_workers * 20), Costs(decision_s=decision_s)))
+    assert outcome.t == 20 * (0.25 + num_workers * decision_s)
+
+
+def test_an_iteration_costs_what_its_parts_cost() -> None:
+    """BSP with all costs: order, data (which the update before outlasts), parameters, device, gradient, report."""
+    costs = Costs(
+        control_s=0.01, latency_s=0.02, data_base_s=0.001, sleep_overshoot_s=0.003, update_base_s=0.04, decision_s=0.002
+    )
+    job = virtual_job(1, 5)
+    outcome = finish(*session(BSP(), job, costs, learner=NoLearner(16, None)))
+    device_s, message_s = 0.253, 0.02
+    first = 0.002 + 0.01 + message_s + device_s + message_s + 0.01
+    later = 0.002 + 0.01 + 0.04 + message_s + device_s + message_s + 0.01
+    assert outcome.t == pytest.approx(first + 4 * later)
+
+
+# ---- accidents ------------------------------------------------------------------------------------------------------
+
+RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+"""64 bytes of a server are written or read in 90 ms."""
+
+
+def ledger(job: Job, strategy: Strategy) -> RealLearner:
+    """The model whose parameters count the uses of every sample."""
+    model = NumpyBackend().prepare(Ledger(num_samples=job.num_samples), job.seed)
+    first = nominal_batches(job.global_batch_samples, job.num_workers)[0]
+    cut = cut_epoch(strategy.data, job.num_samples, job.batches_per_shard * first, job.num_workers)
+    return RealLearner(model, {"name": "tally", "lr": 1.0}, cut, job.seed)
+
+
+def accident(
+    strategy: Strategy, costs: Costs, hit: Strike, *at_s: float, **changes: Any
+) -> tuple[Session, Tape, Outcome]:
+    """A job of 32 samples and parameters on two servers, through 3 epochs, that is struck now and then."""
+    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, **changes)
+    run, tape = session(strategy, job, costs, learner=ledger(job, strategy))
+    for when_s in at_s:
+        run.clock.at(when_s, MACHINE, hit, run)
+    return run, tape, finish(run, tape)
+
+
+def strike(*victims: str, restarting: bool = True) -> Strike:
+    """All of these at once, in this order."""
+
+    def now(run: Session) -> None:
+        for role, _, number in (victim.partition(":") for victim in victims):
+            if role == "server":
+                run.lose_server(int(number), "killed")
+            else:
+                run.lose_worker(int(number), "killed", restarting=restarting)
+
+    return now
+
+
+def uses(run: Session) -> set[float]:
+    assert isinstance(run.learner, RealLearner)
+    return set(run.learner.params.tolist())
+
+
+def test_a_lost_server_takes_everybody_back() -> None:
+    """Checkpoints at 1.0, 2.0; lost at 2.3: 1.5 s until there are two servers, 90 ms of reading, 10 ms to say so."""
+    run, tape, outcome = accident(BSP(), RESTART, strike("server:1"), 2.3)
+    [stored] = [(t, note) for t, note in tape.noted("Checkpointed") if 2.0 < t < 2.3]
+    assert stored[1]["seconds"] == pytest.approx(0.01 + 0.09 + 0.01)
+    [lost], [back] = tape.told("ServerLost"), tape.told("Restored")
+    assert (lost["t"], lost["server"], lost["incarnation"]) == (2.3, 1, 0)
+    assert back["t"] == pytest.approx(2.3 + 1.5 + 0.09 + 0.01)
+    assert (back["version"], back["workers"]) == (stored[1]["version"], [0, 1, 2, 3])
+    assert back["version"] > 0
+    assert (uses(run), outcome.version) == ({3.0}, 24)
+
+
+def test_before_the_first_checkpoint_it_is_all_over_again() -> None:
+    run, tape, outcome = accident(BSP(), RESTART, strike("server:0"), 0.9)
+    assert [event["version"] for event in tape.told("Restored")] == [0]
+    assert (uses(run), outcome.version) == ({3.0}, 24)
+
+
+def test_a_checkpoint_that_was_not_finished_is_none() -> None:
+    """Ordered at 1.0, written and told of at 1.11."""
+    _, tape, _ = accident(BSP(), RESTART, strike("server:0"), 1.05)
+    assert [event["version"] for event in tape.told("Restored")] == [0]
+    assert [note["version"] for t, note in tape.noted("Checkpointed") if t < 3.0][:1] == [0]
+
+
+def test_a_lost_worker_comes_back() -> None:
+    """BSP waits for it and nothing but time is lost."""
+    calm, _, before = accident(BSP(), RESTART, strike())
+    run, tape, outcome = accident(BSP(), RESTART, strike("worker:2"), 1.6)
+    [lost], [joined] = tape.told("Lost"), tape.told("Joined")
+    assert (lost["t"], lost["worker"], lost["incarnation"], lost["restarting"]) == (1.6, 2, 0, True)
+    assert joined["t"] == pytest.approx(1.6 + 1.5 + 0.01)
+    assert (joined["worker"], joined["incarnation"]) == (2, 1)
+    assert before.t + 1.5 < outcome.t < before.t + 1.5 + 0.3
+    assert (uses(run), outcome.version) == (uses(calm), before.version) == ({3.0}, 24)
+
+
+def test_who_leaves_for_good_is_not_waited_for() -> None:
+    run, tape, _ = accident(BSP(), RESTART, strike("worker:2", restarting=False), 1.6)
+    assert [event["restarting"] for event in tape.told("Lost")] == [False]
+    assert tape.told("Joined") == []
+    assert uses(run) == {3.0}
+
+
+def test_a_job_without_workers_fails() -> None:
+    run, tape = session(BSP(), virtual_job(2, 100))
+    for worker in range(2):
+        run.clock.at(1.0 + worker, MACHINE, strike(f"worker:{worker}", restarting=False), run)
+    outcome = run.run()
+    assert (outcome.status, outcome.reason, outcome.t) == ("failed", "no worker is left", 2.0)
+    assert problems(tape.plain()) == []
+
+
+ACCIDENTS = {
+    "a worker": strike("worker:1"),
+    "a worker twice": strike("worker:1", "worker:1"),
+    "a worker for good": strike("worker:1", restarting=False),
+    "a server": strike("server:1"),
+    "a worker and a server": strike("worker:1", "server:1"),
+    "everybody": strike("worker:0", "worker:1", "worker:2", "worker:3"),
+}
+
+
+@pytest.mark.parametrize("link_bytes_per_s", [None, 1e4])
+@pytest.mark.parametrize("restart_s", [0.0, 0.3])
+@pytest.mark.parametrize("name", ACCIDENTS)
+def test_whenever_it_happens_every_sample_counts_once(
+    name: str, restart_s: float, link_bytes_per_s: float | None
+) -> None:
+    """Also while the coordinator is busy deciding, which is half of the time here, and several times in a row."""
+    costs = Costs(
+        decision_s=0.04, control_s=0.01, update_base_s=0.1, launch_s=restart_s, link_bytes_per_s=link_bytes_per_s
+    )
+    for strategy in (BSP(), ASP(), BackupWorkers()):
+        for start_s in np.linspace(0.0, 1.9, 7).tolist():
+            run, _, _ = accident(strategy, costs, ACCIDENTS[name], start_s, start_s + 0.03, start_s + 0.7)
+            assert uses(run) == {3.0}, (strategy, start_s)
+
+
+# ---- the same again -------------------------------------------------------------------------------------------------
+
+
+def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tuple[Outcome, Tape]:
+    """A job on ``cluster=virtual`` as ``run.py`` would run it."""
+    tape = Tape()
+    runtime = VirtualRuntime(num_workers=4, device={"base_s": 0.02}, costs=costs, decisions=decisions)  # type: ignore[arg-type]
+    job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
+    return runtime.run(experiment(ASP(), job, tape, **changes), slow(w1=1.0)), tape
+
+
+def test_fixed_decisions_give_the_same_bytes_every_time() -> None:
+    (first, tape), (second, again) = on_runtime("fixed"), on_runtime("fixed")
+    assert first == second
+    assert msgspec.json.encode(tape.lines) == msgspec.json.encode(again.lines)
+    assert {line["decide_us"] for line in tape.lines if line["kind"] == "event"} == {0.0}
+
+
+def test_measured_decisions_are_charged() -> None:
+    (fixed, _), (measured, tape) = on_runtime("fixed", "ideal"), on_runtime("measured", "ideal")
+    decided = [line["decide_us"] for line in tape.lines if line["kind"] == "event"]
+    assert all(decide_us > 0 for decide_us in decided[:-1]), "the final score is not decided about"
+    assert fixed.t < measured.t
+    assert problems(tape.plain()) == []
+
+
+def test_an_interrupt_ends_it_in_good_order() -> None:
+    """Ctrl-C: the signal is caught, the record has its last line, and who listened before listens again."""
+    before, pressed = signal.getsignal(signal.SIGINT), []
+
+    def press(t: float) -> None:
+        if not pressed:  # a second one would end everything at once, these tests included
+            pressed.append(t)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome, tape = on_runtime("fixed", tick=press)
+    assert (outcome.status, outcome.reason) == ("interrupted", f"signal {signal.SIGINT}")
+    assert 0 < outcome.samples_applied < 400
+    assert signal.getsignal(signal.SIGINT) is before
+    assert problems(tape.plain()) == []
+    last, about = tape.plain()[-1], msgspec.to_builtins(outcome)
+    assert (last["t"], last["note"]) == (about.pop("t"), {"type": "Finished", **about})
