@@ -1,6 +1,6 @@
 """The cost model: what everything costs on the virtual clock, and where the figures come from.
 
-A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere: ``scripts/calibrate.py`` makes one of live records,
+A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere. ``scripts/calibrate.py`` fits one to records;
 ``ideal`` is the one in which nothing costs anything. Times are seconds, sizes bytes, rates bytes per second.
 """
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from strategies.bsp import BSP
-from strategies.protocol import Apply, Drop, ProtocolError
-from tests.harness import Desk, Puppet, apply, compute, puppet_desk
+from strategies.protocol import Apply, Drop, ProtocolError, Woke
+from tests.harness import Desk, Line, Puppet, apply, compute, puppet_desk
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
@@ -93,3 +93,19 @@ def test_what_a_decision_cost_is_measured() -> None:
     desk.event = lambda t, event, commands, version, decide_us, state: costs.append(decide_us)  # type: ignore[method-assign]
     desk.start()
     assert costs == [500_000.0]
+
+
+def test_the_event_that_a_strategy_falls_over_is_recorded() -> None:
+    """Even when it can no longer say what state it is in."""
+
+    class Clumsy(Puppet):
+        def handle(self, event: Any) -> Any:
+            if isinstance(event, Woke):
+                self.log_state = lambda: 1 / 0  # type: ignore[assignment, return-value]
+                raise KeyError(event.tag)
+            return super().handle(event)
+
+    desk = Desk(Clumsy()).start()
+    with pytest.raises(KeyError, match="banana"):
+        desk.core.woke(3.0, "strategy:banana")
+    assert desk.lines[-1] == Line(event=Woke(t=3.0, tag="banana"), commands=(), version=0, state=None)

@@ -39,8 +39,11 @@ FILES = {
 """Lines name them by ``@``."""
 
 BAD_LINES = [
-    ("costs=ideal", "did you mean cluster.costs?"),
-    ("cluster=virtual cluster.costs=ideal cluster.device={base_s:0}", "an iteration must take some time"),
+    ("costs=ideal", "costs=ideal: no such setting"),
+    (
+        "cluster=virtual cluster.costs=ideal cluster.device={base_s:0,per_sample_s:0}",
+        "an iteration must take some time",
+    ),
     # cost models
     (
         f"{VIRTUAL} cluster.costs=idael",
