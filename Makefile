@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench figures chaos clean
+.PHONY: help setup run test check bench fidelity figures chaos clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -33,6 +33,9 @@ check: $(VENV)/.dev  ## format, lint, types, import arrows
 
 bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the machine alone meanwhile)
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
+
+fidelity: $(VENV)/.run  ## live against virtual: the whole grid, into docs/fidelity.md (half an hour; leave the machine alone)
+	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS
 	$(PY) scripts/figures.py $(or $(RUNS),runs)
