@@ -68,7 +68,8 @@ class _Lives:
     version: int = 0
     halted: bool = False
     busy: set[int] = field(default_factory=set)
-    here: dict[int, int] = field(default_factory=dict)
+    here: dict[int, int | None] = field(default_factory=dict)
+    """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
 
@@ -92,8 +93,9 @@ class _Lives:
                 yield from self._ended(grad.worker, "Arrived")
                 if grad.id in self.seen:
                     yield f"gradient {grad.id} arrived twice"
-                if self.here.get(grad.worker) != grad.incarnation:
+                if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
                     yield f"gradient {grad.id} of incarnation {grad.incarnation} of worker {grad.worker}, which is gone"
+                self.here[grad.worker] = grad.incarnation
                 self.seen.add(grad.id)
                 self.unused |= {grad.id} if grad.samples else set()
             case Failed(worker=worker):
@@ -106,8 +108,9 @@ class _Lives:
             case ServerLost():
                 self.halted = True
                 self._void()
-            case Restored(version=version):
+            case Restored(version=version, workers=workers):
                 self.halted, self.version = False, version
+                self.here = dict.fromkeys(workers)
                 self._void()
 
     def _ended(self, worker: int, how: str) -> Iterator[str]:

@@ -93,7 +93,7 @@ def make_job(config: Config, num_samples: int) -> Job:
         epochs=workload.epochs,
         epoch_overlap=workload.epoch_overlap,
         max_time_s=config.max_time_s,
-        eval_every_s=config.eval_every_s,
+        eval_every_s=config.eval_every_s if is_scored(config) else None,
         checkpoint_every_s=config.checkpoint_every_s,
         seed=config.seed,
         metric=workload.metric,
@@ -103,6 +103,12 @@ def make_job(config: Config, num_samples: int) -> Job:
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,
     )
+
+
+def is_scored(config: Config) -> bool:
+    """Whether there is anything to evaluate: parameters, or a progress model instead."""
+    backend = instantiate(config.backend, "backend")
+    return getattr(backend, "computes", True) or backend.progress is not None
 
 
 def make_plan(config: Config, runtime: Any, job: Job) -> Plan:

@@ -233,24 +233,12 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
 # ---- the record is like that of a live run --------------------------------------------------------------------------
 
 
-def returns_untold(run: VirtualRun) -> bool:
-    """Whether a worker came back while a server was away: nobody is told, so its incarnation is not known."""
-    told: dict[int, int] = {}
-    for line in run.events("Started", "Joined", "Arrived"):
-        event = line["event"]
-        if event["type"] == "Arrived" and told.get(event["grad"]["worker"], 0) != event["grad"]["incarnation"]:
-            return True
-        told |= {event["worker"]: event["incarnation"]} if event["type"] == "Joined" else {}
-    return False
-
-
 @every_case
 def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
     for run in runs(case):
         loaded = load_run(run.write(tmp_path / f"run{run.world.job.seed}"))
         assert (loaded.status, loaded.torn) == ("done", False)
-        if not returns_untold(run):  # its check of incarnations does not know of such a return
-            assert integrity(loaded).problems == ()
+        assert integrity(loaded).problems == ()
 
 
 def test_every_note_is_described_with_its_fields() -> None:
