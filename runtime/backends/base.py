@@ -23,7 +23,7 @@ class Model(Protocol):
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """Compute from now on with the parameters in ``params`` and leave gradients in ``grad``.
 
-        Called before every iteration, mostly with the same vectors; ``grad`` never changes.
+        Called before every iteration, mostly with the same vectors or with few in turns.
         """
         ...
 

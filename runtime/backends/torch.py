@@ -42,16 +42,18 @@ class TorchModel:
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """The module's parameters become views of ``params``; views of a vector are made once and kept."""
+        self._grads = self._views_of(grad)
         place = params.ctypes.data
-        if place == self._place:
-            return
-        self._place = place
+        if place != self._place:
+            self._place = place
+            for parameter, view in zip(self.parameters, self._views_of(params), strict=True):
+                parameter.data = view
+
+    def _views_of(self, vector: FloatVector) -> list[Tensor]:
+        place = vector.ctypes.data
         if place not in self._views:
-            self._views[place] = self._cut(params)
-        if not self._grads:
-            self._grads = self._cut(grad)
-        for parameter, view in zip(self.parameters, self._views[place], strict=True):
-            parameter.data = view
+            self._views[place] = self._cut(vector)
+        return self._views[place]
 
     def _cut(self, vector: FloatVector) -> list[Tensor]:
         """Views of a flat vector in the parameters' shapes."""

@@ -73,22 +73,21 @@ class RealLearner:
         self.num_parameters = model.num_parameters
         self.params = aligned_vector(self.num_parameters)
         self.params[:] = model.initial_parameters()
-        self._scratch = aligned_vector(self.num_parameters)
         self._grads: dict[int, FloatVector] = {}
         self._spare: list[FloatVector] = []
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
         self.optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
-        model.attach(self.params, self._scratch)
 
     def gradient(self, order: ComputeOrder) -> Result:
         """See :class:`Learner`."""
         batch = self.model.batch(sample_indices(order.ranges, self.cut, self.seed))
-        loss_sum = self.model.gradient(batch, order.accum)
-        sqr_norm = float(np.dot(self._scratch, self._scratch))
-        if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
-            return Result(None, None, False)
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
-        np.copyto(grad, self._scratch)
+        self.model.attach(self.params, grad)
+        loss_sum = self.model.gradient(batch, order.accum)
+        sqr_norm = float(np.dot(grad, grad))
+        if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
+            self._spare.append(grad)
+            return Result(None, None, False)
         self._grads[order.grad_id] = grad
         return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
 
@@ -104,6 +103,9 @@ class RealLearner:
 
     def evaluate(self) -> dict[str, float]:
         """See :class:`Learner`."""
+        if not self._spare:
+            self._spare.append(aligned_vector(self.num_parameters))
+        self.model.attach(self.params, self._spare[-1])
         return self.model.evaluate()
 
     def dump(self) -> tuple[FloatVector, dict[str, Any]]:

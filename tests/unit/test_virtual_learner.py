@@ -160,11 +160,11 @@ def test_orders_are_carried_out_in_their_order() -> None:
 
 
 class Careless(RealLearner):
-    """Planted: hands out the vector that the next gradient is computed in."""
+    """Planted: computes the next gradient in a vector that is still waited for."""
 
     def gradient(self, order: ComputeOrder) -> Result:
         result = super().gradient(order)
-        self._grads[order.grad_id] = self._scratch
+        self._spare.append(self._grads[order.grad_id])
         return result
 
 
@@ -190,7 +190,7 @@ def test_gradients_keep_to_themselves() -> None:
     learner = ledger_learner()
     assert mixed_up(learner) == []
     assert len(learner._grads) + len(learner._spare) == 3, "as many vectors as ever waited at once"
-    vectors = [learner.params, learner._scratch, *learner._spare, *learner._grads.values()]
+    vectors = [learner.params, *learner._spare, *learner._grads.values()]
     shared = [(i, j) for i in range(len(vectors)) for j in range(i) if np.shares_memory(vectors[i], vectors[j])]
     assert shared == []
 
