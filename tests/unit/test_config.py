@@ -39,6 +39,7 @@ RAW: dict[str, Any] = {
     "checkpoint_every_s": 10.0,
     "stop_at_target": False,
     "save_parameters": False,
+    "record": "events",
     "draw": True,
     "view": "auto",
 }
