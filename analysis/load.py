@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 JOB_KEYS = ("strategy", "num_workers", "num_samples", "metric", "higher_is_better")
+ROWS = "iterations.parquet"
+"""The file of a run that was recorded by rows (:mod:`analysis.rows`)."""
 PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
 
 
@@ -62,7 +64,7 @@ class Run:
     @property
     def by_rows(self) -> bool:
         """Whether iterations were recorded as rows and not as events (:mod:`analysis.rows`)."""
-        return (self.path / "iterations.parquet").exists()
+        return (self.path / ROWS).exists()
 
     @cached_property
     def history(self) -> History:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.schema import DURATIONS
+
 if TYPE_CHECKING:
     from analysis.load import Run
-
-FILE = "iterations.parquet"
-DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 
 
 def read_rows(path: Path) -> pd.DataFrame:

@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
+"""Parts of an iteration in order; they sum to the whole of it."""
+
 
 class Grad(msgspec.Struct, frozen=True, gc=False):
     """Handle of one pushed gradient; ``version`` is the parameter version that it was computed on."""

@@ -13,13 +13,11 @@ import pandas as pd
 
 from analysis import rows
 from analysis.history import Arrival, Update
-from analysis.schema import Evaluated, Failed, Joined, Line, Lost, Other, Restored, ServerLost, Updated
+from analysis.load import ROWS
+from analysis.schema import DURATIONS, Evaluated, Failed, Joined, Line, Lost, Other, Restored, ServerLost, Updated
 
 if TYPE_CHECKING:
     from analysis.load import Run
-
-DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
-"""Parts of an iteration in order; they sum to the whole of it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Tables:
 
 def make_tables(run: Run) -> Tables:
     """All frames of ``run``. A run without such rows has empty frames with the same columns."""
-    iterations = rows.read_rows(run.path / rows.FILE) if run.by_rows else _iterations(run.history.arrivals)
+    iterations = rows.read_rows(run.path / ROWS) if run.by_rows else _iterations(run.history.arrivals)
     return Tables(
         iterations=iterations,
         updates=rows.updates_of(iterations) if run.by_rows else _updates(run.history.updates),

@@ -10,7 +10,7 @@ from math import nan
 import numpy as np
 import pandas as pd
 
-from analysis.tables import DURATIONS
+from analysis.schema import DURATIONS
 
 STRAGGLER_FRAC = 0.2
 """STAR, section III: a worker straggles in an iteration that takes it more than 20 % longer than the fastest."""

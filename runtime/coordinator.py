@@ -26,6 +26,7 @@ from strategies.protocol import (
     Apply,
     Arrived,
     Checkpoint,
+    Command,
     Compute,
     Drop,
     Evaluate,
@@ -43,6 +44,8 @@ from strategies.protocol import (
     Woke,
 )
 
+CAPABILITIES: frozenset[type[Command]] = frozenset({Compute, Apply, Drop, Evaluate, Checkpoint, Wake, Stop})
+"""Commands that it can carry out, whatever the port."""
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 

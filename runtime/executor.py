@@ -14,7 +14,7 @@ import msgspec
 from runtime.job import ApplyOrder, ComputeOrder, Job, Port, Record
 from runtime.ledger import Ledger, Order
 from runtime.membership import Membership
-from runtime.shards import Range, Shards, cut_epoch
+from runtime.shards import Cut, Range, Shards, cut_epoch
 from strategies.protocol import Apply, Compute, Drop, Grad, ProtocolError
 
 MAX_EMPTY_ROUNDS = 1000
@@ -30,6 +30,12 @@ def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, .
     return tuple(share + (worker < rest) for worker in range(num_workers))
 
 
+def cut_for(job: Job, data: str) -> Cut:
+    """How the data service divides this job's epochs under an allocation policy."""
+    first = nominal_batches(job.global_batch_samples, job.num_workers)[0]
+    return cut_epoch(data, job.num_samples, job.batches_per_shard * first, job.num_workers)
+
+
 class Executor:
     """The state of a job between two decisions; every method gets the time ``t`` of the event it belongs to.
 
@@ -41,7 +47,7 @@ class Executor:
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
-        self.cut = cut_epoch(data, job.num_samples, job.batches_per_shard * self.batches[0], job.num_workers)
+        self.cut = cut_for(job, data)
         self.shards = Shards(
             self.cut,
             num_workers=job.num_workers,

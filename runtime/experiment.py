@@ -15,13 +15,12 @@ from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
 from runtime.errors import ConfigError
-from runtime.executor import nominal_batches
+from runtime.executor import cut_for, nominal_batches
 from runtime.instantiate import instantiate
 from runtime.job import Job
 from runtime.lr_schedules import make_schedule
 from runtime.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.recorder import Fanout, Recorder
-from runtime.shards import cut_epoch
 from runtime.spec import Experiment, Outcome
 from runtime.view import Picture, make_view
 from strategies.protocol import Strategy
@@ -108,7 +107,7 @@ def make_job(config: Config, num_samples: int) -> Job:
 def is_scored(config: Config) -> bool:
     """Whether there is anything to evaluate: parameters, or a progress model instead."""
     backend = instantiate(config.backend, "backend")
-    return getattr(backend, "computes", True) or backend.progress is not None
+    return bool(backend.computes or backend.progress is not None)
 
 
 def make_plan(config: Config, runtime: Any, job: Job) -> Plan:
@@ -145,12 +144,6 @@ def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runt
     """``plan.json`` and ``meta.json``."""
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
-    cut = cut_epoch(
-        strategy.data,
-        job.num_samples,
-        job.batches_per_shard * nominal_batches(job.global_batch_samples, job.num_workers)[0],
-        job.num_workers,
-    )
     about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in ("lr_at", "seed")}
     meta = {
         "schema": SCHEMA,
@@ -177,7 +170,7 @@ def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runt
             "transport": config.topology.transport,
             "device": config.cluster.get("device"),
             "data": strategy.data,
-            "num_shards": cut.num_shards,
+            "num_shards": cut_for(job, strategy.data).num_shards,
             **about,
         },
     }

@@ -113,7 +113,7 @@ def check_strategy(strategy: object, config: Config) -> None:
 def check_backend(backend: Any, runtime: Any, config: Config) -> None:
     """A workload says which backends can train it; without gradients there is only time, and what is estimated."""
     name, workload = config.names.backend, config.workload
-    if getattr(backend, "computes", True):
+    if backend.computes:
         if name not in workload.backends:
             raise ConfigError(
                 f"backend={name}: cannot train workload={workload.name}; "

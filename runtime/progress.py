@@ -34,9 +34,11 @@ from msgspec import Meta
 
 from runtime.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
+from runtime.fitted import ROOT, Kind
 
 SCHEMA = 1
-DIRECTORY = Path(__file__).resolve().parent / "fitted" / "progress"
+DIRECTORY = ROOT / "progress"
+KIND = Kind("progress model", "backend.progress", "scripts/fit_progress.py", "points", DIRECTORY)
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -124,32 +126,16 @@ def load_progress(name: str, directory: Path = DIRECTORY) -> ProgressModel:
 
     Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else directory / f"{name}.yaml"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        known = ", ".join(sorted(file.stem for file in directory.glob("*.yaml"))) or "none"
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"backend.progress={name}: cannot be read ({reason}); there are {known}, or give a path"
-        ) from None
-    return parse_progress(data, name)
+    return parse_progress(KIND._replace(directory=directory).read(name), name)
 
 
 def parse_progress(data: bytes, name: str = "progress") -> ProgressModel:
     """The model in the text of such a file; raises :class:`ConfigError`."""
-    where = f"backend.progress={name}"
+    raw = KIND.parse(data, name)
     try:
-        raw = msgspec.yaml.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no text, or a date that there is not
-        raise ConfigError(f"{where}: is not a YAML file; scripts/fit_progress.py writes progress models") from None
-    if not isinstance(raw, Mapping) or "points" not in raw:
-        raise ConfigError(f"{where}: is not a progress model; scripts/fit_progress.py writes them")
-    try:
-        model = _build(raw)
+        return _build(raw)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return model
+        raise ConfigError(f"{KIND.setting}={name}: {error}") from None
 
 
 def _build(raw: Mapping[Any, Any]) -> ProgressModel:

@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from analysis.load import ROWS
 from runtime.errors import ConfigError
 from runtime.instantiate import instantiate
 from runtime.meta import SCHEMA
@@ -80,6 +81,8 @@ def read_record(run_dir: Path, until: int | None = None) -> Record:
     if not run_dir.is_dir():
         raise ConfigError(f"{run_dir}: no such directory; name the directory of a run")
     check_schema(run_dir / "meta.json")
+    if (run_dir / ROWS).exists():
+        raise ConfigError(f"{run_dir / ROWS}: was recorded by rows, without decisions; repeat it with record=events")
     path = run_dir / "events.jsonl"
     lines, torn = split(path, read(path))
     try:

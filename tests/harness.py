@@ -9,12 +9,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from runtime.coordinator import Coordinator
 from runtime.job import ApplyOrder, ComputeOrder, Job
+from runtime.spec import Experiment
 from strategies.protocol import Apply, Arrived, Compute, Grad, Strategy, Timings
 from tests.faults import Crash, Fault, Outage
 
@@ -65,6 +67,21 @@ def make_job(**changes: Any) -> Job:
         "lr_at": lambda samples: 1.0,
     }
     return Job(**{**fields, **changes})
+
+
+def make_experiment(
+    job: Job, strategy: Strategy, record: Any, run_dir: Path = Path("nowhere"), **more: Any
+) -> Experiment:
+    """Of a job without a backend; ``more`` are other fields, such as ``columns`` or ``transport``."""
+    fields: dict[str, Any] = {
+        "transport": "tcp",
+        "backend": {"_target_": "runtime.backends.none.NoBackend"},
+        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples},
+        "optimizer": {"name": "tally", "lr": 1.0},
+        "save_parameters_to": None,
+        "tick": lambda t: None,
+    }
+    return Experiment(job=job, strategy=strategy, record=record, run_dir=run_dir, **{**fields, **more})
 
 
 class Puppet(Strategy):

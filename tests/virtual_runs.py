@@ -23,7 +23,7 @@ from runtime.virtual.learner import RealLearner
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.session import Session
 from strategies.protocol import Strategy
-from tests.harness import MAX_STEPS, make_job
+from tests.harness import MAX_STEPS, make_experiment, make_job
 
 HORIZON_S = 24.0
 """Accidents happen before; a calm job takes about so long."""
@@ -206,18 +206,8 @@ class VirtualRun:
 
     def _experiment(self, recorder: Recorder, learning: str) -> Experiment:
         backend = {"_target_": BACKENDS[learning]}
-        return Experiment(
-            job=self.world.job,
-            strategy=self.strategy,
-            record=recorder,
-            run_dir=recorder.path.parent,
-            transport=self.world.transport,
-            backend=backend,
-            task={"_target_": "workloads.ledger.Ledger", "num_samples": self.world.job.num_samples},
-            optimizer={"name": "tally", "lr": 1.0},
-            save_parameters_to=None,
-            tick=lambda t: None,
-        )
+        world, run_dir = self.world, recorder.path.parent
+        return make_experiment(world.job, self.strategy, recorder, run_dir, backend=backend, transport=world.transport)
 
     def _play(self) -> None:
         session = self.session

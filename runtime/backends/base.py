@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ class Model(Protocol):
 
 class Backend(Protocol):
     """One framework. Constructing it imports nothing."""
+
+    computes: ClassVar[bool]
+    """Whether there are gradients."""
 
     def preload(self) -> list[str]:
         """Import the framework (import only, run no operation); returns the names of what was imported."""

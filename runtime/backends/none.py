@@ -19,7 +19,6 @@ class NoBackend:
     """
 
     computes: ClassVar[bool] = False
-    """Whether there are gradients."""
 
     num_parameters: int | None = None
     progress: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class NumpyModel:
 @dataclass(frozen=True, kw_only=True)
 class NumpyBackend:
     """For tasks that need no framework, such as the ledger of uses."""
+
+    computes: ClassVar[bool] = True
 
     def preload(self) -> list[str]:
         """Numpy is there already."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,8 @@ class TorchModel:
 @dataclass(frozen=True, kw_only=True)
 class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every worker."""
+
+    computes: ClassVar[bool] = True
 
     num_threads: int = 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections import deque
@@ -11,10 +10,6 @@ from runtime.live.auth import Greeting, Identity
 from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_bytes, pack, unpack
 from runtime.live.store import Store
 from runtime.vectors import FloatVector
-
-PATIENCE_MS = 1
-"""How long the rest of a gradient is waited for, once per gradient: a fast sender's next bytes are there within
-microseconds, sooner than a turn of the loop takes; a slow one must not hold up the others."""
 
 
 class DataLink:
@@ -34,9 +29,6 @@ class DataLink:
         self._target = memoryview(self._header)
         self._ticket = -1
         self._buffer: FloatVector | None = None
-        self._patient = True
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
 
     @property
     def who(self) -> tuple[str, int]:
@@ -64,10 +56,7 @@ class DataLink:
             try:
                 got = self.sock.recv_into(self._target, len(self._target))
             except BlockingIOError:
-                if self._buffer is None or not self._patient:
-                    return
-                self._patient = bool(self._poll.poll(PATIENCE_MS))
-                continue
+                return
             if not got:
                 raise ConnectionResetError("closed")
             if got < len(self._target):
@@ -93,7 +82,7 @@ class DataLink:
         self._finish_push(generation)
 
     def _finish_push(self, generation: int) -> None:
-        self._buffer, self._patient = None, True
+        self._buffer = None
         self._target = memoryview(self._header)
         self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
 

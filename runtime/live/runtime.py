@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import msgspec
 
 from injectors.sleep import SleepActuator
-from runtime.coordinator import Coordinator
+from runtime.coordinator import CAPABILITIES, Coordinator
 from runtime.device import parse_device
 from runtime.live.address import LOOPBACK, congestion_control
 from runtime.live.hub import Hub
@@ -27,7 +27,7 @@ from runtime.live.port import LivePort
 from runtime.live.session import Session
 from runtime.live.supervisor import Settings, Supervisor
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
-from strategies.protocol import Apply, Checkpoint, Command, Compute, Drop, Evaluate, Stop, Wake
+from strategies.protocol import Command
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -40,9 +40,7 @@ DIRECTORIES = ("logs", "checkpoints")
 class LiveRuntime:
     """Runs a job on worker and server processes; every field is described in ``conf/cluster/local.yaml``."""
 
-    capabilities: ClassVar[frozenset[type[Command]]] = frozenset(
-        {Compute, Apply, Drop, Evaluate, Checkpoint, Wake, Stop}
-    )
+    capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "live"
     needs_gradients: ClassVar[bool] = True
 

@@ -15,9 +15,11 @@ from msgspec import Meta
 
 from runtime.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
+from runtime.fitted import ROOT, Kind
 
 SCHEMA = 1
-DIRECTORY = Path(__file__).resolve().parents[1] / "fitted" / "costs"
+DIRECTORY = ROOT / "costs"
+KIND = Kind("cost model", "cluster.costs", "scripts/calibrate.py", "values", DIRECTORY)
 
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -60,6 +62,10 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     checkpoint_base_s: Seconds = 0.0
     disk_bytes_per_s: Rate | None = None
     """Writing or reading a checkpoint; None: no limit."""
+
+    def compute_s(self, samples: int) -> float:
+        """The real computation of a batch, without jitter."""
+        return self.compute_base_s + self.compute_per_sample_s * samples
 
     def data_s(self, samples: int) -> float:
         """Loading a batch."""
@@ -128,32 +134,19 @@ def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
 
     Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else directory / f"{name}.yaml"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        known = ", ".join(sorted(file.stem for file in directory.glob("*.yaml")))
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"cluster.costs={name}: cannot be read ({reason}); there are {known}, or give a path"
-        ) from None
-    return CostModel(name=path.stem, sha256=hashlib.sha256(data).hexdigest(), file=parse_costs(data, name))
+    kind = KIND._replace(directory=directory)
+    data = kind.read(name)
+    return CostModel(
+        name=kind.path_of(name).stem, sha256=hashlib.sha256(data).hexdigest(), file=parse_costs(data, name)
+    )
 
 
 def parse_costs(data: bytes, name: str = "costs") -> CostFile:
     """The model in the text of a cost file; raises :class:`ConfigError`."""
-    import yaml
-
-    where = f"cluster.costs={name}"
-    try:
-        raw = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: bytes that are no text, dates that there are not
-        raise ConfigError(f"{where}: is not a YAML file; scripts/calibrate.py writes cost models") from None
-    if not isinstance(raw, dict) or "values" not in raw:
-        raise ConfigError(f"{where}: is not a cost model; scripts/calibrate.py writes them")
+    raw = KIND.parse(data, name)
     try:
         refuse_nonfinite(raw["values"], "values")
         file: CostFile = convert(raw, CostFile, "")
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{KIND.setting}={name}: {error}") from None
     return file

@@ -21,25 +21,26 @@ from runtime.spec import Experiment, Outcome, record_outcome
 from runtime.virtual.costs import Costs
 from runtime.virtual.jitter import Jitter
 from runtime.virtual.learner import NoLearner
-from runtime.virtual.servers import Servers
+from runtime.virtual.servers import REPORT_EVERY_S, Servers
 from strategies.protocol import Evaluated, Rhythm, Started, Strategy
 
-REPORT_EVERY_S = 0.5
 TICK_EVERY = 1 << 14
 """Iterations between two looks at the outside world."""
 
 
-def rhythm_of(job: Job, strategy: Strategy, costs: Costs) -> Rhythm | None:
+def rhythm_of(job: Job, strategy: Strategy, costs: Costs, *, scored: bool) -> Rhythm | None:
     """The strategy's rhythm if this job keeps it all the time; None if only the full runtime can tell what happens.
 
     That needs equal batches that fill the epoch, a data policy without leftovers, and nothing that comes in between.
+    ``scored``: there is a metric to evaluate.
     """
     rhythm = strategy.rhythm()
     if rhythm is None or costs.link_bytes_per_s is not None or not _fits(job, strategy.data, rhythm):
         return None
-    busy = (costs.decision_s > 0 and (job.eval_every_s or job.checkpoint_every_s)) or costs.evaluation_s > 0
+    busy = costs.decision_s > 0 and (job.eval_every_s or job.checkpoint_every_s)
+    late = scored and costs.evaluation_s > 0
     saves = job.checkpoint_every_s and (costs.checkpoint_base_s or costs.disk_bytes_per_s)
-    return None if busy or saves or job.stop_at_target else rhythm
+    return None if busy or late or saves or job.stop_at_target else rhythm
 
 
 def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
@@ -77,7 +78,6 @@ class RegularRun(ABC):
         share = 1.0 if rhythm.bound == 0 else 1.0 / job.num_workers
         self.lr_scale = share if rhythm.lr_scale is None else rhythm.lr_scale
         self.done = 0
-        self.iterations = [0] * job.num_workers
         self.version = 0
         self.t = 0.0
         self._report_s, self._change_s = REPORT_EVERY_S, actuator.next_change(0.0)
@@ -87,7 +87,7 @@ class RegularRun(ABC):
         self.on_board = on_board
         self.transfer_s = 0.0 if on_board else costs.transfer_s(sum(self.servers.num_bytes))
         self.data_s = costs.data_s(self.samples)
-        self.real_s = costs.compute_base_s + costs.compute_per_sample_s * self.samples
+        self.real_s = costs.compute_s(self.samples)
         self.paced_s = None if profile is None else profile.seconds(self.samples)
         self.jitter = [
             Jitter(job.seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(job.num_workers)
@@ -106,12 +106,20 @@ class RegularRun(ABC):
         started = Started(t=0.0, workers=workers, batch_samples=batches, num_servers=job.num_servers)
         self.record.event(0.0, started, (), 0, 0.0, None)
         self._evaluate(0.0)
+        self.servers.save(0.0)
         self._loop()
         return self._end()
 
     @abstractmethod
     def _loop(self) -> None:
-        """Until all is done, time is up or somebody interrupts."""
+        """Until all is done, time is up or somebody interrupts.
+
+        The coordinator is busy with its own start at first, and once more when the first evaluation is back.
+        """
+
+    @abstractmethod
+    def _iterations(self) -> list[int]:
+        """How many each worker has finished."""
 
     def _end(self) -> Outcome:
         job, all_done = self.job, self.done == self.total
@@ -129,7 +137,7 @@ class RegularRun(ABC):
             self._evaluated(self.t, metrics)
         per_epoch = job.num_samples // self.samples
         per_shard = per_epoch // job.num_workers if self.experiment.strategy.data == "even" else 1
-        done = sum(own // per_shard for own in self.iterations)
+        done = sum(own // per_shard for own in self._iterations())
         outcome = Outcome(
             status=status,
             reason=reason,

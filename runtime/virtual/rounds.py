@@ -33,7 +33,6 @@ class Rounds(RegularRun):
             self.version += 1
             self._learn(self.samples * workers, self.lr_scale)
             self.done, self.t = self.done + workers, t
-            self.iterations = [self.version] * workers
             columns["t"], columns["applied_t"] = handled, np.full(workers, t)
             columns["applied_version"] = np.full(workers, self.version)
             self.rows.block(columns)
@@ -77,20 +76,25 @@ class Rounds(RegularRun):
             "injected_s": injected_s,
             "overrun_s": overrun_s,
         }
-        return columns, self._handled(taken_s + costs.control_s)
+        arrived_s = taken_s + costs.control_s
+        if not costs.decision_s:
+            return columns, arrived_s
+        if self.version:
+            return columns, self._handled(arrived_s, sent_s)
+        return columns, self._handled(np.append(arrived_s, costs.evaluation_s), sent_s)[:-1]
 
-    def _handled(self, arrived_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When a coordinator that takes ``decision_s`` for each, one after another, handles these arrivals."""
-        decision_s = self.costs.decision_s
-        if not decision_s:
-            return arrived_s
+    def _handled(self, arrived_s: NDArray[np.float64], free_s: float) -> NDArray[np.float64]:
+        """When a coordinator that takes ``decision_s`` for each, from ``free_s`` on, handles what arrives."""
         order = np.argsort(arrived_s, kind="stable")
-        handled, free_s = np.empty_like(arrived_s), 0.0
-        for worker, at_s in zip(order.tolist(), arrived_s[order].tolist(), strict=True):
+        handled, decision_s = np.empty_like(arrived_s), self.costs.decision_s
+        for place, at_s in zip(order.tolist(), arrived_s[order].tolist(), strict=True):
             t = at_s if at_s >= free_s else free_s
-            handled[worker] = t
+            handled[place] = t
             free_s = t + decision_s
         return handled
+
+    def _iterations(self) -> list[int]:
+        return [self.version] * self.job.num_workers
 
     def _factors(self) -> NDArray[np.float64] | float:
         if not self.costs.jitter_sigma:

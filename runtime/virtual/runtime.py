@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 from injectors.sleep import SleepActuator
+from runtime.coordinator import CAPABILITIES
 from runtime.device import parse_device
-from runtime.executor import nominal_batches
+from runtime.executor import cut_for
 from runtime.instantiate import instantiate
-from runtime.shards import cut_epoch
 from runtime.spec import Experiment, Outcome
 from runtime.virtual.costs import load_costs
 from runtime.virtual.learner import Learner, NoLearner, RealLearner
@@ -21,7 +21,7 @@ from runtime.virtual.regular import RegularRun, rhythm_of
 from runtime.virtual.rounds import Rounds
 from runtime.virtual.session import Session
 from runtime.virtual.waves import Waves
-from strategies.protocol import Apply, Checkpoint, Command, Compute, Drop, Evaluate, Stop, Wake
+from strategies.protocol import Command
 
 
 @final
@@ -29,9 +29,7 @@ from strategies.protocol import Apply, Checkpoint, Command, Compute, Drop, Evalu
 class VirtualRuntime:
     """Runs a job on a virtual clock; every field is described in ``conf/cluster/virtual.yaml``."""
 
-    capabilities: ClassVar[frozenset[type[Command]]] = frozenset(
-        {Compute, Apply, Drop, Evaluate, Checkpoint, Wake, Stop}
-    )
+    capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "virtual"
     needs_gradients: ClassVar[bool] = False
 
@@ -46,13 +44,11 @@ class VirtualRuntime:
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         self._model = load_costs(self.costs)
-        values = self._model.values
-        if self._profile is None and not (values.compute_base_s or values.compute_per_sample_s):
+        if self._profile is None and not self._model.values.compute_s(1):
             raise ValueError(
                 f"device=null: the cost model {self.costs} does not say how long computing takes; give a device "
                 "profile, or a model that was calibrated on runs without one"
             )
-
         if not self.base_iter_s(1):
             raise ValueError(f"device={self.device}: an iteration must take some time, or the clock would stand still")
 
@@ -60,8 +56,7 @@ class VirtualRuntime:
         """Nominal time of an undisturbed iteration."""
         if self._profile is not None:
             return self._profile.seconds(batch_samples)
-        values = self._model.values
-        return values.compute_base_s + values.compute_per_sample_s * batch_samples
+        return self._model.values.compute_s(batch_samples)
 
     def machine(self) -> dict[str, Any]:
         """Virtual time does not depend on the machine."""
@@ -88,7 +83,7 @@ class VirtualRuntime:
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner):
             return None
-        rhythm = rhythm_of(experiment.job, experiment.strategy, costs)
+        rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
         if rhythm is None:
             return None
         loops = Rounds if rhythm.bound == 0 else Waves
@@ -99,10 +94,9 @@ def make_learner(experiment: Experiment) -> Learner:
     """What the experiment's backend makes of its task."""
     job = experiment.job
     backend, task = instantiate(experiment.backend, "backend"), instantiate(experiment.task, "workload.task")
-    if not getattr(backend, "computes", True):
+    if not backend.computes:
         return NoLearner(backend.parameters_of(task), backend.load_progress())
-    first = nominal_batches(job.global_batch_samples, job.num_workers)[0]
-    cut = cut_epoch(experiment.strategy.data, job.num_samples, job.batches_per_shard * first, job.num_workers)
+    cut = cut_for(job, experiment.strategy.data)
     return RealLearner(backend.prepare(task, job.seed), experiment.optimizer, cut, job.seed)
 
 

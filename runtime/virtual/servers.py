@@ -11,6 +11,9 @@ from runtime.virtual.costs import Costs
 
 Note = Callable[..., None]
 
+REPORT_EVERY_S = 0.5
+"""Virtual seconds between two reports of what the servers were busy with."""
+
 
 class Servers:
     """``free_s[j]`` is when server j has done everything that it was ordered so far; ``num_bytes[j]`` its range."""

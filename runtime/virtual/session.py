@@ -17,12 +17,10 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.learner import Learner
 from runtime.virtual.network import Network
 from runtime.virtual.port import VirtualPort
-from runtime.virtual.servers import Servers
+from runtime.virtual.servers import REPORT_EVERY_S, Servers
 from runtime.virtual.workers import Iteration, Workers
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
-REPORT_EVERY_S = 0.5
-"""Virtual seconds between two reports of what the servers were busy with."""
 LOOK_EVERY = 256
 """Steps between two looks at the wall clock, for the view."""
 VIEW_EVERY_S = 0.25

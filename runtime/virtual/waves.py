@@ -5,14 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from functools import cached_property
 from typing import final
 
 from runtime.virtual.regular import TICK_EVERY, RegularRun
 
 PUSHED, ARRIVED = range(2)
 """What a heap entry says of its worker: its gradient has reached the servers, or the coordinator."""
-NEXT = -1
-"""Instead of a worker: the coordinator is free for the next of those who wait."""
+NEXT, SCORED = -1, -2
+"""Instead of a worker: the coordinator is free for the next of those who wait; the first evaluation is back."""
 
 
 class Clocks:
@@ -57,6 +58,10 @@ class Clocks:
 class Waves(RegularRun):
     """See :mod:`runtime.virtual.regular`."""
 
+    @cached_property
+    def _finished(self) -> list[int]:
+        return [0] * self.job.num_workers
+
     def _loop(self) -> None:  # noqa: C901 (one loop, unrolled: calls would cost more than what they do)
         """Two heap entries for an iteration."""
         bound = math.inf if self.rhythm.bound is None else self.rhythm.bound
@@ -68,12 +73,12 @@ class Waves(RegularRun):
         targets, delay_for, write = self.targets, self.actuator.delay_for, self.rows.row
         even = self.experiment.strategy.data == "even"
         left = [self.total // job.num_workers if even else self.total] * job.num_workers
-        iterations, idle_since_s = self.iterations, [0.0] * job.num_workers
+        iterations, idle_since_s = self._finished, [0.0] * job.num_workers
         doing: list[tuple[int, int, float, float, float, float, float, float]] = [
             (0, 0, 0, 0, 0, 0, 0, 0)
         ] * job.num_workers
         taken_at_s = [0.0] * job.num_workers
-        heap: list[tuple[float, int, int, int]] = []
+        heap: list[tuple[float, int, int, int]] = [(costs.evaluation_s, ARRIVED, 0, SCORED)]
         waiting: deque[int] = deque()
         push, pop = heapq.heappush, heapq.heappop
         sequence = next_grad = version = 0
@@ -137,6 +142,12 @@ class Waves(RegularRun):
                     break
             else:
                 return
+            if worker == SCORED:
+                free_s, ready = t + decision_s, []
+                if waiting:
+                    sequence += 1
+                    push(heap, (free_s, ARRIVED, sequence, NEXT))
+                continue
             if t > limit_s:
                 return
             if t > self.next_timer_s:
@@ -159,3 +170,6 @@ class Waves(RegularRun):
             if version == total or (version % TICK_EVERY == 0 and not self._look()):
                 return
             ready = tick(worker)
+
+    def _iterations(self) -> list[int]:
+        return self._finished

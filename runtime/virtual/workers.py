@@ -145,7 +145,7 @@ class Workers:
     def _compute_s(self, order: ComputeOrder) -> tuple[float, float]:
         """(seconds that the device computes without injection, by how much of it a device profile was missed)."""
         samples, factor = _samples(order), self.jitter[order.worker].factor()
-        real_s = self.costs.compute_base_s + self.costs.compute_per_sample_s * samples
+        real_s = self.costs.compute_s(samples)
         if self.profile is None:
             return real_s * factor, 0.0
         paced_s = self.profile.seconds(samples)

@@ -22,9 +22,8 @@ import pytest
 from runtime.backends.torch import TorchModel
 from runtime.columns import ColumnRecorder
 from runtime.device import DeviceProfile
+from runtime.executor import cut_for
 from runtime.recorder import Recorder
-from runtime.shards import cut_epoch
-from runtime.spec import Experiment
 from runtime.virtual.costs import Costs
 from runtime.virtual.learner import NoLearner, RealLearner
 from runtime.virtual.regular import rhythm_of
@@ -35,7 +34,7 @@ from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.harness import make_job
+from tests.harness import make_experiment, make_job
 from tests.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
@@ -65,24 +64,13 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
         epochs=1,
         max_time_s=1e6,
     )
-    experiment = Experiment(
-        job=job,
-        strategy=strategy,
-        record=recorder,
-        columns=None if full else recorder.rows,
-        run_dir=run_dir,
-        transport="tcp",
-        backend={},
-        task={},
-        optimizer={},
-        save_parameters_to=None,
-        tick=lambda t: None,
-    )
+    columns = None if full else recorder.rows
+    experiment = make_experiment(job, strategy, recorder, run_dir, columns=columns)
     begun = time.perf_counter()
     if full:
         Session(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE).run()
     else:
-        rhythm = rhythm_of(job, strategy, COSTS)
+        rhythm = rhythm_of(job, strategy, COSTS, scored=False)
         assert rhythm is not None
         kind = Rounds if rhythm.bound == 0 else Waves
         kind(experiment, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, rhythm).run()
@@ -199,20 +187,8 @@ def train(name: str, rounds: int, run_dir: Path) -> tuple[float, float]:
     run_dir.mkdir()
     model = Timed(TorchModel(BenchTask(model=name, num_workers=4), 0, 1))
     job = make_job(num_samples=1280, global_batch_samples=128, epochs=rounds // 10, max_time_s=1e6, lr=0.01)
-    experiment = Experiment(
-        job=job,
-        strategy=BSP(),
-        record=Recorder(run_dir),
-        run_dir=run_dir,
-        transport="tcp",
-        backend={},
-        task={},
-        optimizer={},
-        save_parameters_to=None,
-        tick=lambda t: None,
-    )
-    cut = cut_epoch("dynamic", job.num_samples, 32, 4)
-    learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut, 0)
+    experiment = make_experiment(job, BSP(), Recorder(run_dir), run_dir)
+    learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
     session = Session(experiment, calm(), learner, COSTS, PROFILE)
     begun = time.perf_counter()
     session.run()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+import runtime.virtual.runtime as virtual
 from injectors.patterns.combined import Combined
 from injectors.patterns.persistent import Persistent
 from injectors.patterns.slowdown import IterationSlowdown
@@ -15,7 +17,9 @@ from injectors.patterns.transient import Transient
 from injectors.plan import ClusterShape
 from injectors.sleep import SleepActuator
 from runtime.columns import ColumnRecorder
+from runtime.config import parse
 from runtime.device import DeviceProfile
+from runtime.experiment import run_experiment
 from runtime.job import Job
 from runtime.progress import Progress, load_progress
 from runtime.spec import Experiment, Outcome
@@ -32,8 +36,11 @@ from strategies.bsp import BSP
 from strategies.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
 from strategies.ssp import SSP
-from tests.harness import make_job
+from tests.harness import make_experiment, make_job
+from tests.runs import ROOT
+from tests.unit.test_preflight import composed
 
+TEXT = (ROOT / "docs" / "virtual.md").read_text()
 NUM_WORKERS, BATCH, ROUNDS = 6, 32, 40
 STRATEGIES = {
     "bsp": BSP(),
@@ -60,6 +67,9 @@ COSTS = {
         sleep_overshoot_s=1e-4,
     ),
     "slow coordinator": Costs(decision_s=4e-3, control_s=1e-3, jitter_sigma=0.05),
+    "first score and checkpoint": Costs(
+        decision_s=4e-3, evaluation_s=0.0615, control_s=1e-3, checkpoint_base_s=0.01, disk_bytes_per_s=1e6
+    ),
     "overrun": Costs(compute_base_s=0.07, compute_per_sample_s=1e-4, jitter_sigma=0.3, update_base_s=0.02),
 }
 DETAILS = ("EpochStarted", "Held", "Checkpointed")
@@ -91,18 +101,8 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     """One job into ``run_dir``, by the full runtime or the short way."""
     run_dir.mkdir()
     recorder = ColumnRecorder(run_dir)
-    experiment = Experiment(
-        job=job,
-        strategy=strategy,
-        record=recorder,
-        columns=recorder.rows,
-        run_dir=run_dir,
-        transport=more.get("transport", "tcp"),
-        backend={},
-        task={},
-        optimizer={},
-        save_parameters_to=None,
-        tick=lambda t: None,
+    experiment = make_experiment(
+        job, strategy, recorder, run_dir, columns=recorder.rows, transport=more.get("transport", "tcp")
     )
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
     actuator = SleepActuator(PATTERN.plan(shape, 1000.0, 3))
@@ -119,7 +119,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
 
 def short(experiment: Experiment, recorder: ColumnRecorder, actuator: Any, learner: Any, *rest: Any) -> RegularRun:
     costs, profile = rest
-    rhythm = rhythm_of(experiment.job, experiment.strategy, costs)
+    rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
     assert rhythm is not None
     kind = Rounds if rhythm.bound == 0 else Waves
     return kind(experiment, recorder.rows, actuator, learner, costs, profile, rhythm)
@@ -207,14 +207,33 @@ NOT_REGULAR = {
 
 @pytest.mark.parametrize("changes", NOT_REGULAR.values(), ids=NOT_REGULAR)
 def test_jobs_that_need_the_full_runtime(changes: dict[str, Any]) -> None:
-    assert rhythm_of(job_of(), BSP(), Costs()) is not None
-    assert rhythm_of(job_of(**changes), BSP(), Costs()) is None
+    assert rhythm_of(job_of(), BSP(), Costs(), scored=False) is not None
+    assert rhythm_of(job_of(**changes), BSP(), Costs(), scored=False) is None
 
 
 def test_what_else_needs_the_full_runtime() -> None:
-    assert rhythm_of(job_of(), BackupWorkers(), Costs()) is None
-    assert rhythm_of(job_of(), BSP(), Costs(link_bytes_per_s=1e9)) is None
-    assert rhythm_of(job_of(eval_every_s=1.0), BSP(), Costs(decision_s=1e-5)) is None
-    assert rhythm_of(job_of(checkpoint_every_s=1.0), BSP(), Costs(checkpoint_base_s=1e-3)) is None
-    assert rhythm_of(job_of(epochs=2), ASP(data="dynamic"), Costs()) is None
-    assert rhythm_of(job_of(epochs=2), BSP(), Costs()) is not None
+    assert rhythm_of(job_of(), BackupWorkers(), Costs(), scored=False) is None
+    assert rhythm_of(job_of(), BSP(), Costs(link_bytes_per_s=1e9), scored=False) is None
+    assert rhythm_of(job_of(eval_every_s=1.0), BSP(), Costs(decision_s=1e-5), scored=False) is None
+    assert rhythm_of(job_of(checkpoint_every_s=1.0), BSP(), Costs(checkpoint_base_s=1e-3), scored=False) is None
+    assert rhythm_of(job_of(epochs=2), ASP(data="dynamic"), Costs(), scored=False) is None
+    assert rhythm_of(job_of(epochs=2), BSP(), Costs(), scored=False) is not None
+
+
+@pytest.mark.parametrize(("name", "loops"), [("bsp", "Rounds"), ("asp", "Waves"), ("ssp", "Waves")])
+def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """With the cost model that is the default, and to the same rows as the full runtime (fewer workers than there)."""
+    taken: list[str] = []
+    kind = getattr(virtual, loops)
+    monkeypatch.setattr(kind, "run", lambda self: taken.append(loops) or RegularRun.run(self))
+    command = re.search(r"python run\.py (cluster=virtual backend=none record=iterations .*?)\n```", TEXT, re.DOTALL)
+    assert command is not None
+    line = " ".join(command[1].replace("\\\n", " ").split()).replace("1000000", "12000").replace("=1000 ", "=60 ")
+    [(_, raw)] = composed(f"{line} strategy={name} view=none")
+    assert run_experiment(parse(raw), tmp_path / "short") == 0
+    assert taken == [loops]
+    monkeypatch.setattr(virtual, "rhythm_of", lambda *about, scored: None)
+    assert run_experiment(parse(raw), tmp_path / "full") == 0
+    assert taken == [loops]
+    short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
+    assert short == full

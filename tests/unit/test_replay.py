@@ -338,6 +338,7 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         ("meta.json", '{"schema": 2}', "meta.json: not of schema 1; use the version"),
         ("events.jsonl", None, "events.jsonl: missing; name the directory of a run"),
         ("events.jsonl", "torn", "events.jsonl: holds no event"),
+        ("iterations.parquet", "", "recorded by rows, without decisions; repeat it with record=events"),
         (CONFIG, None, "config.yaml: missing; only it names the strategy's class, meta.json has just the fields"),
         (CONFIG, "a: [", "config.yaml: while parsing a flow node"),
         (CONFIG, "strategy: asp", "config.yaml: strategy: is not there"),

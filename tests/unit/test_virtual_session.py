@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +19,9 @@ from injectors.plan import Disturbance, build_plan
 from injectors.sleep import SleepActuator
 from runtime.backends.numpy import NumpyBackend
 from runtime.device import DeviceProfile
-from runtime.executor import nominal_batches
+from runtime.executor import cut_for
 from runtime.job import Job
-from runtime.shards import cut_epoch
-from runtime.spec import Experiment, Outcome
+from runtime.spec import Outcome
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
@@ -34,7 +32,7 @@ from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.harness import make_job
+from tests.harness import make_experiment, make_job
 from tests.invariants import problems
 from workloads.ledger import Ledger
 
@@ -85,20 +83,6 @@ def virtual_job(num_workers: int, samples: int, **changes: Any) -> Job:
     return make_job(**{**size, "epochs": 1, "max_time_s": 1e4, **changes})
 
 
-def experiment(strategy: Strategy, job: Job, tape: Tape, **changes: Any) -> Experiment:
-    """Without a backend."""
-    fields: dict[str, Any] = {
-        "run_dir": Path("nowhere"),
-        "transport": "tcp",
-        "backend": {"_target_": "runtime.backends.none.NoBackend"},
-        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples},
-        "optimizer": {"name": "tally", "lr": 1.0},
-        "save_parameters_to": None,
-        "tick": lambda t: None,
-    }
-    return Experiment(job=job, strategy=strategy, record=tape, **{**fields, **changes})
-
-
 def slow(**magnitudes: float) -> SleepActuator:
     """Workers (``w2=1.0``) that take so much longer by half, all the time."""
     about = {"start_s": 0.0, "end_s": 1e6, "kind": "slowdown"}
@@ -117,7 +101,7 @@ def session(
 ) -> tuple[Session, Tape]:
     tape = Tape()
     learner = learner or NoLearner(0, None)
-    return Session(experiment(strategy, job, tape), actuator or slow(), learner, costs, device), tape
+    return Session(make_experiment(job, strategy, tape), actuator or slow(), learner, costs, device), tape
 
 
 def finish(run: Session, tape: Tape) -> Outcome:
@@ -223,9 +207,7 @@ RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0
 def ledger(job: Job, strategy: Strategy) -> RealLearner:
     """The model whose parameters count the uses of every sample."""
     model = NumpyBackend().prepare(Ledger(num_samples=job.num_samples), job.seed)
-    first = nominal_batches(job.global_batch_samples, job.num_workers)[0]
-    cut = cut_epoch(strategy.data, job.num_samples, job.batches_per_shard * first, job.num_workers)
-    return RealLearner(model, {"name": "tally", "lr": 1.0}, cut, job.seed)
+    return RealLearner(model, {"name": "tally", "lr": 1.0}, cut_for(job, strategy.data), job.seed)
 
 
 def accident(
@@ -345,7 +327,7 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     tape = Tape()
     runtime = VirtualRuntime(num_workers=4, device={"base_s": 0.02}, costs=costs, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
-    return runtime.run(experiment(ASP(), job, tape, **changes), slow(w1=1.0)), tape
+    return runtime.run(make_experiment(job, ASP(), tape, **changes), slow(w1=1.0)), tape
 
 
 def test_fixed_decisions_give_the_same_bytes_every_time() -> None:
