@@ -26,6 +26,7 @@ from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
 from runtime.errors import ConfigError  # noqa: E402
 from runtime.preflight import preflight  # noqa: E402
+from runtime.prepare import prepare  # noqa: E402
 
 FAILED, REFUSED, KILLED = 1, 2, 128
 exit_codes = [0]
@@ -72,8 +73,13 @@ def refuse(error: ConfigError) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["doctor"]:
+        from runtime.live.doctor import main as doctor
+
+        sys.exit(doctor(sys.argv[2:]))
     try:
-        sys.argv[1:] = preflight(sys.argv[1:])
+        sys.argv[1:], needs = preflight(sys.argv[1:])
+        prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
     except ConfigError as error:
         sys.exit(refuse(error))
     main()

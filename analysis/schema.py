@@ -105,6 +105,24 @@ class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
     metrics: dict[str, float | None]
 
 
+class NodeUse(msgspec.Struct, frozen=True, gc=False):
+    """What a task or host used; see the columns of the table ``nodes``."""
+
+    node: str
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    out_bytes_per_s: float | None = None
+    in_bytes_per_s: float | None = None
+    busy_frac: float | None = None
+
+
+class Observed(_Tagged, frozen=True, tag=True, gc=False):
+    """A sample of what tasks and hosts used during the last ``period_s``."""
+
+    period_s: float
+    nodes: tuple[NodeUse, ...]
+
+
 class Woke(_Tagged, frozen=True, tag=True, gc=False):
     """A timer of the strategy."""
 
@@ -168,6 +186,19 @@ class Updated(_Tagged, frozen=True, tag=True, gc=False):
     injected_s: float = 0.0
 
 
+class Injected(_Tagged, frozen=True, tag=True, gc=False):
+    """A disturbance has begun, changed or ended: asked for and read back, in cores, bytes per second, or 0 and 1."""
+
+    target: str
+    kind: str
+    level: float
+    by: str
+    asked: float | None = None
+    achieved: float | None = None
+    late_s: float = 0.0
+    took_s: float = 0.0
+
+
 class Finished(_Tagged, frozen=True, tag=True, gc=False):
     """The end of a run that ended by itself; the line's ``t`` is the job's end."""
 
@@ -188,9 +219,9 @@ class Other(msgspec.Struct, frozen=True, gc=False):
     fields: dict[str, Any]
 
 
-Event = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Woke
+Event = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Observed | Woke
 Command = Compute | Apply | Drop | Evaluate | Checkpoint | Wake | Stop
-Note = Held | Updated | Finished
+Note = Held | Updated | Injected | Finished
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,21 @@ import pandas as pd
 from analysis import rows
 from analysis.history import Arrival, Update
 from analysis.load import ROWS
-from analysis.schema import DURATIONS, Evaluated, Failed, Joined, Line, Lost, Other, Restored, ServerLost, Updated
+from analysis.schema import (
+    DURATIONS,
+    Evaluated,
+    Failed,
+    Injected,
+    Joined,
+    Line,
+    Lost,
+    NodeUse,
+    Observed,
+    Other,
+    Restored,
+    ServerLost,
+    Updated,
+)
 
 if TYPE_CHECKING:
     from analysis.load import Run
@@ -29,6 +43,8 @@ class Tables:
     evaluations: pd.DataFrame
     server_busy: pd.DataFrame
     restarts: pd.DataFrame
+    injections: pd.DataFrame
+    nodes: pd.DataFrame
     notes: pd.DataFrame
     decisions: pd.DataFrame
 
@@ -46,6 +62,8 @@ def make_tables(run: Run) -> Tables:
         evaluations=_evaluations(run.lines),
         server_busy=_server_busy(run.lines),
         restarts=_restarts(run.lines),
+        injections=_injections(run.lines),
+        nodes=_nodes(run.lines),
         notes=_notes(run.lines),
         decisions=_decisions(run.lines),
     )
@@ -107,6 +125,36 @@ def _evaluations(lines: list[Line]) -> pd.DataFrame:
     for name in dict.fromkeys(name for each in metrics for name in each):
         columns[name] = pd.Series([each.get(name) for each in metrics], dtype="float64")
     return pd.DataFrame(columns).sort_values("asked_s", kind="stable", ignore_index=True)
+
+
+def _injections(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Injected`` note.
+
+    ``t`` when it was in effect; ``target``, ``kind``, ``level`` (what is left of processor or link, else 0 or 1);
+    ``by`` whom; ``asked`` and ``achieved`` (read back) in cores, bytes per second on the wire, or 0 and 1, null for no
+    limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done.
+    """
+    found = [line for line in lines if isinstance(line.note, Injected)]
+    columns: dict[str, Any] = {"t": _floats(found, "t")}
+    columns |= {name: _texts(found, f"note.{name}") for name in ("target", "kind", "by")}
+    columns |= {name: _floats(found, f"note.{name}") for name in ("level", "asked", "achieved", "late_s", "took_s")}
+    return pd.DataFrame(columns)
+
+
+def _nodes(lines: list[Line]) -> pd.DataFrame:
+    """One row per task or host and sample.
+
+    ``t``, ``period_s``, ``node``; ``cpu_cores`` used; ``memory_bytes``; ``out_bytes_per_s``, ``in_bytes_per_s`` (hosts,
+    on the wire); ``busy_frac`` (servers: part of the time that went into updates).
+    """
+    found = [
+        (line.t, line.event.period_s, *msgspec.structs.astuple(node))
+        for line in lines
+        if isinstance(line.event, Observed)
+        for node in line.event.nodes
+    ]
+    frame = pd.DataFrame(found, columns=["t", "period_s", *NodeUse.__struct_fields__])
+    return frame.astype({name: "float64" for name in frame.columns if name != "node"})
 
 
 def _server_busy(lines: list[Line]) -> pd.DataFrame:

@@ -8,20 +8,79 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 SCHEMA = 1
 
-MAX_MAGNITUDE = {"delay": 3600.0, "slowdown": 1000.0}
-"""Seconds per iteration, and fraction of the iteration: more than that is a slip of the keyboard."""
-
 DECIMALS = 6
 """Times are planned to the microsecond: finer than any sleep, and a plan stays readable."""
 
-Kind = Literal["delay", "slowdown"]
+NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or cluster=virtual with cluster.hosts set"
+
+Kind = Literal["delay", "slowdown", "cpu", "bandwidth", "cut", "pause", "kill"]
+Form = Literal["worker", "server", "host", "link", "route"]
+
+
+class Rule(NamedTuple):
+    """What a kind of disturbance acts on, which magnitudes it can have, and how its windows on one target compose."""
+
+    forms: tuple[Form, ...]
+    composition: Literal["sum", "least", "union"]
+    """Of windows that overlap. ``sum``: magnitudes add up, each from 0 to ``most``. ``least``: the smallest holds, each
+    a fraction between 0 and 1. ``union``: it holds while any is open, and the magnitude, which says nothing, is 1."""
+    most: float = 1.0
+
+    @property
+    def neutral(self) -> float:
+        """The level while no window is open."""
+        return 1.0 if self.composition == "least" else 0.0
+
+
+RULES: dict[Kind, Rule] = {
+    # more than an hour per iteration, or a thousand iterations, is a slip of the keyboard
+    "delay": Rule(("worker", "server"), "sum", 3600.0),
+    "slowdown": Rule(("worker", "server"), "sum", 1000.0),
+    "cpu": Rule(("worker", "server", "host"), "least"),
+    "bandwidth": Rule(("link", "route"), "least"),
+    "cut": Rule(("link",), "union"),
+    "pause": Rule(("worker", "server", "host"), "union"),
+    "kill": Rule(("worker", "server", "host"), "union"),
+}
+"""Windows on different targets do not compose here but physically: a worker's quota lies inside its host's."""
+
+FORM_TEXT: dict[Form, str] = {
+    "worker": "worker:<id>",
+    "server": "server:<id>",
+    "host": "host:<id>",
+    "link": "link:<host>",
+    "route": "link:<host>><host>",
+}
+
+_ID = "(0|[1-9][0-9]{0,8})"
+_TARGET = re.compile(f"(worker|server|host|link):{_ID}(?:>{_ID})?")
+
+
+class Target(NamedTuple):
+    """``worker:1``, ``server:0``, ``host:2``, ``link:2`` (of host 2, both directions), ``link:0>2`` (from 0 to 2)."""
+
+    form: Form
+    ids: tuple[int, ...]
+    """One number, or of a route two."""
+
+
+def parse_target(text: str) -> Target | None:
+    """What ``text`` names; None for anything that is not written exactly as above."""
+    found = _TARGET.fullmatch(text)
+    if found is None or (found[3] is not None and found[1] != "link"):
+        return None
+    if found[3] is not None:
+        return Target("route", (int(found[2]), int(found[3])))
+    form: Form = found[1]  # type: ignore[assignment]  # one of the four of the expression
+    return Target(form, (int(found[2]),))
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,23 +90,39 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     num_servers: int
     base_iter_s: float | None = None
     """Nominal time of an undisturbed iteration in seconds; None when nothing says it beforehand."""
+    num_hosts: int = 0
+    """Emulated hosts, each with a link; 0 when tasks run on no hosts of their own."""
+
+    def count(self, role: str) -> int:
+        """How many targets of a role (``worker``, ``server``, ``host``, ``link``) there are."""
+        counts = {"worker": self.num_workers, "server": self.num_servers, "host": self.num_hosts}
+        return self.num_hosts if role == "link" else counts[role]
 
     def targets(self, role: str) -> list[str]:
-        """All targets of a role (``worker`` or ``server``), by id."""
-        count = {"worker": self.num_workers, "server": self.num_servers}[role]
-        return [f"{role}:{number}" for number in range(count)]
+        """All targets of a role, by id. Routes (``link:0>2``) are targets too, but belong to no list."""
+        return [f"{role}:{number}" for number in range(self.count(role))]
 
     def describe_targets(self) -> str:
         """For error messages: ``worker:0 to worker:3, server:0``."""
-        ends = ((names[0], names[-1]) for role in ("worker", "server") if (names := self.targets(role)))
-        return ", ".join(first if first == last else f"{first} to {last}" for first, last in ends)
+        roles = ("worker", "server", "host", "link")
+        ends = ((names[0], names[-1]) for role in roles if (names := self.targets(role)))
+        words = [first if first == last else f"{first} to {last}" for first, last in ends]
+        return ", ".join([*words, FORM_TEXT["route"]] if self.num_hosts > 1 else words)
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """``target`` (``worker:1``, ``server:0``) is disturbed during [start_s, end_s), seconds since the job's start.
+    """``target`` is disturbed during [start_s, end_s), seconds since the job's start.
 
     ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server.
     ``slowdown``: ``magnitude`` times the iteration's (update's) own computing time is added to it.
+    ``cpu``: the fraction ``magnitude`` is left of the target's own allotment of processor time.
+    ``bandwidth``: the fraction ``magnitude`` is left of the rate of a link, or of what goes from one host to another.
+    ``cut``: nothing passes a host's link.
+    ``pause``: the target's processes stand still.
+    ``kill``: they are killed (SIGKILL) at ``start_s``, and the next incarnation is scheduled at ``end_s``.
+
+    :data:`RULES` says which target a kind acts on and what holds where windows overlap. Windows that touch are one: a
+    second ``kill`` that begins in or at the end of another finds nothing to kill and puts the schedule off.
     """
 
     start_s: float
@@ -79,13 +154,20 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def build_plan(pattern: str, seed: int, horizon_s: float, disturbances: Iterable[Disturbance]) -> Plan:
     """A plan of what ``disturbances`` do within the horizon: clipped to it, rounded, sorted, without empty ones.
 
+    Empty is a window without length, and a delay or slowdown of 0; any other magnitude of 0 is a mistake, and stays
+    for :func:`validate_plan` to refuse.
+
     Raises ``ValueError`` for a horizon that is not a positive number.
     """
     if not 0 < horizon_s < math.inf:
         raise ValueError(f"horizon_s={horizon_s}: must be a positive number of seconds")
     clipped = (_clip(disturbance, horizon_s) for disturbance in disturbances)
-    kept = [one for one in clipped if one.start_s < one.end_s and one.magnitude != 0]
+    kept = [one for one in clipped if one.start_s < one.end_s and not _is_nothing(one)]
     return Plan(pattern=pattern, seed=seed, horizon_s=float(horizon_s), disturbances=tuple(sorted(kept, key=_order)))
+
+
+def _is_nothing(one: Disturbance) -> bool:
+    return one.magnitude == 0 and one.kind in ("delay", "slowdown")
 
 
 def _clip(one: Disturbance, horizon_s: float) -> Disturbance:
@@ -126,25 +208,65 @@ def plan_sha256(plan: Plan) -> str:
     return hashlib.sha256(plan_json(plan)).hexdigest()
 
 
+class Problem(NamedTuple):
+    """What is wrong with a disturbance: with which of its fields, and what that must be."""
+
+    field: str
+    text: str
+
+
 def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
     """Raise ``ValueError`` with one line about the first disturbance that cannot be carried out on ``cluster``."""
-    known = {*cluster.targets("worker"), *cluster.targets("server")}
     for index, one in enumerate(plan.disturbances):
-        if problem := _problem(one, known, cluster):
-            raise ValueError(f"disturbance {index} of the plan ({one.kind} of {one.target}): {problem}")
+        if problem := problem_of(one, cluster):
+            field, text = problem
+            named = text if field == "target" else f"{field}={getattr(one, field)} {text}"
+            raise ValueError(f"disturbance {index} of the plan ({one.kind} of {one.target}): {named}")
     if list(plan.disturbances) != sorted(plan.disturbances, key=_order):
         raise ValueError("the plan's disturbances are not sorted by (start_s, target, end_s)")
 
 
-def _problem(one: Disturbance, known: set[str], cluster: ClusterShape) -> str | None:
-    if one.target not in known:
-        return f"there is no such target; valid are {cluster.describe_targets()}"
-    if one.kind not in MAX_MAGNITUDE:
-        return f"kind must be one of {', '.join(MAX_MAGNITUDE)}"
+def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
+    """Why ``one`` cannot be carried out on ``cluster``; None when it can."""
+    if one.kind not in RULES:
+        return Problem("kind", f"must be one of {', '.join(RULES)}")
+    target = parse_target(one.target)
+    if target is not None and target.form not in RULES[one.kind].forms:
+        return Problem("target", f"{one.kind} acts on {describe_forms(one.kind)} only")
+    if text := target_problem(one.target, cluster):
+        return Problem("target", text)
     if not 0 <= one.start_s < math.inf:
-        return f"start_s={one.start_s} must be 0 or more"
+        return Problem("start_s", "must be 0 or more")
     if not one.start_s < one.end_s < math.inf:
-        return f"end_s={one.end_s} must be later than start_s={one.start_s}"
-    if not 0 <= one.magnitude <= MAX_MAGNITUDE[one.kind]:
-        return f"magnitude={one.magnitude} must be between 0 and {MAX_MAGNITUDE[one.kind]:g}"
+        return Problem("end_s", f"must be later than start_s={one.start_s}")
+    text = magnitude_problem(one.kind, one.magnitude)
+    return Problem("magnitude", text) if text else None
+
+
+def target_problem(text: str, cluster: ClusterShape) -> str | None:
+    """Why ``cluster`` has no target of that name; None when it has."""
+    target = parse_target(text)
+    if target is not None and target.form in ("host", "link", "route") and not cluster.num_hosts:
+        return NO_HOSTS
+    if target is None or max(target.ids) >= cluster.count("host" if target.form == "route" else target.form):
+        return f"there is no such target; valid are {cluster.describe_targets()}"
+    if len(set(target.ids)) < len(target.ids):
+        return "leads from a host to itself; name two hosts that differ"
     return None
+
+
+def describe_forms(kind: Kind) -> str:
+    """The targets that a kind acts on, for error messages: ``worker:<id>, server:<id>``."""
+    return ", ".join(FORM_TEXT[form] for form in RULES[kind].forms)
+
+
+def magnitude_problem(kind: Kind, magnitude: float) -> str | None:
+    """What a magnitude must be, if it is not (once rounded as in a plan)."""
+    rule, rounded = RULES[kind], round(magnitude, DECIMALS)
+    match rule.composition:
+        case "sum":
+            return None if 0 <= rounded <= rule.most else f"must be between 0 and {rule.most:g}"
+        case "least":
+            return None if 0 < rounded < 1 else "must be more than 0 and less than 1 (the fraction that is left)"
+        case "union":
+            return None if rounded == 1 else "must be 1"

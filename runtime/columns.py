@@ -128,7 +128,7 @@ class ColumnRecorder:
                 for grad in command.grads:
                     self._decided(grad, NEVER, float("nan"))
 
-    def note(self, t: float, kind: str, **fields: object) -> None:
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
         """A line."""
         self.lines.note(t, kind, **fields)
 

@@ -93,6 +93,7 @@ class Config(_Strict, frozen=True):
     stop_at_target: bool
     save_parameters: bool
     record: Literal["events", "iterations"]
+    containment: Literal["auto", "none"]
     draw: bool
     view: Literal["auto", "live", "plain", "none"]
 

@@ -34,6 +34,8 @@ from strategies.protocol import (
     Failed,
     Joined,
     Lost,
+    NodeUse,
+    Observed,
     Restored,
     ServerLost,
     Started,
@@ -184,6 +186,11 @@ class Coordinator:
         value = metrics.get(self.job.metric)
         if self.job.stop_at_target and value is not None and self.job.reached(value):
             self.finish(t, "done", f"target {self.job.metric} reached")
+
+    def observed(self, t: float, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
+        """A sample of what tasks and hosts use."""
+        if not self.status and not self.halted:
+            self._tell(Observed(t=t, period_s=period_s, nodes=nodes))
 
     def woke(self, t: float, tag: str) -> None:
         """A timer has fired."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
 from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
@@ -21,7 +21,7 @@ from runtime.job import Job
 from runtime.lr_schedules import make_schedule
 from runtime.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.recorder import Fanout, Recorder
-from runtime.spec import Experiment, Outcome
+from runtime.spec import Circumstances, Experiment, Outcome
 from runtime.view import Picture, make_view
 from strategies.protocol import Strategy
 
@@ -38,10 +38,11 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     refuse_incapable(strategy, runtime)
     num_samples = instantiate(config.workload.task, "workload.task").prepare()
     job = make_job(config, num_samples)
-    plan = make_plan(config, runtime, job)
+    plan = make_plan(config, runtime)
+    around = circumstances_of(config, plan)
     run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(config, run_dir)
-    write_head(run_dir, config, job, strategy, runtime, plan)
+    write_head(run_dir, config, job, strategy, runtime.machine(around), runtime, plan)
     picture = Picture(job, title(config, job), plan)
     view = make_view(config.view, picture)
     experiment = Experiment(
@@ -53,11 +54,12 @@ def run_experiment(config: Config, run_dir: Path) -> int:
         backend=config.backend,
         task=config.workload.task,
         optimizer=config.workload.optimizer,
+        around=around,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
         tick=view.tick,
     )
-    outcome: Outcome = runtime.run(experiment, SleepActuator(plan))
+    outcome: Outcome = runtime.run(experiment, Schedule(plan))
     view.close(outcome.t)
     recorder.close()
     if outcome.status == "failed":
@@ -110,12 +112,32 @@ def is_scored(config: Config) -> bool:
     return bool(backend.computes or backend.progress is not None)
 
 
-def make_plan(config: Config, runtime: Any, job: Job) -> Plan:
+def shape_of(config: Config, runtime: Any) -> ClusterShape:
+    """What a pattern may know of the cluster."""
+    return ClusterShape(
+        num_workers=config.num_workers,
+        num_servers=config.topology.num_servers,
+        num_hosts=runtime.num_hosts,
+        base_iter_s=runtime.base_iter_s(math.ceil(config.workload.global_batch_samples / config.num_workers)),
+    )
+
+
+def make_plan(config: Config, runtime: Any) -> Plan:
     """The disturbances of the whole run, before it starts."""
-    base_iter_s = runtime.base_iter_s(math.ceil(job.global_batch_samples / job.num_workers))
-    shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=base_iter_s)
-    plan: Plan = instantiate(config.straggler, "straggler").plan(shape, config.max_time_s, config.seed)
+    pattern = instantiate(config.straggler, "straggler")
+    plan: Plan = pattern.plan(shape_of(config, runtime), config.max_time_s, config.seed)
     return plan
+
+
+def circumstances_of(config: Config, plan: Plan) -> Circumstances:
+    """What the runtime has to cope with."""
+    return Circumstances(
+        num_servers=config.topology.num_servers,
+        transport=config.topology.transport,
+        kinds=frozenset(one.kind for one in plan.disturbances),
+        disturbed=frozenset(one.target for one in plan.disturbances),
+        containment=config.containment,
+    )
 
 
 def title(config: Config, job: Job) -> str:
@@ -140,7 +162,9 @@ def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
 
 
-def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runtime: Any, plan: Plan) -> None:
+def write_head(
+    run_dir: Path, config: Config, job: Job, strategy: Strategy, machine: dict[str, Any], runtime: Any, plan: Plan
+) -> None:
     """``plan.json`` and ``meta.json``."""
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
@@ -154,7 +178,7 @@ def write_head(run_dir: Path, config: Config, job: Job, strategy: Strategy, runt
         "seed": config.seed,
         "plan_sha256": plan_sha256(plan),
         "versions": describe_versions(),
-        "machine": {**describe_machine(), **runtime.machine()},
+        "machine": {**describe_machine(), **machine},
         "job": {
             "strategy": config.names.strategy,
             "strategy_fields": fields,

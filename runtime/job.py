@@ -97,6 +97,6 @@ class Record(Protocol):
         """An event and what the strategy answered."""
         ...
 
-    def note(self, t: float, kind: str, **fields: object) -> None:
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
         """A fact that the strategy is not told."""
         ...

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -23,32 +23,43 @@ from runtime.composing import Composer, hydra_for, parse_arguments
 from runtime.config import Config, parse
 from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed
+from runtime.spec import Needs
 from strategies.protocol import Strategy
 
 POLICIES = ("dynamic", "even")
 LOOPBACK = "127.0.0.1"
 
 
-def preflight(argv: Sequence[str]) -> list[str]:
+class Ready(NamedTuple):
+    """A command line that may start."""
+
+    argv: list[str]
+    """To hand to Hydra."""
+    needs: Needs
+    """Of all its jobs together."""
+
+
+def preflight(argv: Sequence[str]) -> Ready:
     """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
 
-    Returns the command line to hand to Hydra. What only shows something (``--help``, ``--cfg``, ``--info``,
+    What only shows something (``--help``, ``--cfg``, ``--info``,
     ``--version``, ``--shell-completion``) is Hydra's.
     """
     args = parse_arguments(argv)
     if args.help or args.hydra_help or args.cfg or args.info or args.shell_completion:
-        return list(argv)
+        return Ready(list(argv), Needs())
     refuse_targets(args.overrides)
     with hydra_for(args) as hydra:
         composer = Composer(hydra, args)
         refuse_misused_groups(composer)
         master = composer.master()
         refuse_foreign_targets(master)
+        needs = Needs()
         for label, raw in composer.jobs(master):
             with _labelled(label):
-                check_job(parse(raw))
+                needs = needs.with_those_of(check_job(parse(raw)))
         check_output(*composer.output_directory(master))
-        return composer.hydra_argv(argv)
+        return Ready(composer.hydra_argv(argv), needs)
 
 
 @contextmanager
@@ -84,8 +95,11 @@ def refuse_foreign_targets(master: DictConfig) -> None:
             raise ConfigError(f"{path}={value}: not below a package that may be named in a configuration")
 
 
-def check_job(config: Config) -> None:
-    """Build whatever the configuration names and hold the parts against each other; raises :class:`ConfigError`."""
+def check_job(config: Config) -> Needs:
+    """Build whatever the configuration names and hold the parts against each other; raises :class:`ConfigError`.
+
+    Returns what the job needs around it.
+    """
     strategy = instantiate(config.strategy, "strategy")
     pattern = instantiate(config.straggler, "straggler")
     task = instantiate(config.workload.task, "workload.task")
@@ -96,8 +110,8 @@ def check_job(config: Config) -> None:
     check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
-    check_plan(strategy, pattern, runtime, config)
     check_port(config.cluster.get("port"))
+    return check_plan(strategy, pattern, runtime, config)
 
 
 def check_strategy(strategy: object, config: Config) -> None:
@@ -169,17 +183,18 @@ def check_shards(strategy: Strategy, task: object, config: Config) -> None:
         )
 
 
-def check_plan(strategy: Strategy, pattern: Any, runtime: Any, config: Config) -> None:
-    """The runtime can do what the strategy needs, the plan of disturbances can be made, and all its targets exist."""
-    from injectors.plan import ClusterShape, validate_plan
-    from runtime.experiment import refuse_incapable
+def check_plan(strategy: Strategy, pattern: Any, runtime: Any, config: Config) -> Needs:
+    """The runtime can do what the strategy needs and what the plan of disturbances asks, whose targets all exist."""
+    from injectors.plan import validate_plan
+    from runtime.experiment import circumstances_of, refuse_incapable, shape_of
 
     refuse_incapable(strategy, runtime)
-    num_workers, num_servers = config.num_workers, config.topology.num_servers
-    base_iter_s = runtime.base_iter_s(ceil(config.workload.global_batch_samples / num_workers))
-    shape = ClusterShape(num_workers=num_workers, num_servers=num_servers, base_iter_s=base_iter_s)
+    shape = shape_of(config, runtime)
     with explained(config.straggler, "straggler"):
-        validate_plan(pattern.plan(shape, config.max_time_s, config.seed), shape)
+        plan = pattern.plan(shape, config.max_time_s, config.seed)
+        validate_plan(plan, shape)
+    needs: Needs = runtime.check(circumstances_of(config, plan))
+    return needs
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Recorder:
         line = _EventLine(self._seq, t, "event", event, commands, version, round(decide_us, 2), state)
         self._write(self._encode(line) + b"\n")
 
-    def note(self, t: float, kind: str, **fields: object) -> None:
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
         """A fact that the strategy is not told."""
         self._write(self._encode(_NoteLine(self._seq, t, "note", {"type": kind, **fields})) + b"\n")
 
@@ -70,7 +70,7 @@ class Fanout:
         for record in self.records:
             record.event(t, event, commands, version, decide_us, state)
 
-    def note(self, t: float, kind: str, **fields: object) -> None:
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
         """To all."""
         for record in self.records:
             record.note(t, kind, **fields)

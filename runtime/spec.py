@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from runtime.columns import IterationWriter
+from runtime.containment import Isolation
 from runtime.coordinator import Coordinator
 from runtime.job import Job, Record
 from strategies.protocol import Strategy
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be prepared around a run before it starts."""
+
+    isolation: Isolation = Isolation.NONE
+    janitor: bool = False
+    """It makes control groups, which no namespace takes away."""
+
+    def with_those_of(self, other: Needs) -> Needs:
+        """What serves both."""
+        return Needs(isolation=max(self.isolation, other.isolation), janitor=self.janitor or other.janitor)
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runtime is to cope with, as far as a configuration tells."""
+
+    num_servers: int = 1
+    transport: str = "tcp"
+    kinds: frozenset[str] = frozenset()
+    """Of the disturbances in the plan."""
+    disturbed: frozenset[str] = frozenset()
+    """Their targets."""
+    containment: str = "auto"
+    """``auto`` or ``none``."""
 
 
 @dataclass(kw_only=True)
@@ -28,6 +54,7 @@ class Experiment:
     task: dict[str, Any]
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
+    around: Circumstances = field(default_factory=Circumstances)
     columns: IterationWriter | None = None
     """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
     tick: Callable[[float], None]

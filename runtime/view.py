@@ -68,7 +68,7 @@ class Picture:
                 self._evaluated(event)
         self.dropped += sum(len(command.grads) for command in commands if isinstance(command, Drop))
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Take a note in."""
         if kind == "EpochStarted":
             self.epoch = fields["epoch"]

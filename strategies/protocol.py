@@ -80,6 +80,20 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.data_s + self.compute_s
 
 
+class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What a task (``worker:1``, ``server:0``) or host (``host:2``: its tasks together) used; None: not known."""
+
+    node: str
+    cpu_cores: float | None = None
+    """Of the machine that the job runs on."""
+    memory_bytes: int | None = None
+    out_bytes_per_s: float | None = None
+    in_bytes_per_s: float | None = None
+    """On the wire of a host's link."""
+    busy_frac: float | None = None
+    """Of a server: part of the time that went into updates, as far as it has told."""
+
+
 # ---- events ---------------------------------------------------------------------------------------------------------
 
 
@@ -164,13 +178,20 @@ class Evaluated(Event, frozen=True, kw_only=True, tag=True):
     metrics: dict[str, float]
 
 
+class Observed(Event, frozen=True, kw_only=True, tag=True):
+    """What every task and host used during the last ``period_s`` seconds."""
+
+    period_s: float
+    nodes: tuple[NodeUse, ...]
+
+
 class Woke(Event, frozen=True, kw_only=True, tag=True):
     """The timer ``tag`` that the strategy asked for has fired."""
 
     tag: str
 
 
-AnyEvent = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Woke
+AnyEvent = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Observed | Woke
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------

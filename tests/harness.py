@@ -156,7 +156,7 @@ class Desk:
     def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
         self.lines.append(Line(event, tuple(commands), version, state))
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         self.notes.append((t, kind, fields))
 
     # ---- what happens ------------------------------------------------------------------------------------------------

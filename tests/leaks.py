@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.live.leftovers import Ledger, is_alive, ledger_dir
 from tests.runs import SESSION, Run, alive, every_pid
 
 GRACE_S = 1.0
@@ -52,6 +53,7 @@ class Oracle:
         self.memory = set(SHARED_MEMORY.iterdir())
         self.listening = listening_of(os.getpid())
         self.num_memfds = num_own_memfds()
+        self.before = {what: look() for what, look in KERNEL_THINGS.items()}
 
     def leaks(self) -> list[str]:
         """What is left, each in words."""
@@ -64,6 +66,8 @@ class Oracle:
             found.append("memory file in the tests' own process")
         new = set(SHARED_MEMORY.iterdir()) - self.memory
         found += [f"shared memory {path}" for path in sorted(new) if "stragglab" in path.name or not is_held(path)]
+        for what, look in KERNEL_THINGS.items():
+            found += [f"{what} {one}" for one in sorted(look() - self.before[what])]
         return found + [f"file {path}" for path in temporary_files(self.directory)]
 
     def settle(self, grace_s: float = GRACE_S) -> list[str]:
@@ -73,6 +77,52 @@ class Oracle:
             gc.collect()
             time.sleep(0.05)
         return found
+
+
+def control_groups() -> set[str]:
+    """Directories that runs have made in the hierarchies of control groups."""
+    roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]
+    found = {str(path) for root in roots for path in root.glob("**/stragglab-*") if path.is_dir()}
+    return {path for path in found if not path.endswith(strangers())}
+
+
+def interfaces() -> set[str]:
+    """Network interfaces of the tests' own namespace; their queues go with them."""
+    return set(os.listdir("/sys/class/net"))
+
+
+def mounts() -> set[str]:
+    """Mount points of the tests' own namespace."""
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
+def named_namespaces() -> set[str]:
+    """Network namespaces that somebody has given a name, which keeps them."""
+    return set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
+
+
+def crash_ledger() -> set[str]:
+    """What runs write down outside for the case that they cannot clean up themselves."""
+    if not ledger_dir().is_dir():
+        return set()
+    return {name for name in os.listdir(ledger_dir()) if not name.endswith(tuple(f"{run}.json" for run in strangers()))}
+
+
+def strangers() -> tuple[str, ...]:
+    """Ids of living runs that are not of this session: somebody else may work on the same machine."""
+    if not ledger_dir().is_dir():
+        return ()
+    ours = marked_processes()
+    return tuple(one.run_id for one in Ledger().entries() if is_alive(one) and one.owner.pid not in ours)
+
+
+KERNEL_THINGS: dict[str, Callable[[], set[str]]] = {
+    "control group": control_groups,
+    "network interface": interfaces,
+    "mount": mounts,
+    "network namespace": named_namespaces,
+    "entry of the crash ledger": crash_ledger,
+}
 
 
 def marked_processes() -> dict[int, str]:

@@ -185,8 +185,24 @@ class Run(Record):
     @property
     def agents(self) -> list[int]:
         """Processes of the agent (one, as soon as it has been started)."""
-        words = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in words.split() if b"runtime.live.agent" in command_line(int(pid))]
+        return [pid for pid in children_of(self.innermost) if b"runtime.live.agent" in command_line(pid)]
+
+    @property
+    def chain(self) -> list[int]:
+        """The process that was started, init and the run inside; only the first before it has moved inside.
+
+        Init is known by a signal that it alone listens to: capabilities are tried out in short-lived forks, too.
+        """
+        outer = self.process.pid
+        for init in children_of(outer):
+            if catches(init, signal.SIGUSR1):
+                return [outer, init, *children_of(init)[:1]]
+        return [outer]
+
+    @property
+    def innermost(self) -> int:
+        """The process that does the work."""
+        return self.chain[-1]
 
     @property
     def agent_pid(self) -> int:
@@ -270,6 +286,14 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that its main thread has started and that exist."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def every_pid() -> list[int]:

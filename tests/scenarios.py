@@ -53,7 +53,7 @@ class Scribe(Desk):
         self.told += [in_words(event), *(f"-> {in_words(command)}" for command in commands)]
         self.read_notes()
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         super().note(t, kind, **fields)
         match kind, fields:
             case "Held", {"worker": worker}:

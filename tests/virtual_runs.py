@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
@@ -11,9 +12,10 @@ from typing import Any
 import msgspec
 
 from injectors.patterns import Combined, Persistent, Transient
-from injectors.plan import ClusterShape, Plan, plan_json
-from injectors.sleep import SleepActuator
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, plan_json
+from injectors.schedule import Schedule
 from runtime.device import DeviceProfile
+from runtime.hosts import Hosts, parse_hosts
 from runtime.job import Job
 from runtime.recorder import Recorder
 from runtime.spec import Experiment
@@ -53,6 +55,17 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     transport: str
     plan: Plan
     accidents: tuple[Accident, ...]
+    hosts: Hosts | None = None
+    lease_s: float = math.inf
+
+    def dead_until(self, task: str, t: float) -> float:
+        """When the plan lets a task that it has killed by ``t`` start again."""
+        host = "" if self.hosts is None else f"host:{self.hosts.host_of[task]}"
+        end_s = -math.inf
+        for one in self.plan.disturbances:  # sorted by their starts
+            if one.kind == "kill" and one.target in (task, host) and (one.start_s <= t or one.start_s <= end_s):
+                end_s = max(end_s, one.end_s)
+        return end_s
 
 
 # ---- drawing a world ------------------------------------------------------------------------------------------------
@@ -182,6 +195,71 @@ def still_world(num_workers: int, seed: int) -> World:
     return World(job=job, costs=costs, profile=None, transport="tcp", plan=plan, accidents=())
 
 
+# ---- a world of hosts -----------------------------------------------------------------------------------------------
+
+SHARES: dict[Kind, tuple[float, ...]] = {"cpu": (0.125, 0.5), "bandwidth": (0.0625, 0.25)}
+"""What is left; of the other kinds there is one magnitude."""
+
+
+def draw_hosts(chance: Chance, job: Job) -> Hosts:
+    """As many as there are workers, or fewer; some without a limit, some with a device."""
+    random = chance.random
+    count = random.randint(1, min(job.num_workers + 1, 6))
+    rate = 4 * job.num_samples * 8 / 1e6  # of the model once a second, but at least the least there is
+    fields: dict[str, Any] = {
+        "count": count,
+        "cpu_cores": random.choice((None, 1.0, 4.0)),
+        "real_cores_per_core": random.choice((0.25, 0.5)),
+        "link_mbps": random.choice((None, max(1.0, rate))),
+        "latency_ms": random.choice((0.0, 15.625)),
+        "placement": random.choice(("spread", "pack")),
+        "overrides": {0: {"device": {"base_s": 0.75}, "cpu_cores": 2.0}} if random.random() < 0.3 else {},
+    }
+    return parse_hosts(fields, job.num_workers, job.num_servers)
+
+
+def draw_windows(chance: Chance, job: Job, hosts: Hosts | None, seed: int) -> Plan:
+    """Every kind that there is a target for, in windows that overlap."""
+    random = chance.random
+    tasks = [f"worker:{number}" for number in range(job.num_workers)]
+    tasks += [f"server:{number}" for number in range(job.num_servers)]
+    numbers = range(0 if hosts is None else len(hosts.hosts))
+    machines = [f"host:{number}" for number in numbers]
+    links = [f"link:{number}" for number in numbers]
+    routes = [f"link:{one}>{other}" for one in numbers for other in numbers if one != other]
+    targets: dict[Kind, list[str]] = {
+        "delay": tasks,
+        "slowdown": tasks,
+        "cpu": tasks + machines,
+        "bandwidth": links + routes,
+        "cut": links,
+        "pause": tasks + machines,
+        "kill": tasks + machines,
+    }
+    drawn = []
+    for kind, choice in targets.items():
+        for _ in range(random.randint(1, 3) if choice else 0):
+            start_s = chance.between(0, HORIZON_S)
+            end_s = start_s + chance.between(0.125, 4)
+            magnitude = random.choice(SHARES.get(kind, (1.0,)))
+            target = random.choice(choice)
+            drawn.append(Disturbance(start_s=start_s, end_s=end_s, target=target, kind=kind, magnitude=magnitude))
+    return build_plan("all kinds", seed, LIMIT_S, drawn)
+
+
+def draw_host_world(num_workers: int, seed: int) -> World:
+    """As :func:`draw_world`, but tasks share hosts (in two of three) and the plan has windows of all kinds."""
+    drawn, chance = draw_world(num_workers, seed), Chance("hosts", num_workers, seed)
+    hosts = draw_hosts(chance, drawn.job) if seed % 3 else None
+    return msgspec.structs.replace(
+        drawn,
+        transport=drawn.transport if hosts is None else "tcp",
+        plan=draw_windows(chance, drawn.job, hosts, seed),
+        hosts=hosts,
+        lease_s=chance.random.choice((1.5, 3.0)),
+    )
+
+
 # ---- a job in it ----------------------------------------------------------------------------------------------------
 
 
@@ -195,8 +273,16 @@ class VirtualRun:
             recorder = Recorder(Path(folder))
             self.experiment = self._experiment(recorder, learning)
             self.learner = make_learner(self.experiment)
-            actuator = SleepActuator(plan or world.plan)
-            self.session = Session(self.experiment, actuator, self.learner, world.costs, world.profile)
+            schedule = Schedule(plan or world.plan)
+            self.session = Session(
+                self.experiment,
+                schedule,
+                self.learner,
+                world.costs,
+                world.profile,
+                hosts=world.hosts,
+                lease_s=world.lease_s,
+            )
             try:
                 self._play()
             except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -214,9 +300,9 @@ class VirtualRun:
         session.begin()
         for one in self.world.accidents:
             if one.role == "server":
-                strike = partial(session.lose_server, one.id, "killed")
+                strike = partial(session.supervisor.lose_server, one.id, "killed")
             else:
-                strike = partial(session.lose_worker, one.id, "killed", restarting=one.restarting)
+                strike = partial(session.supervisor.lose_worker, one.id, "killed", restarting=one.restarting)
             session.clock.at(one.at_s, MESSAGE, strike)
         for _ in range(MAX_STEPS):
             if session.over:

@@ -2,9 +2,32 @@
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.combined import Combined
+from injectors.patterns.markov import Markov
 from injectors.patterns.none import NoStragglers
+from injectors.patterns.on_off import OnOff
+from injectors.patterns.operator_trace import OperatorTrace
 from injectors.patterns.persistent import Persistent
+from injectors.patterns.poisson import Poisson
+from injectors.patterns.power_law import PowerLaw
 from injectors.patterns.slowdown import IterationSlowdown
+from injectors.patterns.throttle import Throttle
+from injectors.patterns.trace import Trace
 from injectors.patterns.transient import Transient
+from injectors.patterns.transient_throttle import TransientThrottle
 
-__all__ = ["Combined", "IterationSlowdown", "NoStragglers", "Pattern", "Persistent", "Transient"]
+__all__ = [
+    "Combined",
+    "IterationSlowdown",
+    "Markov",
+    "NoStragglers",
+    "OnOff",
+    "OperatorTrace",
+    "Pattern",
+    "Persistent",
+    "Poisson",
+    "PowerLaw",
+    "Throttle",
+    "Trace",
+    "Transient",
+    "TransientThrottle",
+]

@@ -15,7 +15,7 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Combined(Pattern):
-    """All disturbances of several patterns; where their windows overlap, they add up.
+    """All disturbances of several patterns; where their windows overlap, they compose as ``injectors.plan`` says.
 
     A part draws what it would draw alone, so a run with the combination meets the same transient stragglers as a run
     with those only.

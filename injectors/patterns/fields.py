@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
-from injectors.plan import ClusterShape
+from injectors.plan import RULES, ClusterShape, Kind, describe_forms, magnitude_problem, parse_target, target_problem
 
 MAX_SLOTS = 20_000_000
 """Random draws of one pattern, for all its targets."""
@@ -20,27 +21,38 @@ def check_number(
     bounds = [(least, "at least", 1), (above, "more than", 0), (most, "at most", -1)]
     valid = " and ".join(f"{words} {bound:g}" for bound, words, _ in bounds if bound is not None)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name}={value}: must be a finite number, {valid}")
+        raise ValueError(f"{name}={value}: must be a finite number{', ' if valid else ''}{valid}")
     inside = (least is None or value >= least) and (above is None or value > above) and (most is None or value <= most)
     if not inside:
         raise ValueError(f"{name}={value}: must be {valid}")
 
 
-def check_name(name: object) -> None:
-    """A pattern's name."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name={name}: must be a text that is not empty")
+def check_name(name: object, field: str = "name") -> None:
+    """A pattern's name: nothing that a shell or a file system reads in a way of its own."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ValueError(
+            f"{field}={one_line(name)}: must be letters, digits, '_', '-' and '.', a letter or digit first"
+        )
 
 
-def check_targets(targets: object) -> None:
-    """Each is ``worker:<id>``, ``server:<id>``, or ``*`` for the id."""
+def one_line(value: object) -> str:
+    """What a person wrote, for an error message of one line."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
+
+
+def check_targets(targets: object, kind: Kind = "delay") -> None:
+    """Each is written as something that ``kind`` acts on, or with ``*`` for the id; whether it exists is seen later."""
     if isinstance(targets, str) or not isinstance(targets, Sequence) or not targets:
         raise ValueError(f"targets={targets}: must be a list of targets such as worker:1, server:0 or worker:*")
-    for target in targets:
-        role, _, number = str(target).partition(":")
-        plain = number.isdecimal() and number.isascii() and str(int(number)) == number
-        if role not in ("worker", "server") or not (number == "*" or plain):
-            raise ValueError(f"targets={target}: must be worker:<id>, server:<id>, worker:* or server:*")
+    for text in targets:
+        role, _, number = str(text).partition(":")
+        target = parse_target(f"{role}:0" if number == "*" else str(text))
+        if target is None or target.form not in RULES[kind].forms:
+            raise ValueError(
+                f"targets={one_line(text)}: must be {describe_forms(kind)}, or * for the id; "
+                f"{kind} acts on nothing else"
+            )
 
 
 def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
@@ -48,11 +60,24 @@ def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     found: dict[str, None] = {}
     for target in targets:
         role, _, number = target.partition(":")
-        members = cluster.targets(role)
-        if number != "*" and target not in members:
-            raise ValueError(f"targets={target}: there is no such target; valid are {cluster.describe_targets()}")
-        found.update(dict.fromkeys(members if number == "*" else [target]))
+        every = number == "*"
+        if (not every or role in ("host", "link")) and (
+            text := target_problem(f"{role}:0" if every else target, cluster)
+        ):
+            raise ValueError(f"targets={target}: {text}")
+        found.update(dict.fromkeys(cluster.targets(role) if every else [target]))
     return list(found)
+
+
+def check_effect(
+    kind: object, magnitude: float, *, kinds: Sequence[str] = tuple(RULES), name: str = "magnitude"
+) -> None:
+    """A kind that the pattern can plan, and a magnitude that this kind can have, in the field ``name``."""
+    if kind not in kinds:
+        raise ValueError(f"kind={one_line(kind)}: must be one of {', '.join(kinds)}")
+    check_number(name, magnitude)
+    if text := magnitude_problem(kind, magnitude):  # type: ignore[arg-type]  # one of RULES
+        raise ValueError(f"{name}={magnitude}: {text}")
 
 
 def check_sleep(sleep_s: float | None, sleep_iters: float | None, intensity: float) -> None:
@@ -89,3 +114,13 @@ def count_slots(name: str, slot_s: float, horizon_s: float, num_targets: int, pr
             f"{slots * num_targets * probability:.3g} windows; use longer slots or a smaller max_time_s"
         )
     return math.ceil(slots)
+
+
+def check_expected(name: str, value: float, gap_s: float, horizon_s: float, num_targets: int) -> None:
+    """One window every ``gap_s`` seconds on each target is no absurd number of them; else names the field ``name``."""
+    windows = horizon_s / gap_s * num_targets
+    if windows > MAX_WINDOWS:
+        raise ValueError(
+            f"{name}={value}: too short for {horizon_s:g} s and {num_targets} targets, the plan would have "
+            f"{windows:.3g} windows; use longer times or a smaller max_time_s"
+        )

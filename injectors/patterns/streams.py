@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 
@@ -16,3 +17,8 @@ def stream(seed: int, pattern: str, target: str) -> np.random.Generator:
     # hashed first, as SeedSequence pads short keys with zeros and so takes some different ones for the same
     key = hashlib.sha256(f"{seed}/{pattern}/{target}".encode()).digest()
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(key, "little"))))
+
+
+def exponential(draws: np.random.Generator) -> float:
+    """One exponential draw of mean 1, from one uniform draw: numpy may change how it samples other distributions."""
+    return -math.log1p(-draws.random())

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import (
-    check_name,
-    check_number,
-    check_sleep,
-    check_targets,
-    count_slots,
-    delay_s,
-    expand_targets,
-)
-from injectors.patterns.streams import stream
+from injectors.patterns.fields import check_name, check_sleep, check_targets, delay_s, expand_targets
+from injectors.patterns.periods import Offset, Periods
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
-
-OFFSETS = ("start", "uniform")
 
 
 @final
@@ -53,37 +42,30 @@ class Transient(Pattern):
     sleep_s: float | None = 1.5
     sleep_iters: float | None = None
     intensity: float = 0.8
-    offset: Literal["start", "uniform"] = "start"
+    offset: Offset = "start"
     targets: tuple[str, ...] = ("worker:*",)
     name: str = "transient"
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        check_number("period_s", self.period_s, least=0.001)
-        check_number("duration_s", self.duration_s, above=0)
-        if self.duration_s > self.period_s:
-            raise ValueError(f"duration_s={self.duration_s}: must be at most period_s ({self.period_s})")
-        check_number("probability", self.probability, least=0, most=1)
+        self._periods()
         check_sleep(self.sleep_s, self.sleep_iters, self.intensity)
-        if self.offset not in OFFSETS:
-            raise ValueError(f"offset={self.offset}: must be one of {', '.join(OFFSETS)}")
         check_targets(self.targets)
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window per target and period in which it straggles."""
         targets = expand_targets(self.targets, cluster)
-        periods = count_slots("period_s", self.period_s, horizon_s, len(targets), self.probability)
-        delay = delay_s(self.sleep_s, self.sleep_iters, self.intensity, cluster)
-        windows = (one for target in targets for one in self._windows(target, periods, delay, seed))
+        periods, delay = self._periods(), delay_s(self.sleep_s, self.sleep_iters, self.intensity, cluster)
+        count = periods.count(horizon_s, len(targets))
+        windows = (
+            Disturbance(start_s=start_s, end_s=end_s, target=target, kind="delay", magnitude=delay)
+            for target in targets
+            for start_s, end_s in periods.windows(count, seed, self.name, target)
+        )
         return build_plan(self.name, seed, horizon_s, windows)
 
-    def _windows(self, target: str, periods: int, delay: float, seed: int) -> Iterator[Disturbance]:
-        # both columns are drawn whatever the fields say, so that changing one field leaves the other's draws alone
-        draws = stream(seed, self.name, target).random((periods, 2))
-        for period in (draws[:, 0] < self.probability).nonzero()[0].tolist():
-            spare_s = self.period_s - self.duration_s if self.offset == "uniform" else 0.0
-            start_s = period * self.period_s + spare_s * float(draws[period, 1])
-            yield Disturbance(
-                start_s=start_s, end_s=start_s + self.duration_s, target=target, kind="delay", magnitude=delay
-            )
+    def _periods(self) -> Periods:
+        return Periods(
+            period_s=self.period_s, duration_s=self.duration_s, probability=self.probability, offset=self.offset
+        )

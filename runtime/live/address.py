@@ -1,6 +1,8 @@
 """Where a task listens, and how sockets are set up.
 
 ``tcp`` binds loopback (or the address of an emulated host), ``shm`` an abstract unix name: neither leaves a file.
+``unix`` is a path below a directory that ends with the run: abstract names and loopback are private to a network, and
+emulated hosts each have a network of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
+from pathlib import Path
 
 import msgspec
 
@@ -19,21 +22,26 @@ SOCKET_DEADLINE_S = 60.0
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """``transport`` is ``tcp`` (host, port) or ``shm`` (an abstract unix socket ``name`` plus shared memory)."""
+    """``transport`` is ``tcp`` (host, port), ``shm`` (an abstract unix ``name`` plus shared memory) or ``unix``."""
 
     transport: str
     host: str = ""
     port: int = 0
     name: str = ""
 
+    @property
+    def unix_name(self) -> str:
+        """What the kernel calls it; empty for TCP."""
+        return "\0" + self.name if self.transport == "shm" else self.name
 
-def listen(transport: str, host: str = LOOPBACK, port: int = 0) -> tuple[socket.socket, Address]:
+
+def listen(transport: str, host: str = LOOPBACK, port: int = 0, path: str = "") -> tuple[socket.socket, Address]:
     """A non-blocking listening socket and where it can be reached."""
     if transport == "shm":
-        name = f"stragglab-{secrets.token_hex(8)}"
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind("\0" + name)
-        address = Address(transport="shm", name=name)
+        sock, address = _listen_unix(Address(transport="shm", name=f"stragglab-{secrets.token_hex(8)}"))
+    elif transport == "unix":
+        Path(path).unlink(missing_ok=True)  # of an incarnation that was killed
+        sock, address = _listen_unix(Address(transport="unix", name=path))
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,13 +53,19 @@ def listen(transport: str, host: str = LOOPBACK, port: int = 0) -> tuple[socket.
     return sock, address
 
 
+def _listen_unix(address: Address) -> tuple[socket.socket, Address]:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(address.unix_name)
+    return sock, address
+
+
 def connect(address: Address) -> socket.socket:
     """A blocking connection whose calls give up after ``SOCKET_DEADLINE_S``."""
-    family = socket.AF_UNIX if address.transport == "shm" else socket.AF_INET
+    family = socket.AF_INET if address.transport == "tcp" else socket.AF_UNIX
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         tune(sock)
-        sock.connect("\0" + address.name if address.transport == "shm" else (address.host, address.port))
+        sock.connect(address.unix_name or (address.host, address.port))
         set_deadline(sock, SOCKET_DEADLINE_S)
     except BaseException:
         sock.close()

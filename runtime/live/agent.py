@@ -24,6 +24,7 @@ import msgspec
 from runtime.live.process import default_signals, die_with
 
 TAIL_BYTES = 4096
+LOOK_AROUND_S = 1.0
 
 
 def main() -> None:
@@ -42,6 +43,7 @@ class Agent:
     """Forks on command, reaps, tells."""
 
     def __init__(self, spec: object) -> None:
+        from injectors.actuators.throttles import Throttles
         from runtime.live import board
         from runtime.live.address import connect
         from runtime.live.auth import Identity, call
@@ -59,6 +61,7 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
         self.wake_read = wake_read
+        self.throttles = Throttles()
         self.import_s, versions = self._import()
         sock = connect(spec.coordinator)
         call(sock, spec.secret, Identity("agent", 0))
@@ -84,7 +87,8 @@ class Agent:
 
         self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
         while True:
-            for key, _ in self.selector.select(1.0):
+            wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()))
+            for key, _ in self.selector.select(wait_s):
                 if key.data == "child":
                     os.read(self.wake_read, 4096)
                 elif not self._serve():
@@ -102,7 +106,7 @@ class Agent:
             os.set_blocking(self.channel.sock.fileno(), False)
 
     def _serve(self) -> bool:
-        from runtime.live.messages import Goodbye, KillTask, Launch
+        from runtime.live.messages import Freeze, Goodbye, KillTask, Launch, Throttle
 
         try:
             for message in self.channel.receive():
@@ -111,6 +115,8 @@ class Agent:
                         self._launch(message.role, message.id, message.incarnation)
                     case KillTask():
                         self._kill((message.role, message.id, message.incarnation))
+                    case Throttle() | Freeze():
+                        self._actuate(message)
                     case Goodbye():
                         return False
         except ConnectionError:
@@ -125,6 +131,7 @@ class Agent:
         if pid == 0:
             self._become(agent, role, number, incarnation)
         self.tasks[pid] = (role, number, incarnation)
+        self.throttles.started(f"{role}:{number}", self.spec.place(role, number).host, pid)
         self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
 
     def _become(self, agent: int, role: str, number: int, incarnation: int) -> None:
@@ -133,6 +140,7 @@ class Agent:
         try:
             die_with(agent)
             default_signals()
+            enter(self.spec.place(role, number))
             self.channel.sock.close()
             self.selector.close()
             for fd in (self.wake_read, self.wake_write):
@@ -158,6 +166,22 @@ class Agent:
             if known == task:
                 os.kill(pid, signal.SIGKILL)
 
+    def _actuate(self, message: object) -> None:
+        """Throttle or freeze; say what is in effect now."""
+        from runtime.live.messages import Actuated, Freeze, Throttle
+
+        assert isinstance(message, Throttle | Freeze)
+        kind, by = ("cpu", message.by) if isinstance(message, Throttle) else ("pause", "signal")
+        achieved, problem = None, ""
+        try:
+            if isinstance(message, Throttle):
+                achieved = self.throttles.set_cpu(message.target, message.cores, message.by)
+            else:
+                achieved = self.throttles.freeze(message.target, message.on)
+        except (OSError, ValueError) as error:
+            problem = str(error)
+        self.tell(Actuated(target=message.target, kind=kind, by=by, achieved=achieved, problem=problem))
+
     def _reap(self) -> None:
         from runtime.live.messages import Exited
 
@@ -165,7 +189,10 @@ class Agent:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
+            if self.throttles.reaped(pid, status):
+                continue
             role, number, incarnation = self.tasks.pop(pid)
+            self.throttles.ended(f"{role}:{number}", pid)
             log = self._log(role, number, incarnation)
             signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
             self.tell(
@@ -183,6 +210,7 @@ class Agent:
                 log.unlink()
 
     def _end(self) -> None:
+        self.throttles.close()
         for pid in self.tasks:
             os.kill(pid, signal.SIGKILL)
         for pid in self.tasks:
@@ -191,6 +219,23 @@ class Agent:
             if not log.stat().st_size:
                 log.unlink(missing_ok=True)
         os._exit(0)
+
+
+def enter(place: object) -> None:
+    """Become a process of a host: quotas first, then the network, then no privilege more than the task needs."""
+    from runtime.containment.linux import drop_privileges
+    from runtime.live.messages import Place
+
+    assert isinstance(place, Place)
+    for path in place.cgroup_files:
+        with open(path, "wb", buffering=0) as file:
+            file.write(b"0")
+    if place.namespace_fd >= 0:
+        from runtime.live.hosts.netns import enter as enter_network
+
+        enter_network(place.namespace_fd)
+    if os.geteuid() == 0:
+        drop_privileges()
 
 
 def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from runtime.live.address import Address, listen, tune
+from runtime.live.address import LOOPBACK, Address, listen, tune
 from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
 from runtime.live.channel import LoopChannel
 from runtime.live.loop import Loop
@@ -23,7 +23,8 @@ Admit = Callable[[Identity], bool]
 class Hub:
     """Messages of authenticated peers go to ``on_message``; a peer that is gone to ``on_closed``.
 
-    ``admit`` decides whether an identity is the incarnation that is expected.
+    ``admit`` decides whether an identity is the incarnation that is expected. It listens at ``path`` if there is one,
+    otherwise on loopback or, with shared memory and no ``port``, under an abstract name.
     """
 
     def __init__(
@@ -31,8 +32,8 @@ class Hub:
         loop: Loop,
         secret: bytes,
         transport: str,
-        host: str,
         port: int,
+        path: str,
         admit: Admit,
         on_message: OnMessage,
         on_closed: OnClosed,
@@ -41,12 +42,14 @@ class Hub:
         self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
         self.peers: dict[Key, tuple[Identity, LoopChannel]] = {}
         self.strangers: dict[socket.socket, None] = {}
-        self.listener, self.address = self._listen(transport, host, port)
+        self.listener, self.address = self._listen(transport, port, path)
         loop.watch(self.listener, self._accept)
 
     @staticmethod
-    def _listen(transport: str, host: str, port: int) -> tuple[socket.socket, Address]:
-        return listen("shm" if transport == "shm" and not port else "tcp", host, port)
+    def _listen(transport: str, port: int, path: str) -> tuple[socket.socket, Address]:
+        if path:
+            return listen("unix", path=path)
+        return listen("shm" if transport == "shm" and not port else "tcp", LOOPBACK, port)
 
     def send(self, key: Key, message: Message) -> None:
         """To one peer; nobody there is no error, since its loss is on its way to us."""

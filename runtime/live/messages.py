@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from runtime.job import ApplyOrder, ComputeOrder
-from runtime.live.address import Address
+from runtime.live.address import LOOPBACK, Address
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -64,6 +64,18 @@ class Exited(Message, frozen=True, kw_only=True, tag=True):
     last_line: str
 
 
+class Actuated(Message, frozen=True, kw_only=True, tag=True):
+    """What became of a ``Throttle`` or ``Freeze``: what is in effect now, and what went wrong if anything did."""
+
+    target: str
+    kind: str
+    """``cpu`` or ``pause``."""
+    by: str
+    achieved: float | None
+    """Cores; 1 or 0 for a pause."""
+    problem: str = ""
+
+
 # ---- coordinator -> worker, evaluator, server -----------------------------------------------------------------------
 
 
@@ -90,6 +102,22 @@ class Score(Message, frozen=True, kw_only=True, tag=True):
 
 class Goodbye(Message, frozen=True, kw_only=True, tag=True):
     """The job is over."""
+
+
+class Throttle(Message, frozen=True, kw_only=True, tag=True):
+    """Agent: let a task or host (``worker:0``, ``host:1``) use so many cores and no more; None: as many as it likes."""
+
+    target: str
+    cores: float | None
+    by: str
+    """``duty`` or ``cpulimit``."""
+
+
+class Freeze(Message, frozen=True, kw_only=True, tag=True):
+    """Agent: let a task or host stand still, or go on."""
+
+    target: str
+    on: bool
 
 
 class Update(Message, frozen=True, kw_only=True, tag=True):
@@ -136,10 +164,11 @@ class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
 
 
 class TaskReady(Message, frozen=True, kw_only=True, tag=True):
-    """Built; servers add where they listen."""
+    """Built; servers add where workers and, if that differs, the evaluator reach them."""
 
     num_parameters: int
     address: Address | None = None
+    side: Address | None = None
 
 
 class Attached(Message, frozen=True, kw_only=True, tag=True):
@@ -211,6 +240,9 @@ class Beat(Message, frozen=True, kw_only=True, tag=True):
 AnyMessage = (
     Launch
     | KillTask
+    | Throttle
+    | Freeze
+    | Actuated
     | AgentReady
     | Forked
     | Exited
@@ -234,6 +266,26 @@ AnyMessage = (
 )
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task lives. By default: on this machine, like everybody else."""
+
+    host: str = ""
+    """``host:0``; empty without emulated hosts."""
+    namespace_fd: int = -1
+    """Of the host's network, inherited by the agent; -1: that of the run."""
+    cgroup_files: tuple[str, ...] = ()
+    """A process enters its groups by writing to these."""
+    address: str = LOOPBACK
+    port: int = 0
+    """That a server listens on; 0: any free one."""
+    known_as: Address | None = None
+    """Where others reach a server, if not where it listens: a relay that adds latency."""
+    side_path: str = ""
+    """Of a server's second entrance, for the evaluator, beside the emulated network."""
+    device: dict[str, float] | None = None
+    """Profile of the host's device; None: that of the cluster."""
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a task needs to know; the agent reads it once from its standard input."""
 
@@ -242,7 +294,6 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     secret: bytes
     heartbeat_s: float
     transport: str
-    host: str
     seed: int
     num_workers: int
     num_servers: int
@@ -254,6 +305,12 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     task: dict[str, Any]
     device: dict[str, float] | None
     threads: int = 1
+    places: dict[str, Place] = {}
+    """By task, ``worker:0``; a task that is missing lives on this machine."""
+
+    def place(self, role: str, number: int) -> Place:
+        """Where a task lives."""
+        return self.places.get(f"{role}:{number}", Place())
 
 
 _encoder = msgspec.msgpack.Encoder()

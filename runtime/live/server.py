@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,18 @@ class Server:
         self.fenced: dict[tuple[str, int], int] = {}
         self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
         self.running = True
-        self.listener, self.address = listen(spec.transport, spec.host)
+        place = spec.place(identity.role, identity.id)
+        listener, address = listen(spec.transport, place.address, place.port)
+        self.address = place.known_as or address
+        self.listeners, self.side = [listener], None
+        if place.side_path:
+            entrance, self.side = listen("unix", path=place.side_path)
+            self.listeners.append(entrance)
         sock = connect(spec.coordinator)
         call(sock, spec.secret, identity)
         self.control = LoopChannel(sock)
-        self.selector.register(self.listener, selectors.EVENT_READ, self.listener)
+        for entrance in self.listeners:
+            self.selector.register(entrance, selectors.EVENT_READ, entrance)
         self.selector.register(sock, selectors.EVENT_READ, self.control)
 
     def send(self, message: Message) -> None:
@@ -69,7 +77,7 @@ class Server:
     def run(self) -> None:
         """Serve until the coordinator says goodbye or is gone."""
         start_heartbeat(self.control, self.spec.heartbeat_s)
-        self.send(TaskReady(num_parameters=self.num_parameters, address=self.address))
+        self.send(TaskReady(num_parameters=self.num_parameters, address=self.address, side=self.side))
         report_at = time.monotonic() + REPORT_EVERY_S
         while self.running:
             for key, events in self.selector.select(REPORT_EVERY_S):
@@ -81,8 +89,8 @@ class Server:
     def _serve(self, source: Any, events: int) -> None:
         if source is self.control:
             self._serve_control(events)
-        elif source is self.listener:
-            self._accept()
+        elif isinstance(source, socket.socket):
+            self._accept(source)
         else:
             self._serve_link(source, events)
 
@@ -186,9 +194,9 @@ class Server:
 
     # ---- data links --------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = self.listener.accept()
+            sock, _ = listener.accept()
         except OSError:  # it has gone again
             return
         if len(self.strangers) >= MAX_UNAUTHENTICATED:

@@ -12,11 +12,12 @@ from runtime.coordinator import Coordinator
 from runtime.job import Record
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
+from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
-from runtime.live.messages import AgentReady, Busy, Goodbye, Message, Report, Scored
+from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Report, Scored
 from runtime.live.port import LivePort
 from runtime.live.supervisor import Supervisor
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
 FINAL_EVALUATION_S = 60.0
 """How long the end of a run waits for the score of the final parameters (the evaluator runs at the lowest priority, so
@@ -44,6 +45,8 @@ class Session:
         self.failure: str | None = None
         self.agent: AgentReady | None = None
         self.sha256 = ""
+        self.injector: Injector
+        self.served: Callable[[int, float], None] = lambda server, busy_s: None
         self._final_ticket: int | None = None
         self.on_start: Callable[[], None] = lambda: None
 
@@ -78,7 +81,10 @@ class Session:
                 self._report(identity, message)
             case Scored():
                 self._scored(message)
+            case Actuated():
+                self.injector.answered(message)
             case Busy():
+                self.served(identity.id, message.busy_s)
                 self.note("Updated", server=identity.id, **_fields(message))
 
     def on_closed(self, identity: Identity) -> None:
@@ -122,7 +128,7 @@ class Session:
 
     # ---- from the supervisor -----------------------------------------------------------------------------------------
 
-    def note(self, kind: str, **fields: object) -> None:
+    def note(self, kind: str, /, **fields: object) -> None:
         """Write it down."""
         self.record.note(self.t, kind, **fields)
 
@@ -130,6 +136,7 @@ class Session:
         """The framework is imported."""
         self.agent = message
         self.note("Imported", seconds=message.import_s, versions=message.versions)
+        self.injector.prepare()
 
     def all_attached(self) -> None:
         """The clock starts."""
@@ -177,6 +184,27 @@ class Session:
         executor = self.coordinator.executor
         waiting = executor.ledger.busy.keys() - executor.reserved.keys()
         return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
+
+    # ---- from the injector -------------------------------------------------------------------------------------------
+
+    def hold(self, task: str, reason: str) -> None:
+        """Kill a task, and keep it from being started again."""
+        self.supervisor.hold(_key(task), reason)
+
+    def release(self, task: str) -> None:
+        """Start it again."""
+        self.supervisor.release(_key(task))
+
+    # ---- telemetry ---------------------------------------------------------------------------------------------------
+
+    def pids(self) -> list[tuple[str, int]]:
+        """Workers and servers that have a process."""
+        tasks = self.supervisor.tasks.values()
+        return [(f"{task.role}:{task.id}", task.pid) for task in tasks if task.pid and task.role != "evaluator"]
+
+    def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
+        """What tasks and hosts use."""
+        self._drive(lambda t: self.coordinator.observed(t, period_s, nodes))
 
     # ---- from the port -----------------------------------------------------------------------------------------------
 
@@ -239,6 +267,11 @@ def unique_memory_bytes(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+def _key(task: str) -> tuple[str, int]:
+    role, _, number = task.partition(":")
+    return role, int(number)
 
 
 def _fields(message: Message) -> dict[str, Any]:

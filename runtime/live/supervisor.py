@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from runtime.containment.pids import outer_pid
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
 from runtime.live.loop import Loop
@@ -45,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Listener(Protocol):
     """What the session wants to know."""
 
-    def note(self, kind: str, **fields: object) -> None:
+    def note(self, kind: str, /, **fields: object) -> None:
         """Write it down."""
         ...
 
@@ -148,8 +149,7 @@ class Supervisor:
     def receive(self, identity: Identity, message: Message) -> bool:
         """Take a message that is about life and death; False when it is about something else."""
         if identity.role == "agent":
-            self._from_agent(message)
-            return True
+            return self._from_agent(message)
         task = self.tasks[identity.role, identity.id]
         task.heard_s = self.loop.now
         match message:
@@ -175,7 +175,7 @@ class Supervisor:
         task = self.tasks[identity.role, identity.id]
         self.loop.after(SEVERED_GRACE_S, lambda: self._kill(task, identity.incarnation, "connection lost"))
 
-    def _from_agent(self, message: Message) -> None:
+    def _from_agent(self, message: Message) -> bool:
         match message:
             case AgentReady():
                 self.listener.agent_ready(message)
@@ -186,7 +186,7 @@ class Supervisor:
                 if task.expects(message.incarnation):
                     task.pid = message.pid
                 self.listener.note(
-                    "Launched", role=task.role, id=task.id, incarnation=message.incarnation, pid=message.pid
+                    "Launched", role=task.role, id=task.id, incarnation=message.incarnation, pid=outer_pid(message.pid)
                 )
             case Exited():
                 task = self.tasks[message.role, message.id]
@@ -194,6 +194,9 @@ class Supervisor:
                 self.listener.note("Exited", role=task.role, id=task.id, incarnation=message.incarnation, reason=reason)
                 if task.expects(message.incarnation):
                     self._gone(task, reason, retryable)
+            case _:
+                return False
+        return True
 
     def _launch(self, task: Task) -> None:
         task.heard_s = self.loop.now
@@ -202,7 +205,7 @@ class Supervisor:
     # ---- life --------------------------------------------------------------------------------------------------------
 
     def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.stillborn, task.address = "ready", 0, message.address
+        task.state, task.stillborn, task.address, task.side = "ready", 0, message.address, message.side
         self.num_parameters = message.num_parameters
         if task.role == "server":
             self._servers_changed()
@@ -230,8 +233,10 @@ class Supervisor:
                 self._attach(task)
 
     def _attach(self, task: Task) -> None:
-        addresses = tuple(server.address for server in self.servers if server.address)
-        self.hub.send(task.key, Attach(generation=self.generation, servers=addresses))
+        beside = task.role == "evaluator"
+        addresses = [server.side if beside and server.side else server.address for server in self.servers]
+        known = tuple(address for address in addresses if address)
+        self.hub.send(task.key, Attach(generation=self.generation, servers=known))
 
     def _attached(self, task: Task, message: Attached) -> None:
         if message.generation != self.generation or self.phase not in ("none", "attaching"):
@@ -270,26 +275,47 @@ class Supervisor:
             self.listener.note("Fenced", role=task.role, id=task.id, incarnation=incarnation, reason=reason)
             self._gone(task, reason, retryable=True)
 
+    def hold(self, key: Key, reason: str) -> None:
+        """Kill a task and do not start it again before :meth:`release`: it waits for a place, as on a busy cluster."""
+        task = self.tasks[key]
+        if task.held or task.state == "left":
+            return
+        task.held = True
+        self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=task.incarnation))
+        self._replace(task, reason, restarting=True)
+        task.stillborn = 0  # it did not die of itself
+
+    def release(self, key: Key) -> None:
+        """The wait is over."""
+        task = self.tasks[key]
+        if task.held:
+            task.held = False
+            self._launch(task)
+
     def _gone(self, task: Task, reason: str, retryable: bool) -> None:
         if not retryable:
             self.listener.failed(f"{task.name} crashed: {reason}")
             return
-        gone = task.incarnation
-        task.next_incarnation(self.loop.now)
-        self.hub.hang_up(task.key)
-        if task.stillborn >= MAX_STILLBORN:
+        if task.stillborn + (task.state == "launching") >= MAX_STILLBORN:
             self.listener.failed(f"{task.name} died {MAX_STILLBORN} times before it was ready: {reason}")
             return
         self.restarts += 1
         limit = self.settings.max_restarts
         restarting = limit is None or self.restarts <= limit
-        if restarting:
-            self._launch(task)
-        elif task.role != "worker":
+        if not restarting and task.role != "worker":
             self.listener.failed(f"{task.name} is gone ({reason}) and cluster.max_restarts={limit} is used up")
             return
-        else:
+        self._replace(task, reason, restarting)
+
+    def _replace(self, task: Task, reason: str, restarting: bool) -> None:
+        """The next incarnation takes its place, or nobody."""
+        gone = task.incarnation
+        task.next_incarnation(self.loop.now)
+        self.hub.hang_up(task.key)
+        if not restarting:
             task.state = "left"
+        elif not task.held:
+            self._launch(task)
         self._tell_gone(task, gone, reason, restarting)
 
     def _tell_gone(self, task: Task, gone: int, reason: str, restarting: bool) -> None:
@@ -322,7 +348,7 @@ class Supervisor:
         for task in self.tasks.values():
             silence = now - task.heard_s
             limit = self.settings.lease_s if task.connected else self.settings.start_deadline_s
-            if task.state != "left" and silence > limit:
+            if task.state != "left" and not task.held and silence > limit:
                 self._kill(task, task.incarnation, f"no sign of life for {silence:.1f} s")
         limit = self.settings.iteration_deadline_s
         for worker in self.listener.overdue(now, limit):

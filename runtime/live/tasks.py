@@ -24,8 +24,12 @@ class Task(msgspec.Struct, kw_only=True):
     heard_s: float = 0.0
     connected: bool = False
     address: Address | None = None
+    side: Address | None = None
+    """Where the evaluator reaches a server, if not at ``address``."""
     generation: int = -1
     stillborn: int = 0
+    held: bool = False
+    """Killed by the plan, and not to be started yet."""
 
     @property
     def key(self) -> Key:

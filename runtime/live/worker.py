@@ -29,7 +29,8 @@ class Worker:
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
-        self.pacer = Pacer(parse_device(spec.device))
+        place = spec.place(links.identity.role, links.identity.id)
+        self.pacer = Pacer(parse_device(place.device or spec.device))
         self.idle_since = time.perf_counter()
 
     def run(self) -> None:

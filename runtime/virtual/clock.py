@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-MACHINE, NETWORK, MESSAGE, TIMER = range(4)
-"""At equal times machines act first, then links are shared anew, then the coordinator hears of it, then timers fire."""
+PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-1, 4)
+"""At equal times the plan's windows open and close first, then machines act, then links and processors are shared anew,
+then the coordinator hears of it, then timers fire."""
 
 
 class Clock:

@@ -7,9 +7,9 @@ from typing import Any
 
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.virtual.clock import TIMER, Clock
+from runtime.virtual.iteration import Crew
 from runtime.virtual.learner import Learner
-from runtime.virtual.servers import Servers
-from runtime.virtual.workers import Workers
+from runtime.virtual.servers import ServerGroup
 
 
 class VirtualPort:
@@ -19,8 +19,8 @@ class VirtualPort:
         self,
         clock: Clock,
         learner: Learner,
-        servers: Servers,
-        workers: Workers,
+        servers: ServerGroup,
+        workers: Crew,
         *,
         woke: Callable[[str], None],
         evaluated: Callable[[float, int, dict[str, float]], None],

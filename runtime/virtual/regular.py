@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
-from injectors.sleep import SleepActuator
+from injectors.plan import Kind
+from injectors.schedule import Schedule
 from runtime.columns import IterationWriter
 from runtime.device import DeviceProfile
 from runtime.executor import nominal_batches
@@ -24,18 +25,24 @@ from runtime.virtual.learner import NoLearner
 from runtime.virtual.servers import REPORT_EVERY_S, Servers
 from strategies.protocol import Evaluated, Rhythm, Started, Strategy
 
+REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
+"""Kinds of disturbance that are known when an iteration begins."""
 TICK_EVERY = 1 << 14
 """Iterations between two looks at the outside world."""
 
 
-def rhythm_of(job: Job, strategy: Strategy, costs: Costs, *, scored: bool) -> Rhythm | None:
+def rhythm_of(
+    job: Job, strategy: Strategy, costs: Costs, *, scored: bool, kinds: frozenset[Kind] = frozenset()
+) -> Rhythm | None:
     """The strategy's rhythm if this job keeps it all the time; None if only the full runtime can tell what happens.
 
     That needs equal batches that fill the epoch, a data policy without leftovers, and nothing that comes in between.
-    ``scored``: there is a metric to evaluate.
+    ``scored``: there is a metric to evaluate. ``kinds``: of disturbances in the plan.
     """
     rhythm = strategy.rhythm()
     if rhythm is None or costs.link_bytes_per_s is not None or not _fits(job, strategy.data, rhythm):
+        return None
+    if kinds - REGULAR:
         return None
     busy = costs.decision_s > 0 and (job.eval_every_s or job.checkpoint_every_s)
     late = scored and costs.evaluation_s > 0
@@ -60,17 +67,17 @@ class RegularRun(ABC):
         self,
         experiment: Experiment,
         rows: IterationWriter,
-        actuator: SleepActuator,
+        schedule: Schedule,
         learner: NoLearner,
         costs: Costs,
         profile: DeviceProfile | None,
         rhythm: Rhythm,
     ) -> None:
         job = experiment.job
-        self.experiment, self.job, self.actuator, self.learner = experiment, job, actuator, learner
+        self.experiment, self.job, self.schedule, self.learner = experiment, job, schedule, learner
         self.record, self.rows = experiment.record, rows
         self.costs, self.profile, self.rhythm = costs, profile, rhythm
-        self.servers = Servers(costs, learner.num_parameters, job.num_servers, actuator.delay_for)
+        self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
         self.samples = job.global_batch_samples // job.num_workers
         assert job.epochs is not None
         self.total = job.epochs * job.num_samples // self.samples
@@ -80,7 +87,7 @@ class RegularRun(ABC):
         self.done = 0
         self.version = 0
         self.t = 0.0
-        self._report_s, self._change_s = REPORT_EVERY_S, actuator.next_change(0.0)
+        self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
         self._evaluate_s = job.eval_every_s or math.inf
         self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
         on_board = experiment.transport == "shm"
@@ -99,7 +106,7 @@ class RegularRun(ABC):
     def run(self) -> Outcome:
         """All of it."""
         job = self.job
-        self.record.note(0.0, "Injecting", active=self.actuator.active(0.0))
+        self.record.note(0.0, "Injecting", active=self.schedule.active(0.0))
         self.record.note(0.0, "EpochStarted", epoch=0)
         batches = nominal_batches(job.global_batch_samples, job.num_workers)
         workers = tuple(range(job.num_workers))
@@ -159,8 +166,8 @@ class RegularRun(ABC):
         while self.next_timer_s < t:
             now = self.next_timer_s
             if now == self._change_s:
-                self.record.note(now, "Injecting", active=self.actuator.active(now))
-                self._change_s = self.actuator.next_change(now)
+                self.record.note(now, "Injecting", active=self.schedule.active(now))
+                self._change_s = self.schedule.next_change(now)
             elif now == self._evaluate_s:
                 self._evaluate(now)
                 self._evaluate_s += self.job.eval_every_s or math.inf

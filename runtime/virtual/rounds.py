@@ -118,7 +118,7 @@ class Rounds(RegularRun):
     def _asked(self, t: float, own_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Injected delays of Computes that are issued at ``t``; asked anew only when a window opened or closed."""
         if t >= self._until_s:
-            found = np.array([self.actuator.delay_for(target, t) for target in self.targets])
+            found = np.array([self.schedule.delay_for(target, t) for target in self.targets])
             self._delays, self._slowdowns = found[:, 0], found[:, 1]
-            self._until_s = self.actuator.next_change(t)
+            self._until_s = self.schedule.next_change(t)
         return self._delays + self._slowdowns * own_s

@@ -9,19 +9,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
+from runtime.checking import convert
 from runtime.coordinator import CAPABILITIES
-from runtime.device import parse_device
+from runtime.device import DeviceProfile, parse_device
+from runtime.errors import ConfigError
 from runtime.executor import cut_for
+from runtime.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.instantiate import instantiate
-from runtime.spec import Experiment, Outcome
+from runtime.spec import Circumstances, Experiment, Needs, Outcome
+from runtime.virtual.cast import device_of
 from runtime.virtual.costs import load_costs
 from runtime.virtual.learner import Learner, NoLearner, RealLearner
+from runtime.virtual.refusals import refuse_hidden
 from runtime.virtual.regular import RegularRun, rhythm_of
 from runtime.virtual.rounds import Rounds
 from runtime.virtual.session import Session
+from runtime.virtual.sites import THREAD_CORES
 from runtime.virtual.waves import Waves
 from strategies.protocol import Command
+
+HOSTS = "cluster.hosts"
 
 
 @final
@@ -37,30 +45,72 @@ class VirtualRuntime:
     device: dict[str, float] | None = None
     costs: str = "ideal"
     decisions: Literal["fixed", "measured"] = "fixed"
+    lease_s: float = 2.0
+    hosts: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
         self._profile = parse_device(self.device)
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
+        if not self.lease_s > 0:
+            raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
         self._model = load_costs(self.costs)
-        if self._profile is None and not self._model.values.compute_s(1):
+        self._spec: HostsSpec | None = None if self.hosts is None else convert(dict(self.hosts), HostsSpec, HOSTS)
+        if self._spec is None:
+            self._refuse_timeless(self._profile, "device")
+
+    def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:
+        """Where ``profile``, which ``setting`` holds, paces a worker."""
+        if profile is None and not self._model.values.compute_s(1):
             raise ValueError(
-                f"device=null: the cost model {self.costs} does not say how long computing takes; give a device "
+                f"{setting}=null: the cost model {self.costs} does not say how long computing takes; give a device "
                 "profile, or a model that was calibrated on runs without one"
             )
-        if not self.base_iter_s(1):
-            raise ValueError(f"device={self.device}: an iteration must take some time, or the clock would stand still")
+        if profile is not None and not profile.seconds(1):
+            raise ValueError(f"{setting}: an iteration must take some time, or the clock would stand still; set base_s")
+
+    @property
+    def num_hosts(self) -> int:
+        """Emulated hosts; 0 where each task has a machine to itself."""
+        return 0 if self._spec is None else self._spec.count
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal time of an undisturbed iteration."""
-        if self._profile is not None:
-            return self._profile.seconds(batch_samples)
-        return self._model.values.compute_s(batch_samples)
+        """Nominal time of an undisturbed iteration; of one that is alone on a host without overrides."""
+        profile, cores = self._profile, THREAD_CORES
+        if self._spec is not None:
+            profile = parse_device(self._spec.device) or profile
+            if self._spec.cpu_cores is not None:
+                cores = min(cores, self._spec.cpu_cores * self._spec.real_cores_per_core)
+        real_s = self._model.values.compute_s(batch_samples) / cores
+        if profile is None:
+            return real_s
+        return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
 
-    def machine(self) -> dict[str, Any]:
-        """Virtual time does not depend on the machine."""
-        return {}
+    def check(self, around: Circumstances) -> Needs:
+        """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
+        hosts = self._parse_hosts(around.num_servers)
+        paced = self._profile is not None or (hosts is not None and any(host.device for host in hosts.hosts))
+        refuse_hidden(hosts, self._model.values, around, paced=paced)
+        return Needs()
+
+    def _parse_hosts(self, num_servers: int) -> Hosts | None:
+        """With their tasks."""
+        if self.hosts is None:
+            return None
+        hosts = parse_hosts(self.hosts, self.num_workers, num_servers, HOSTS)
+        try:
+            for worker in range(self.num_workers):
+                profile = device_of(worker, self._profile, hosts)
+                self._refuse_timeless(profile, "device" if profile is self._profile else "hosts.device")
+        except ValueError as error:
+            raise ConfigError(f"cluster.{error}") from None
+        return hosts
+
+    def machine(self, around: Circumstances) -> dict[str, Any]:
+        """Virtual time does not depend on the machine that it passes on, only on those that are modelled."""
+        hosts = self._parse_hosts(around.num_servers)
+        return {} if hosts is None else {"hosts": hosts.describe()}
 
     def calibration(self, batch_samples: int) -> str:
         """The cost model, as records and captions name it."""
@@ -68,26 +118,36 @@ class VirtualRuntime:
         beyond = ", extrapolated" if model.extrapolates(batch_samples, self.num_workers) else ""
         return f"{model.name} {model.sha256[:8]}{beyond}"
 
-    def run(self, experiment: Experiment, actuator: SleepActuator) -> Outcome:
+    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
+        hosts = self._parse_hosts(experiment.job.num_servers)
         learner = make_learner(experiment)
-        measures = self.decisions == "measured"
-        values = self._model.values
         with _interruptible(experiment):
-            if (regular := None if measures else self._regular(experiment, actuator, learner)) is not None:
+            if (regular := self._regular(experiment, schedule, learner)) is not None:
                 return regular.run()
-            return Session(experiment, actuator, learner, values, self._profile, measures_decisions=measures).run()
+            session = Session(
+                experiment,
+                schedule,
+                learner,
+                self._model.values,
+                self._profile,
+                measures_decisions=self.decisions == "measured",
+                hosts=hosts,
+                lease_s=self.lease_s,
+            )
+            return session.run()
 
-    def _regular(self, experiment: Experiment, actuator: SleepActuator, learner: Learner) -> RegularRun | None:
+    def _regular(self, experiment: Experiment, schedule: Schedule, learner: Learner) -> RegularRun | None:
         """The short way, where there is one."""
         costs, rows = self._model.values, experiment.columns
-        if rows is None or not isinstance(learner, NoLearner):
+        if rows is None or not isinstance(learner, NoLearner) or self.hosts is not None or self.decisions != "fixed":
             return None
-        rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
+        scored = learner.progress is not None
+        rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)
         if rhythm is None:
             return None
         loops = Rounds if rhythm.bound == 0 else Waves
-        return loops(experiment, rows, actuator, learner, costs, self._profile, rhythm)
+        return loops(experiment, rows, schedule, learner, costs, self._profile, rhythm)
 
 
 def make_learner(experiment: Experiment) -> Learner:

@@ -6,19 +6,21 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
 from runtime.device import DeviceProfile
+from runtime.hosts import Hosts
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
+from runtime.virtual.cast import assemble
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
+from runtime.virtual.iteration import Iteration
 from runtime.virtual.learner import Learner
-from runtime.virtual.network import Network
 from runtime.virtual.port import VirtualPort
-from runtime.virtual.servers import REPORT_EVERY_S, Servers
-from runtime.virtual.workers import Iteration, Workers
+from runtime.virtual.servers import REPORT_EVERY_S
+from runtime.virtual.supervisor import Supervisor
+from runtime.virtual.windows import Windows
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
 LOOK_EVERY = 256
@@ -50,47 +52,38 @@ class Stopwatch:
         return spent
 
 
-class Saved(NamedTuple):
-    """A checkpoint: parameters and the data service's state, of one version."""
-
-    number: int
-    version: int
-    state: bytes
-    dumped: Any
-
-
 class Session:
-    """Drives one job to its end; :meth:`lose_worker` and :meth:`lose_server` are accidents that may befall it."""
+    """Drives one job to its end; ``supervisor`` has the accidents that may befall it.
+
+    Args:
+        experiment: the job.
+        schedule: what is injected when.
+        learner: of its parameters.
+        costs: the cost model.
+        profile: device that paces every worker whose host has none of its own.
+        measures_decisions: charge what decisions really take.
+        hosts: what the tasks live on; None: each has a machine to itself.
+        lease_s: who stands still for longer is taken for dead.
+    """
 
     def __init__(
         self,
         experiment: Experiment,
-        actuator: SleepActuator,
+        schedule: Schedule,
         learner: Learner,
         costs: Costs,
         profile: DeviceProfile | None,
         *,
         measures_decisions: bool = False,
+        hosts: Hosts | None = None,
+        lease_s: float = math.inf,
     ) -> None:
         job = experiment.job
-        self.experiment, self.actuator, self.learner, self.costs = experiment, actuator, learner, costs
+        self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = Clock()
-        self.servers = Servers(costs, learner.num_parameters, job.num_servers, actuator.delay_for)
-        network, on_board = None, experiment.transport == "shm"
-        if costs.link_bytes_per_s is not None and learner.num_parameters and not on_board:
-            network = Network(self.clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
-        self.workers = Workers(
-            self.clock,
-            costs,
-            profile,
-            self.servers,
-            network,
-            on_board=on_board,
-            num_workers=job.num_workers,
-            seed=job.seed,
-            arrived=self._arrived,
-        )
+        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profile, hosts, self._arrived)
+        self.servers, self.workers, self.machines = cast
         self.port = VirtualPort(
             self.clock,
             learner,
@@ -98,7 +91,7 @@ class Session:
             self.workers,
             woke=self._woke,
             evaluated=self._evaluated,
-            checkpointed=self._checkpointed,
+            checkpointed=lambda *about: self.supervisor.save(*about),
         )
         self.stopwatch = Stopwatch(measures=measures_decisions)
         self.coordinator = Coordinator(
@@ -106,17 +99,27 @@ class Session:
             experiment.strategy,
             self.port,
             self.record,
-            disturb=actuator.delay_for,
+            disturb=schedule.delay_for,
             stopwatch=self.stopwatch,
         )
+        self.supervisor = Supervisor(
+            self.clock,
+            costs,
+            self.coordinator,
+            learner,
+            self.servers,
+            self.workers,
+            self.machines,
+            lease_s=lease_s,
+            drive=self._drive,
+            discard=self.port.discard,
+            note=self._note,
+            fail=self._fail,
+        )
+        self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._inbox: deque[Callable[[float], None]] = deque()
-        self._generation = 0
-        self._servers_back = True
-        self._lost_servers = [0] * job.num_servers
-        self._next_checkpoint = 0
-        self._stable: Saved
 
     @property
     def over(self) -> bool:
@@ -139,7 +142,8 @@ class Session:
     def begin(self) -> None:
         """Everybody is there: the clock starts."""
         self._announce()
-        self._checkpointed(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
+        self.windows.begin()
+        self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         self._drive(lambda _: self.coordinator.start())
         self.clock.at(REPORT_EVERY_S, TIMER, self._report)
 
@@ -198,7 +202,7 @@ class Session:
         try:
             call(now)
         except ProtocolError as error:
-            self.failure = f"the strategy broke a law: {error}"
+            self._fail(f"the strategy broke a law: {error}")
             return
         self._busy_until_s = now + self.costs.decision_s + self.stopwatch.take_s()
         self.port.flush(self._busy_until_s)
@@ -217,85 +221,8 @@ class Session:
         ready_s = asked_s + self.costs.evaluation_s
         self.clock.at(ready_s, MESSAGE, self._drive, lambda t: self.coordinator.evaluated(t, version, asked_s, metrics))
 
-    def _checkpointed(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
-        """The servers write it; it counts when the last has done so."""
-        saved = Saved(self._next_checkpoint, version, state, dumped)
-        self._next_checkpoint += 1
-        if saved.number == 0:
-            self._stable = saved
-        done_s, generation = self.servers.save(asked_s), self._generation
-        self.clock.at(done_s + self.costs.control_s, MESSAGE, self._stored, saved, generation, asked_s)
-
-    def _stored(self, saved: Saved, generation: int, asked_s: float) -> None:
-        if generation == self._generation and not self.over:
-            self._stable = saved
-            self._note("Checkpointed", id=saved.number, version=saved.version, seconds=self.clock.now - asked_s)
-
-    # ---- accidents ---------------------------------------------------------------------------------------------------
-
-    # The coordinator is the supervisor too: what befalls a machine while it decides takes effect when it is free again.
-    # Otherwise it would go on giving orders to the dead, and hear of a return before it has heard of the loss.
-
-    def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
-        """Its process is gone; with ``restarting`` the next incarnation joins after the time that this costs."""
-        self._drive(lambda t: self._lost_worker(t, worker, reason, restarting))
-
-    def _lost_worker(self, t: float, worker: int, reason: str, restarting: bool) -> None:
-        member = self.coordinator.members.members[worker]
-        if member.state == "left":
-            return
-        self.workers.lose(worker)
-        gone = member.incarnation
-        self._note("Exited", role="worker", id=worker, incarnation=gone, reason=reason)
-        self.coordinator.worker_lost(t, worker, reason, restarting)
-        if restarting:
-            joined_s = t + self.costs.restart_s + self.costs.control_s
-            self.clock.at(joined_s, MESSAGE, self._joined, worker, gone + 1)
-        elif all(other.state == "left" for other in self.coordinator.members.members.values()):
-            self.failure = "no worker is left"
-        else:
-            self._recover(t)
-
-    def _joined(self, worker: int, incarnation: int) -> None:
-        if self.coordinator.members.members[worker].incarnation == incarnation:
-            self.workers.ready(worker, self.clock.now)
-            self._drive(lambda t: self._join(t, worker, incarnation))
-
-    def _join(self, t: float, worker: int, incarnation: int) -> None:
-        self.coordinator.worker_joined(t, worker, incarnation)
-        self._recover(t)
-
-    def lose_server(self, server: int, reason: str) -> None:
-        """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
-        self._drive(lambda t: self._lost_server(t, server, reason))
-
-    def _lost_server(self, t: float, server: int, reason: str) -> None:
-        self._generation += 1
-        self._servers_back = False
-        gone = self._lost_servers[server]
-        self._lost_servers[server] += 1
-        self._note("Exited", role="server", id=server, incarnation=gone, reason=reason)
-        self.workers.lose_all()
-        self.coordinator.server_lost(t, server, gone, reason)
-        self.port.discard()
-        back_s = t + self.costs.restart_s + self.servers.restore_s() + self.costs.control_s
-        generation = self._generation
-        self.clock.at(back_s, MESSAGE, self._drive, lambda t: self._server_back(t, generation))
-
-    def _server_back(self, t: float, generation: int) -> None:
-        if generation == self._generation:
-            self._servers_back = True
-            self._recover(t)
-
-    def _recover(self, t: float) -> None:
-        """As the live supervisor does it: once all servers and all workers that restart are back."""
-        if not self.coordinator.halted or not self._servers_back or self.coordinator.members.anyone_launching():
-            return
-        self.learner.load(self._stable.dumped)
-        self.servers.begin_again(t)
-        for worker in range(self.experiment.job.num_workers):
-            self.workers.ready(worker, t)
-        self.coordinator.restored(t, self._stable.version, self._stable.state)
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 
@@ -309,6 +236,6 @@ class Session:
     def _announce(self) -> None:
         """Write down which disturbances are open, now and whenever that changes."""
         now = self.clock.now
-        self._note("Injecting", active=self.actuator.active(now))
-        if math.isfinite(following := self.actuator.next_change(now)):
+        self._note("Injecting", active=self.schedule.active(now))
+        if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)

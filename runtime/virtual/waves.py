@@ -70,7 +70,7 @@ class Waves(RegularRun):
         decision_s, control_s, transfer_s, data_s = costs.decision_s, costs.control_s, self.transfer_s, self.data_s
         overshoot_s, real_s, paced_s, on_board = costs.sleep_overshoot_s, self.real_s, self.paced_s, self.on_board
         factors = [jitter.factor for jitter in self.jitter]
-        targets, delay_for, write = self.targets, self.actuator.delay_for, self.rows.row
+        targets, delay_for, write = self.targets, self.schedule.delay_for, self.rows.row
         even = self.experiment.strategy.data == "even"
         left = [self.total // job.num_workers if even else self.total] * job.num_workers
         iterations, idle_since_s = self._finished, [0.0] * job.num_workers

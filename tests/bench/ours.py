@@ -27,7 +27,7 @@ from bench import models
 from bench.stats import block_median, median_gap
 from bench.tasks import ROUNDS
 from injectors.plan import build_plan
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
 from runtime.job import Job
 from runtime.live.auth import Identity
 from runtime.live.board import Board
@@ -45,7 +45,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Apply, Arrived, Lost
 
 WARM_UP = 5
-NO_STRAGGLERS = SleepActuator(build_plan("none", 0, 1.0, []))
+NO_STRAGGLERS = Schedule(build_plan("none", 0, 1.0, []))
 
 
 def push_pull(transport: str, nbytes: int, iterations: int) -> float:
@@ -59,7 +59,7 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     """
     num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()
     said: list[Any] = []
-    hub = Hub(loop, secret, transport, "127.0.0.1", 0, lambda _: True, lambda _, m: said.append(m), lambda _: None)
+    hub = Hub(loop, secret, transport, 0, "", lambda _: True, lambda _, m: said.append(m), lambda _: None)
     board_fd = create_board() if transport == "shm" else -1
     board = Board(board_fd, num_floats, 1) if transport == "shm" else None
     pid = os.fork()
@@ -130,7 +130,7 @@ class Watch:
         elif isinstance(event, Lost):
             self.lost_s = t
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Keep it, with the wall clock of the first of its kind."""
         self.notes.append((t, kind, fields))
         self.wall.setdefault(kind, time.monotonic())

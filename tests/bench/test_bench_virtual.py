@@ -81,9 +81,9 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
 def calm() -> Any:
     """No disturbances."""
     from injectors.plan import build_plan
-    from injectors.sleep import SleepActuator
+    from injectors.schedule import Schedule
 
-    return SleepActuator(build_plan("none", 0, 1e6, ()))
+    return Schedule(build_plan("none", 0, 1e6, ()))
 
 
 def bare_heap(entries: int) -> float:

@@ -6,7 +6,6 @@ disturb workers and servers, crashes, departures, returns, and servers that are 
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -20,18 +19,16 @@ import pytest
 
 from analysis.integrity import integrity
 from analysis.load import load_run
-from injectors.sleep import SleepActuator
-from runtime.virtual.clock import Clock
-from runtime.virtual.costs import Costs
-from runtime.virtual.workers import Iteration
+from injectors.plan import RULES, parse_target
+from injectors.schedule import Schedule
+from runtime.virtual.workers import Workers
 from strategies.protocol import Strategy
 from tests.cli import run_cli
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, make
-from tests.contract.test_checkers import AppliesTwice, ForgetsLostInItsMin, LosesASample, Sound, ThrowsDice
 from tests.invariants import problems, replay, strategy_of
 from tests.laws import Complaints
 from tests.runs import ROOT, read_lines
-from tests.virtual_runs import EPOCHS, Line, VirtualRun, World, draw_world, still_world
+from tests.virtual_runs import EPOCHS, Line, VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[], Strategy]
 
@@ -64,14 +61,26 @@ def world_of(num_workers: int, seed: int) -> World:
 
 
 @cache
+def host_world_of(num_workers: int, seed: int) -> World:
+    return draw_host_world(num_workers, seed)
+
+
+@cache
 def run_of(case: Case, seed: int) -> VirtualRun:
     """A finished run that trains the ledger of uses."""
     return VirtualRun(world_of(case.num_workers, seed), case.make())
 
 
+@cache
+def host_run_of(case: Case, seed: int) -> VirtualRun:
+    """Likewise, where machines are shared and disturbed by all kinds of windows."""
+    return VirtualRun(host_world_of(case.num_workers, seed), case.make())
+
+
 def runs(case: Case) -> Iterator[VirtualRun]:
     for seed in case.seeds:
         yield run_of(case, seed)
+        yield host_run_of(case, seed)
 
 
 # ---- checkers: complaints, none when all is well --------------------------------------------------------------------
@@ -105,39 +114,48 @@ def different(run: VirtualRun, again: VirtualRun) -> Complaints:
 def otherwise_disturbed(run: VirtualRun) -> Complaints:
     """The open windows must be those of the plan, to the second, whatever the strategy does."""
     noted = [(line["t"], tuple(line["note"]["active"])) for line in run.notes("Injecting")]
-    actuator, t, planned = SleepActuator(run.world.plan), 0.0, []
+    actuator, t, planned = Schedule(run.world.plan), 0.0, []
     while t < run.end["t"]:
         planned.append((t, actuator.active(t)))
         t = actuator.next_change(t)
     return [] if noted[: len(planned)] == planned else [f"{noted[: len(planned)]} is not {planned}"]
 
 
-def too_early(lines: list[Line], costs: Costs) -> Complaints:
+def too_early(lines: list[Line], world: World) -> Complaints:
     """Nobody may be back before that is possible, or uncalled, or with other parameters than were stored last.
 
     What a server had not stored to the end when it was lost is not stored.
     """
-    wrong, soonest_s = [], costs.restart_s + costs.control_s - 1e-9  # of rounding
+    wrong: Complaints = []
     away: dict[int, float] = {}
-    lost_s, stored, whole = 0.0, 0, True
+    due_s, stored, whole = 0.0, 0, True
     for line in lines:
         match line.get("event") or line["note"]:
             case {"type": "Exited", "role": "server"}:
-                lost_s, whole = line["t"], False
+                due_s, whole = max(due_s, soonest_s(line, world)), False
             case {"type": "Exited", "id": worker}:
-                away[worker] = line["t"]
+                away[worker] = soonest_s(line, world)
             case {"type": "Checkpointed", "version": version}:
                 stored = version
                 wrong += [] if whole else [f"{line}: without all servers"]
             case {"type": "Restored", "version": version}:
-                since_s = max([lost_s, *(away[worker] for worker in line["event"]["workers"] if worker in away)])
-                wrong += [f"{line}: not {soonest_s} s after {since_s}"] if line["t"] < since_s + soonest_s else []
-                wrong += [f"{line}: not version {stored}"] if version != stored else []
-                away, whole = {}, True
-            case {"type": "Joined", "worker": worker}:
-                due_s = away.pop(worker, math.inf) + soonest_s
+                due_s = max([due_s, *(away[worker] for worker in line["event"]["workers"] if worker in away)])
                 wrong += [f"{line}: not before {due_s}"] if line["t"] < due_s else []
+                wrong += [f"{line}: not version {stored}"] if version != stored else []
+                away, whole, due_s = {}, True, 0.0
+            case {"type": "Joined", "worker": worker}:
+                due = away.pop(worker, math.inf)
+                wrong += [f"{line}: not before {due}"] if line["t"] < due else []
     return wrong
+
+
+def soonest_s(line: Line, world: World) -> float:
+    """When who has exited may be back; a plan says itself how long who is killed by it waits."""
+    costs, note = world.costs, line["note"]
+    until_s = world.dead_until(f"{note['role']}:{note['id']}", line["t"])
+    by_plan = line["t"] < until_s or note["reason"] == "killed by the plan"
+    since_s = max(line["t"], until_s) + costs.launch_s if by_plan else line["t"] + costs.restart_s
+    return since_s + costs.control_s - 1e-9  # of rounding
 
 
 def unfair(run: VirtualRun) -> Complaints:
@@ -158,7 +176,7 @@ def test_it_is_lawful_and_time_never_goes_back(case: Case) -> None:
 @every_case
 def test_who_returns_has_been_away_for_long_enough(case: Case) -> None:
     for run in runs(case):
-        assert too_early(run.lines, run.world.costs) == []
+        assert too_early(run.lines, run.world) == []
 
 
 @every_case
@@ -213,12 +231,13 @@ def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> N
 
 
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
-    seen = [run for case in CASES for run in runs(case)]
+    seen = [run_of(case, seed) for case in CASES for seed in case.seeds]
     costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
     for name in ("control_s", "decision_s", "update_base_s", "jitter_sigma", "jitter_rho", "link_bytes_per_s"):
         assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name
     assert {world.transport for world in worlds} == {"tcp", "shm"}
-    assert {run.session.workers.network is None for run in seen} == {True, False}
+    plain = [run.session.workers for run in seen]
+    assert {workers.network is None for workers in plain if isinstance(workers, Workers)} == {True, False}
     assert {world.profile is None for world in worlds} == {True, False}
     assert any(run.events("Joined") for run in seen)
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
@@ -230,13 +249,57 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
 
 
+def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
+    seen = [host_run_of(case, seed) for case in CASES for seed in case.seeds]
+    open_windows = {
+        (one.kind, parse_target(one.target).form)  # type: ignore[union-attr]
+        for run in seen
+        for one in run.world.plan.disturbances
+        if one.start_s < run.end["t"]
+    }
+    assert open_windows == {(kind, form) for kind, rule in RULES.items() for form in rule.forms}
+    hosts = [run.world.hosts for run in seen]
+    assert {one is None for one in hosts} == {True, False}
+    every = [host for one in hosts if one is not None for host in one.hosts]
+    for name in ("cores", "link_bytes_per_s", "device", "latency_s"):
+        assert {bool(getattr(host, name)) for host in every} == {True, False}, name
+    assert max(len(host.tasks) for host in every) > 2
+    assert {run.world.transport for run in seen} == {"tcp", "shm"}
+    gone = {(line["note"]["role"], line["note"]["reason"]) for run in seen for line in run.notes("Exited")}
+    assert {role for role, reason in gone if reason == "killed by the plan"} == {"worker", "server"}
+    assert {line["note"]["role"] for run in seen for line in run.notes("Fenced")} == {"worker", "server"}
+    assert all(run.session.machines is not None for run in seen)
+
+
+WITHOUT_HOSTS = {
+    ("asp", 0): (113.421875, 8695.85),
+    ("asp", 2): (116.68654716788771, 8806.83349883531),
+    ("asp_dds", 0): (91.60625, 7404.934375),
+    ("asp_dds", 2): (116.07227639221881, 8748.456033849603),
+    ("backup_workers", 0): (98.875, 5740.85625),
+    ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
+    ("bsp", 0): (129.015625, 11128.515625),
+    ("bsp", 2): (137.0178707093001, 11197.08575872739),
+    ("ssp", 0): (97.734375, 7755.45),
+    ("ssp", 2): (115.19722580233133, 8756.890686592711),
+}
+"""End of a run and sum of the times of its arrivals, without jitter, as they were before machines could be shared."""
+
+
+@pytest.mark.parametrize(("name", "seed"), WITHOUT_HOSTS)
+def test_where_nothing_is_shared_it_goes_on_as_before_to_the_bit(name: str, seed: int) -> None:
+    run = VirtualRun(world_of(4, seed), make(name), learning="none")
+    assert run.session.machines is None
+    assert (run.end["t"], math.fsum(line["t"] for line in run.events("Arrived"))) == WITHOUT_HOSTS[name, seed]
+
+
 # ---- the record is like that of a live run --------------------------------------------------------------------------
 
 
 @every_case
 def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
     for run in runs(case):
-        loaded = load_run(run.write(tmp_path / f"run{run.world.job.seed}"))
+        loaded = load_run(run.write(tmp_path / f"run{len(list(tmp_path.iterdir()))}"))
         assert (loaded.status, loaded.torn) == ("done", False)
         assert integrity(loaded).problems == ()
 
@@ -246,7 +309,7 @@ def test_every_note_is_described_with_its_fields() -> None:
     plain = re.sub(r"\[.*?\]|\{\.\.\.\}", "", text)
     described = {kind: set(re.findall(r"\w+", fields)) for kind, fields in re.findall(r"`(\w+) \{([^}]*)\}", plain)}
     for case in CASES:
-        for line in run_of(case, 0).lines:
+        for line in (*run_of(case, 0).lines, *host_run_of(case, 0).lines):
             if line["kind"] == "note":
                 assert described[line["note"]["type"]] <= set(line["note"]), line
 
@@ -273,100 +336,3 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
     assert integrity(load_run(tmp_path / "one")).problems == ()
     assert lines[-1]["note"]["reason"] == "16 epochs done"
     assert len(set(plans.values())) == 1, "every strategy faces the same plan"
-
-
-# ---- negative controls ----------------------------------------------------------------------------------------------
-
-
-class ClockByWorker(Clock):
-    """Ties go to the lowest worker."""
-
-    def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
-        worker = next((arg.order.worker for arg in args if isinstance(arg, Iteration)), 0)
-        self._sequence += 1
-        heapq.heappush(self._heap, (max(when_s, self.now), priority, (worker << 40) + self._sequence, action, args))
-
-
-class ClockOutOfOrder(Clock):
-    """Now and then the second comes before the first."""
-
-    def step(self) -> None:
-        first = heapq.heappop(self._heap) if self._sequence % 5 == 0 and len(self._heap) > 1 else None
-        super().step()
-        if first is not None:
-            heapq.heappush(self._heap, first)
-
-
-def found(cls: Make, *, still: bool = False) -> set[str]:
-    """The checkers that complain about a strategy."""
-    complaining = set()
-    for seed in range(4):
-        world = still_world(4, seed) if still else world_of(4, seed)
-        run, again = VirtualRun(world, cls()), VirtualRun(world, cls())
-        results = {
-            "lawful": unlawful(run),
-            "alive": dead(run),
-            "conserving": unconserved(run),
-            "deterministic": different(run, again),
-            "replayable": replay(run.lines, cls()),
-            "disturbed": otherwise_disturbed(run),
-            "fair": unfair(run) if still else [],
-        }
-        complaining |= {name for name, complaints in results.items() if complaints}
-    return complaining
-
-
-@pytest.mark.parametrize("still", [True, False])
-def test_nothing_is_found_where_nothing_is_wrong(still: bool) -> None:
-    assert found(Sound, still=still) == set()
-
-
-@pytest.mark.parametrize(
-    ("cls", "checkers"),
-    [
-        (ThrowsDice, {"deterministic", "replayable"}),
-        (AppliesTwice, {"lawful", "alive"}),
-        (LosesASample, {"conserving"}),
-        (ForgetsLostInItsMin, {"alive"}),
-    ],
-)
-def test_a_planted_fault_is_found(cls: Make, checkers: set[str]) -> None:
-    assert found(cls) >= checkers
-
-
-@pytest.mark.parametrize(
-    ("cls", "draw", "check"), [(ClockByWorker, still_world, unfair), (ClockOutOfOrder, draw_world, unlawful)]
-)
-def test_a_wrong_clock_is_found(
-    cls: type[Clock],
-    draw: Callable[[int, int], World],
-    check: Callable[[VirtualRun], Complaints],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert [check(VirtualRun(draw(4, seed), Sound())) for seed in range(4)] == [[]] * 4
-    monkeypatch.setattr("runtime.virtual.session.Clock", cls)
-    assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
-
-
-@pytest.mark.parametrize(
-    ("kind", "spoil"),
-    [
-        ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
-        ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),
-        ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
-        ("Joined", lambda lines, at: lines.insert(at, lines[at])),
-        ("Restored", lambda lines, at: lines.insert(at, next(line for line in lines if "Checkpointed" in str(line)))),
-    ],
-)
-def test_an_impossible_return_is_found(kind: str, spoil: Callable[[list[Line], int], None]) -> None:
-    """Without delays of decisions, whoever is away is back at the first possible moment."""
-    drawn = (VirtualRun(draw_world(2, seed), Sound()) for seed in range(99))
-    run = next(run for run in drawn if run.events(kind) and run.world.costs.decision_s == 0)
-    lines = run.lines
-    spoil(lines, next(at for at, line in enumerate(lines) if line.get("event", {}).get("type") == kind))
-    assert too_early(lines, run.world.costs)
-
-
-def test_another_plan_is_found() -> None:
-    world = world_of(4, 0)
-    assert otherwise_disturbed(VirtualRun(world, Sound(), plan=world_of(4, 1).plan))

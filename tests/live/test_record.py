@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from injectors.plan import parse_plan
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
 from scripts.replay import main as replay_script
 from tests.invariants import Book, problems, replay, strategy_of
 from tests.leaks import Start
@@ -112,7 +112,7 @@ def test_timings_add_up_to_the_iterations(run: Run) -> None:
 
 def test_a_delay_is_achieved_exactly_where_planned(run: Run) -> None:
     """``injected_s`` > 0 for the iterations whose Compute was issued in a window, and for no other."""
-    actuator = SleepActuator(parse_plan((run.run_dir / "plan.json").read_bytes()))
+    actuator = Schedule(parse_plan((run.run_dir / "plan.json").read_bytes()))
     issued: dict[int, float] = {}
     seen = {True: 0, False: 0}
     for line in run.lines():
@@ -179,7 +179,7 @@ def test_scores_are_of_the_version_that_was_asked_for(run: Run) -> None:
 
 def test_open_windows_are_noted(run: Run) -> None:
     """All that open or close before the job ends; a note is written a moment after it was found due."""
-    actuator = SleepActuator(parse_plan((run.run_dir / "plan.json").read_bytes()))
+    actuator = Schedule(parse_plan((run.run_dir / "plan.json").read_bytes()))
     end_s = run.lines()[-1]["t"]
     notes = [line for line in run.lines() if line["kind"] == "note" and line["note"]["type"] == "Injecting"]
     during = [line for line in notes if line["t"] < end_s]

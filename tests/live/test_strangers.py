@@ -194,7 +194,7 @@ def assert_shows_nothing(run: Run) -> None:
     assert len(where) == 3, "the coordinator and two servers"
     assert all(address.host == "127.0.0.1" or address.name.startswith("stragglab-") for address in where)
     pids = processes_of(run.run_dir)
-    assert len(pids) == 1 + 1 + 2 + 4 + 1
+    assert len(pids) == len(run.chain) + 1 + 2 + 4 + 1
     assert not any(shows(pid, SECRET) for pid in pids)
 
 

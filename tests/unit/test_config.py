@@ -40,6 +40,7 @@ RAW: dict[str, Any] = {
     "stop_at_target": False,
     "save_parameters": False,
     "record": "events",
+    "containment": "auto",
     "draw": True,
     "view": "auto",
 }

@@ -5,24 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 from scipy import stats
 
 from injectors.patterns import Combined, IterationSlowdown, NoStragglers, Pattern, Persistent, Transient
 from injectors.patterns import streams as streams_module
 from injectors.patterns.streams import stream
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, parse_plan, plan_json, validate_plan
-from injectors.sleep import SleepActuator
-from runtime.instantiate import instantiate
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 
-CONF = Path(__file__).parents[2] / "conf" / "straggler"
 CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06)
 PINNED = [0.1886143754025904, 0.19763812959989202]
 
@@ -36,12 +31,6 @@ def by_target(plan: Plan) -> dict[str, list[Disturbance]]:
     for one in plan.disturbances:
         found[one.target].append(one)
     return found
-
-
-def load(name: str) -> dict[str, Any]:
-    loaded = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
-    assert isinstance(loaded, dict)
-    return {str(key): value for key, value in loaded.items()}
 
 
 def activity(plan: Plan, num_workers: int, period_s: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -120,7 +109,7 @@ def test_wrong_streams_are_caught(key: Callable[..., tuple[Any, ...]] | None, mo
     def wrong(seed: int, name: str, target: str) -> np.random.Generator:
         return one_for_all if key is None else streams_module.stream(*key(seed, name, target))
 
-    monkeypatch.setattr("injectors.patterns.transient.stream", wrong)
+    monkeypatch.setattr("injectors.patterns.periods.stream", wrong)
     with pytest.raises(AssertionError):
         check_streams(RANDOM[0])
 
@@ -192,6 +181,9 @@ def test_neighbouring_slots_do_not_overlap() -> None:
     assert all(first.end_s == second.start_s for first, second in pairwise(windows))
 
 
+MISREAD = ("a b", "$HOME", "a;b", "a&b", "a|b", "a>b", "*", "~", "-a", ".a", "a/b", "'a'", "`a`", "a=b", "é")
+"""By a shell, or by whoever makes a file of that name."""
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -210,11 +202,20 @@ def test_neighbouring_slots_do_not_overlap() -> None:
         (lambda: Transient(sleep_s=-1.0), "sleep_s=-1.0: must be at least 0"),
         (lambda: Transient(offset="end"), "offset=end: must be one of start, uniform"),  # type: ignore[arg-type]
         (lambda: Transient(name=""), "name=: must be"),
+        *[(lambda name=name: Transient(name=name), f"name={name}: must be letters") for name in MISREAD],
+        (lambda: Transient(name="a\nb"), r"name='a\nb': must be letters"),
+        (lambda: Transient(name=1), "name=1: must be letters"),  # type: ignore[arg-type]
         (lambda: Persistent(targets=()), "targets=(): must be a list"),
         (lambda: Persistent(targets="worker:0"), "targets=worker:0: must be a list"),  # type: ignore[arg-type]
         (lambda: Persistent(targets=("node:1",)), "targets=node:1: must be worker:<id>"),
         (lambda: Persistent(targets=("worker:01",)), "targets=worker:01: must be"),
         (lambda: Persistent(targets=("worker",)), "targets=worker: must be"),
+        (
+            lambda: Persistent(targets=("host:0",)),
+            "targets=host:0: must be worker:<id>, server:<id>, or * for the id; del",
+        ),
+        (lambda: Persistent(targets=("worker:0;ls",)), "targets=worker:0;ls: must be"),
+        (lambda: Persistent(targets=("worker:0\n",)), r"targets='worker:0\n': must be"),
         (lambda: Persistent(start_s=-1.0), "start_s=-1.0: must be at least 0"),
         (lambda: IterationSlowdown(slot_s=0.0), "slot_s=0.0: must be at least 0.001"),
         (lambda: IterationSlowdown(slot_s=1.0, max_slowdown_frac=-1), "max_slowdown_frac=-1: must be at least 0"),
@@ -242,70 +243,3 @@ def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
 def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, horizon_s: float, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         pattern.plan(CLUSTER, horizon_s, 0)
-
-
-# ---- conf/straggler --------------------------------------------------------------------------------------------------
-
-NAMES = ["none", "persistent", "persistent_server", "slowdown", "transient", "transient_and_persistent"]
-
-
-def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
-    """By which factor each seed's plan stretches 281 BSP rounds of 0.06 s, neglecting the network."""
-    found = []
-    for seed in seeds:
-        ask, t = SleepActuator(instantiate(load(name)).plan(CLUSTER, 120.0, seed)), 0.0
-        for _ in range(281):
-            asked = [ask.delay_for(f"worker:{worker}", t) for worker in range(CLUSTER.num_workers)]
-            t += 0.06 + max(delay_s + slowdown_frac * 0.06 for delay_s, slowdown_frac in asked)
-            t += max(ask.delay_for(f"server:{server}", t)[0] for server in range(CLUSTER.num_servers))
-        found.append(t / (281 * 0.06))
-    return found
-
-
-def test_every_file_is_tested() -> None:
-    assert sorted(path.stem for path in CONF.glob("*.yaml")) == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_gives_every_field_and_a_plan_that_reads_back(name: str) -> None:
-    fields = load(name)
-    pattern = instantiate(fields, "straggler")
-    assert {"_target_", *vars(pattern)} == set(fields)
-    plan = pattern.plan(CLUSTER, 120.0, 0)
-    validate_plan(plan, CLUSTER)
-    assert plan.pattern == name
-    assert parse_plan(plan_json(plan)) == plan
-    assert pattern.plan(CLUSTER, 120.0, 0) == plan
-
-
-@pytest.mark.parametrize("name", ["transient", "slowdown", "transient_and_persistent"])
-def test_another_seed_gives_another_plan(name: str) -> None:
-    pattern = instantiate(load(name))
-    assert pattern.plan(CLUSTER, 120.0, 0) != pattern.plan(CLUSTER, 120.0, 1)
-
-
-def test_the_combination_consists_of_the_files_it_says() -> None:
-    assert load("transient_and_persistent")["patterns"] == {name: load(name) for name in ("transient", "persistent")}
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [
-        ("none", 1.0, 1.0),
-        ("transient", 1.5, 1.75),
-        ("slowdown", 1.6, 1.8),
-        ("persistent", 2.43, 2.45),
-        ("persistent_server", 1.53, 1.55),
-        ("transient_and_persistent", 3.1, 3.5),
-    ],
-)
-def test_bsp_is_slowed_as_the_comments_say(name: str, low: float, high: float) -> None:
-    slowdowns = mean_slowdown(name, range(60))
-    assert low - 1e-9 <= np.mean(slowdowns) <= high + 1e-9
-
-
-def test_the_spread_over_seeds_is_as_the_comment_says() -> None:
-    slowdowns = mean_slowdown("transient", range(120))
-    assert 1.1 <= np.quantile(slowdowns, 0.05) <= 1.25
-    assert 1.9 <= np.quantile(slowdowns, 0.95) <= 2.2
-    assert slowdowns[0] > 1.2, "the default run of the default seed must show something"

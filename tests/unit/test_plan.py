@@ -16,12 +16,15 @@ from injectors.plan import (
     Plan,
     build_plan,
     parse_plan,
+    parse_target,
     plan_json,
     plan_sha256,
     validate_plan,
 )
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2)
+HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=3)
+CURE = "this cluster has no hosts; choose cluster=hosts, or cluster=virtual with cluster.hosts set"
 
 
 def window(start_s: float, end_s: float, target: str = "worker:1", **fields: Any) -> Disturbance:
@@ -84,7 +87,7 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
         (window(0, 1, "worker:-1"), "no such target"),
         (window(0, 1, "server:2"), "no such target"),
         (window(0, 1, "worker:*"), "no such target"),
-        (window(0, 1, kind="stop"), "kind must be one of delay, slowdown"),
+        (window(0, 1, kind="stop"), "kind=stop must be one of delay, slowdown, cpu, bandwidth, cut, pause, kill"),
         (window(-0.1, 1), "start_s=-0.1 must be 0 or more"),
         (window(math.nan, 1), "start_s=nan"),
         (window(2, 2), "end_s=2 must be later than start_s=2"),
@@ -96,6 +99,9 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
         (window(0, 1, magnitude=math.inf), "magnitude=inf"),
         (window(0, 1, magnitude=1e9), "magnitude=1000000000.0"),
         (window(0, 1, kind="slowdown", magnitude=2000), "between 0 and 1000"),
+        (window(0, 1, "host:0", kind="cpu", magnitude=0.5), CURE),
+        (window(0, 1, "link:*", kind="cut", magnitude=1), "no such target"),
+        (window(0, 1, "link:0>1", kind="bandwidth", magnitude=0.5), CURE),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(broken: Disturbance, message: str) -> None:
@@ -105,6 +111,137 @@ def test_what_cannot_be_carried_out_is_refused(broken: Disturbance, message: str
         validate_plan(plan_of(good, broken), CLUSTER)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+GOOD_TARGETS = {
+    "delay": ["worker:3", "server:1"],
+    "slowdown": ["worker:0", "server:0"],
+    "cpu": ["worker:3", "server:1", "host:2"],
+    "bandwidth": ["link:2", "link:0>2", "link:2>0"],
+    "cut": ["link:0"],
+    "pause": ["worker:0", "server:0", "host:0"],
+    "kill": ["worker:0", "server:0", "host:0"],
+}
+ALL_TARGETS = sorted({target for targets in GOOD_TARGETS.values() for target in targets})
+GOOD_MAGNITUDES = {"delay": [0, 3600], "slowdown": [0, 1000], "cpu": [0.05, 0.99], "bandwidth": [0.000001, 0.999999]}
+BAD_MAGNITUDES = {
+    "cpu": [0, -0.1, 1, 1.5, math.nan, math.inf, 1e-9],
+    "bandwidth": [0, -0.1, 1, 1 - 1e-9],
+    "cut": [0, 0.5, 2, math.nan],
+    "pause": [0, 0.999],
+    "kill": [0, -1],
+}
+
+
+def form_of(target: str) -> str:
+    return ("route" if ">" in target else target).partition(":")[0]
+
+
+@pytest.mark.parametrize("kind", GOOD_TARGETS)
+def test_each_kind_acts_on_its_own_targets(kind: str) -> None:
+    magnitude = GOOD_MAGNITUDES.get(kind, [1])[0]
+    forms = {form_of(target) for target in GOOD_TARGETS[kind]}
+    for target in ALL_TARGETS:
+        plan = plan_of(window(0, 1, target, kind=kind, magnitude=magnitude))
+        if form_of(target) in forms:
+            validate_plan(plan, HOSTS)
+        else:
+            with pytest.raises(ValueError, match=rf"\({kind} of {target}\): {kind} acts on .*:<.* only$"):
+                validate_plan(plan, HOSTS)
+
+
+@pytest.mark.parametrize("kind", GOOD_TARGETS)
+def test_each_kind_has_its_own_magnitudes(kind: str) -> None:
+    target = GOOD_TARGETS[kind][0]
+    for magnitude in GOOD_MAGNITUDES.get(kind, [1, 1.0]):
+        validate_plan(plan_of(window(0, 1, target, kind=kind, magnitude=magnitude)), HOSTS)
+    for magnitude in BAD_MAGNITUDES.get(kind, [-1, math.nan]):
+        with pytest.raises(ValueError, match=f"magnitude={magnitude} must be "):
+            validate_plan(plan_of(window(0, 1, target, kind=kind, magnitude=magnitude)), HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("host:3", "no such target; valid are worker:0 to worker:3, server:0 to server:1, host:0 to host:2, link:0 to"),
+        ("link:3", "no such target"),
+        ("link:0>3", "no such target"),
+        ("link:1>1", "leads from a host to itself"),
+    ],
+)
+def test_hosts_and_links_that_do_not_exist(target: str, message: str) -> None:
+    kind = "cpu" if target.startswith("host") else "bandwidth"
+    with pytest.raises(ValueError, match=message):
+        validate_plan(plan_of(window(0, 1, target, kind=kind, magnitude=0.5)), HOSTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "worker",
+            "worker:",
+            "worker:*",
+            "worker:01",
+            "worker:-1",
+            "worker:+1",
+            "worker: 1",
+            "worker:1 ",
+            "worker:1\n",
+        ),
+        *(
+            "worker:\u0661",
+            "worker:1.0",
+            "worker:1e3",
+            "Worker:1",
+            "node:1",
+            "worker:0>1",
+            "host:0>1",
+            "link:>1",
+            "link:0>",
+        ),
+        *("link:0>1>2", "link:0 > 1", "link:0-1", "link:0>*", "worker:1;reboot", "host:$(id)", "link:`id`", "host:0 &"),
+        "worker:" + "9" * 5000,
+    ],
+)
+def test_what_names_no_target(text: str) -> None:
+    assert parse_target(text) is None
+    with pytest.raises(ValueError, match="there is no such target"):
+        validate_plan(plan_of(window(0, 1, text)), HOSTS)
+
+
+def test_what_names_a_target() -> None:
+    texts = ("worker:0", "server:12", "host:7", "link:3", "link:0>10")
+    assert [parse_target(text) for text in texts] == [
+        ("worker", (0,)),
+        ("server", (12,)),
+        ("host", (7,)),
+        ("link", (3,)),
+        ("route", (0, 10)),
+    ]
+
+
+def test_a_fraction_of_nothing_is_not_left_out_but_refused() -> None:
+    """Only a delay or slow-down of 0 does nothing; a quota of 0 is a mistake that must be heard of."""
+    windows = [window(0, 1, kind=kind, magnitude=0.0) for kind in ("delay", "slowdown", "cpu")]
+    plan = build_plan("p", 0, 10.0, windows)
+    assert [one.kind for one in plan.disturbances] == ["cpu"]
+    with pytest.raises(ValueError, match=r"magnitude=0\.0 must be more than 0"):
+        validate_plan(plan, CLUSTER)
+
+
+def test_a_plan_of_all_kinds_reads_back() -> None:
+    windows = [
+        window(0, 1, target, kind=kind, magnitude=GOOD_MAGNITUDES.get(kind, [1])[-1])
+        for kind, targets in GOOD_TARGETS.items()
+        for target in targets
+    ]
+    plan = build_plan("all", 0, 10.0, windows)
+    validate_plan(plan, HOSTS)
+    assert len(plan.disturbances) == len(windows)
+    assert parse_plan(plan_json(plan)) == plan
+    assert b'"target":"link:0>2","kind":"bandwidth"' in plan_json(plan)
 
 
 def test_an_unsorted_plan_is_refused() -> None:
@@ -141,4 +278,7 @@ def test_other_text_is_not_a_plan(text: str) -> None:
 
 def test_targets_of_a_cluster() -> None:
     assert CLUSTER.targets("server") == ["server:0", "server:1"]
+    assert CLUSTER.targets("host") == CLUSTER.targets("link") == []
+    assert HOSTS.targets("link") == ["link:0", "link:1", "link:2"]
     assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"
+    assert HOSTS.describe_targets().endswith("host:0 to host:2, link:0 to link:2, link:<host>><host>")

@@ -14,8 +14,8 @@ from injectors.patterns.combined import Combined
 from injectors.patterns.persistent import Persistent
 from injectors.patterns.slowdown import IterationSlowdown
 from injectors.patterns.transient import Transient
-from injectors.plan import ClusterShape
-from injectors.sleep import SleepActuator
+from injectors.plan import ClusterShape, Disturbance, build_plan
+from injectors.schedule import Schedule
 from runtime.columns import ColumnRecorder
 from runtime.config import parse
 from runtime.device import DeviceProfile
@@ -23,6 +23,7 @@ from runtime.experiment import run_experiment
 from runtime.job import Job
 from runtime.progress import Progress, load_progress
 from runtime.spec import Experiment, Outcome
+from runtime.virtual import VirtualRuntime
 from runtime.virtual.costs import Costs
 from runtime.virtual.jitter import BLOCK
 from runtime.virtual.learner import NoLearner
@@ -105,7 +106,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
         job, strategy, recorder, run_dir, columns=recorder.rows, transport=more.get("transport", "tcp")
     )
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
-    actuator = SleepActuator(PATTERN.plan(shape, 1000.0, 3))
+    actuator = Schedule(PATTERN.plan(shape, 1000.0, 3))
     progress = Progress(load_progress("digits_mlp")) if more.get("progress") else None
     profile = more.get("profile", PROFILE)
     learner = NoLearner(5000, progress)
@@ -232,8 +233,32 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
     assert run_experiment(parse(raw), tmp_path / "short") == 0
     assert taken == [loops]
-    monkeypatch.setattr(virtual, "rhythm_of", lambda *about, scored: None)
+    monkeypatch.setattr(virtual, "rhythm_of", lambda *about, **more: None)
     assert run_experiment(parse(raw), tmp_path / "full") == 0
     assert taken == [loops]
     short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
     assert short == full
+
+
+@pytest.mark.parametrize("kind", ["cpu", "bandwidth", "cut", "pause", "kill"])
+def test_what_comes_in_between_needs_the_full_runtime(kind: Any) -> None:
+    assert rhythm_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", "slowdown"})) is not None
+    assert rhythm_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", kind})) is None
+
+
+HOSTS = {"count": 2, "cpu_cores": 4.0, "link_mbps": 1000}
+KILL = Disturbance(start_s=0.1, end_s=0.3, target="worker:0", kind="kill", magnitude=1)
+
+
+@pytest.mark.parametrize(("about", "windows"), [({}, [KILL]), ({"hosts": HOSTS}, [])], ids=["kill", "hosts"])
+def test_the_runtime_takes_the_long_way_where_it_must(
+    about: dict[str, Any], windows: list[Disturbance], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(RegularRun, "run", lambda self: pytest.fail("the short way"))
+    recorder = ColumnRecorder(tmp_path)
+    job = job_of(num_samples=NUM_WORKERS * BATCH * 2)
+    runtime = VirtualRuntime(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about)
+    experiment = make_experiment(job, BSP(), recorder, tmp_path, columns=recorder.rows)
+    outcome = runtime.run(experiment, Schedule(build_plan("test", 0, 1000.0, windows)))
+    recorder.close()
+    assert outcome.t == pytest.approx(0.5 if windows else 0.2, abs=0.01)

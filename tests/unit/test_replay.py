@@ -80,7 +80,7 @@ class Recorded(HeapRun):
         super().event(*fields)
         self.recorder.event(*fields)
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         super().note(t, kind, **fields)
         self.recorder.note(t, kind, **fields)
 

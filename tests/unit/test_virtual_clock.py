@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.virtual.clock import MACHINE, MESSAGE, NETWORK, TIMER, Clock
+from runtime.virtual.clock import MACHINE, MESSAGE, NETWORK, PLAN, TIMER, Clock
 
 Entry = tuple[float, int]  # due, priority
-PRIORITIES = (MACHINE, NETWORK, MESSAGE, TIMER)
+PRIORITIES = (PLAN, MACHINE, NETWORK, MESSAGE, TIMER)
 ENTRIES = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.5, 2.0]), st.sampled_from(PRIORITIES)))
 
 
@@ -56,9 +56,9 @@ def test_the_order_is_time_then_priority_then_sequence(entries: list[Entry]) -> 
     assert happened(Clock(), entries) == [(when_s, number) for when_s, _, number in expected]
 
 
-def test_machines_links_messages_timers() -> None:
-    entries = [(1.0, TIMER), (1.0, MESSAGE), (1.0, NETWORK), (1.0, MACHINE), (0.5, TIMER)]
-    assert [number for _, number in happened(Clock(), entries)] == [4, 3, 2, 1, 0]
+def test_the_plan_machines_links_messages_timers() -> None:
+    entries = [(1.0, TIMER), (1.0, MESSAGE), (1.0, NETWORK), (1.0, MACHINE), (1.0, PLAN), (0.5, TIMER)]
+    assert [number for _, number in happened(Clock(), entries)] == [5, 4, 3, 2, 1, 0]
 
 
 # ---- ties -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ REFUSED = 2
 VIRTUAL = "cluster=virtual"
 NONE = f"{VIRTUAL} backend=none"
 UNSCORED = f"{NONE} workload.target=null"
+HOSTS = "cluster=virtual_hosts"
+REAL = "cluster.device=null cluster.costs=@real.yaml"
 COSTS = "schema: 1\nvalues: {control_s: 0.001}\n"
 PROGRESS = """schema: 1
 workload: digits
@@ -25,6 +27,7 @@ points: [[0, 0.1], [100, 0.9]]
 
 FILES = {
     "good.yaml": COSTS.encode(),
+    "real.yaml": COSTS.replace("control_s", "compute_base_s").encode(),
     "foreign.yaml": b"schema: 1\nmetric: accuracy\n",
     "list.yaml": b"[1, 2]\n",
     "binary.yaml": b"\x89PNG\r\n\x1a\n\x00",
@@ -74,9 +77,46 @@ BAD_LINES = [
         "cluster.cost=ideal: no such setting of cluster=virtual; did you mean cluster.costs?",
     ),
     (f"{VIRTUAL} +cluster.cost=ideal", "cluster.cost: no such setting; did you mean cluster.costs?"),
-    (f"{VIRTUAL} cluster.lease_s=2", "cluster.lease_s=2: no such setting of cluster=virtual"),
+    (f"{VIRTUAL} cluster.port=0", "cluster.port=0: no such setting of cluster=virtual"),
     ("cluster.costs=ideal", "cluster.costs=ideal: no such setting of cluster=local"),
     (f"{VIRTUAL} cluster.decisions=guessed", "cluster.decisions=guessed: must be one of fixed, measured"),
+    # hosts
+    (f"{VIRTUAL} cluster.lease_s=0", "cluster.lease_s=0: must be more than 0"),
+    (f"{HOSTS} cluster.hosts.count=0", "cluster.hosts.count=0: must be at least 1"),
+    (f"{HOSTS} cluster.hosts.cpu_cores=0.01", "cluster.hosts.real_cores_per_core=0.1: makes 0.001 cores"),
+    (f"{HOSTS} +cluster.hosts.cpu=4", "cluster.hosts.cpu: no such setting"),
+    (f"{HOSTS} cluster.hosts.placement={{worker\\:7:0}}", "cluster.hosts.placement.worker:7: there is no such task"),
+    (
+        f"{HOSTS} topology.transport=shm",
+        "topology.transport=shm: hosts share no memory; use topology.transport=tcp",
+    ),
+    (
+        f"{HOSTS} cluster.device=null",
+        "cluster.device=null: the cost model local_tcp does not say how long computing takes",
+    ),
+    (
+        f"{HOSTS} cluster.hosts.device={{base_s:0.0}}",
+        "cluster.hosts.device: an iteration must take some time, or the clock would stand still; set base_s",
+    ),
+    # what would show no effect
+    (
+        f"{VIRTUAL} straggler=cpu_throttle",
+        "cluster.device: paces the iterations of worker:0 by sleeping, which would hide a throttled processor; set "
+        "cluster.device=null",
+    ),
+    (
+        f"{HOSTS} {REAL} cluster.hosts.device={{base_s:1.0}} straggler=cpu_throttle",
+        "cluster.device: paces the iterations of worker:0",
+    ),
+    (
+        f"{HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
+        "cluster.hosts.link_mbps=null: link:0 has no rate of which a part could be left",
+    ),
+    (
+        f"{HOSTS} {REAL} straggler=cpu_throttle straggler.targets=[host:1] cluster.hosts.cpu_cores=null",
+        "cluster.hosts.cpu_cores=null: host:1 has no cores of which a part could be left",
+    ),
+    (f"{VIRTUAL} straggler=link_throttle", "this cluster has no hosts"),
     # no gradients
     ("backend=none", "backend=none: computes no gradients; cluster=local needs them, choose cluster=virtual"),
     (
@@ -113,6 +153,14 @@ GOOD_LINES = [
     f"{NONE} backend.progress=@progress.yaml workload.target=0.8 stop_at_target=true",
     f"{UNSCORED} cluster.num_workers=1000 workload.global_batch_samples=1000 strategy=asp backend.num_parameters=1000",
     f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)",
+    f"{VIRTUAL} {REAL} straggler=cpu_throttle topology.transport=shm",
+    f"{VIRTUAL} straggler=cpu_throttle straggler.targets=[server:0]",
+    f"-m {VIRTUAL} straggler=pause,kill",
+    HOSTS,
+    f"{HOSTS} cluster.num_workers=1 topology.num_servers=1 cluster.hosts.placement={{worker\\:0:0,server\\:0:0}}",
+    f"{HOSTS} +cluster.hosts.overrides={{3:{{cpu_cores:2.0,link_mbps:100}}}}",
+    f"{HOSTS} cluster.hosts.link_mbps=null cluster.hosts.cpu_cores=null cluster.hosts.count=1",
+    f"-m {HOSTS} {REAL} straggler=cpu_throttle,link_throttle,disrupted_host,pause,kill",
 ]
 
 

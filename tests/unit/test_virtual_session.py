@@ -16,7 +16,7 @@ from scipy import stats
 
 from analysis import theory
 from injectors.plan import Disturbance, build_plan
-from injectors.sleep import SleepActuator
+from injectors.schedule import Schedule
 from runtime.backends.numpy import NumpyBackend
 from runtime.device import DeviceProfile
 from runtime.executor import cut_for
@@ -54,7 +54,7 @@ class Tape:
         told = {"event": event, "commands": tuple(commands), "version": version, "decide_us": decide_us, "state": state}
         self.lines.append({"seq": len(self.lines), "t": t, "kind": "event", **told})
 
-    def note(self, t: float, kind: str, **fields: Any) -> None:
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
         self.lines.append({"seq": len(self.lines), "t": t, "kind": "note", "note": {"type": kind, **fields}})
 
     def plain(self) -> list[Line]:
@@ -83,11 +83,11 @@ def virtual_job(num_workers: int, samples: int, **changes: Any) -> Job:
     return make_job(**{**size, "epochs": 1, "max_time_s": 1e4, **changes})
 
 
-def slow(**magnitudes: float) -> SleepActuator:
+def slow(**magnitudes: float) -> Schedule:
     """Workers (``w2=1.0``) that take so much longer by half, all the time."""
     about = {"start_s": 0.0, "end_s": 1e6, "kind": "slowdown"}
     windows = [Disturbance(target=f"worker:{w[1:]}", magnitude=size, **about) for w, size in magnitudes.items()]
-    return SleepActuator(build_plan("test", 0, 1e6, windows))
+    return Schedule(build_plan("test", 0, 1e6, windows))
 
 
 def session(
@@ -96,7 +96,7 @@ def session(
     costs: Costs = IDEAL,
     *,
     device: DeviceProfile = QUARTER,
-    actuator: SleepActuator | None = None,
+    actuator: Schedule | None = None,
     learner: Learner | None = None,
 ) -> tuple[Session, Tape]:
     tape = Tape()
@@ -227,9 +227,9 @@ def strike(*victims: str, restarting: bool = True) -> Strike:
     def now(run: Session) -> None:
         for role, _, number in (victim.partition(":") for victim in victims):
             if role == "server":
-                run.lose_server(int(number), "killed")
+                run.supervisor.lose_server(int(number), "killed")
             else:
-                run.lose_worker(int(number), "killed", restarting=restarting)
+                run.supervisor.lose_worker(int(number), "killed", restarting=restarting)
 
     return now
 

@@ -1,0 +1,177 @@
+"""Asked against achieved: slow-downs by actuator and length of iterations, rates of links, and how far they are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter, NullLocator
+
+from analysis.figures.page import new_page, save, styled
+from analysis.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
+from analysis.provenance import caption
+from analysis.style import FAINT
+
+NOTE = "markers: medians; bars: 10 % to 90 % of the iterations; lines: as asked; shade: 10 % either way"
+KINDS = ("cpu", "delay", "slowdown", "bandwidth")
+"""What this figure shows."""
+MARKS = {
+    "sleep": ("o", "#009E73"),
+    "cgroup": ("s", "#0072B2"),
+    "duty": ("^", "#E69F00"),
+    "cpulimit": ("D", "#D55E00"),
+    "pushes": (">", "#332288"),
+    "pulls": ("<", "#CC79A7"),
+}
+SPREAD = 1.06
+"""Markers at the same level stand side by side: the factor between two neighbours."""
+LEAST_REACH, MOST_REACH = 0.15, 0.45
+"""Of the axis of errors."""
+PANEL_IN, COLUMNS = 3.0, 3
+TICKS = (1, 2, 5, 10, 20, 50, 100)
+
+
+POINT = ("series", "asked", "achieved", "low", "high", "error")
+
+
+class Panel(NamedTuple):
+    """``points``: the columns ``POINT`` (``low`` not a number: no bar)."""
+
+    title: str
+    unit: str
+    points: pd.DataFrame
+
+
+def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFrame) -> Path | None:
+    """Draw ``path`` (a PNG) with its numbers as CSV beside it; None when there is nothing to show.
+
+    Args:
+        path: where to.
+        metas: ``meta.json`` of the runs, for the caption.
+        table: :func:`analysis.injector_errors.errors`.
+    """
+    panels = list(_panels(table))
+    if not panels:
+        return None
+    reach = _reach(pd.concat([panel.points["error"] for panel in panels]))
+    columns = min(len(panels), COLUMNS)
+    lines = -(-len(panels) // columns)
+    with styled():
+        page = new_page(PANEL_IN * lines + 0.2, f"{NOTE} \N{MIDDLE DOT} {caption(metas)}")
+        grid = page.subplots(2 * lines, columns, squeeze=False, gridspec_kw={"height_ratios": [2.2, 1.0] * lines})
+        for place in range(lines * columns):
+            line, column = divmod(place, columns)
+            above, below = grid[2 * line][column], grid[2 * line + 1][column]
+            if place < len(panels):
+                draw_panel(above, below, panels[place], reach, named=column == 0)
+            else:
+                above.remove()
+                below.remove()
+        _draw_legend(page, panels)
+        shown = pd.concat([panel.points.assign(panel=panel.title, unit=panel.unit) for panel in panels])
+        return save(page, path, shown)
+
+
+def _panels(table: pd.DataFrame) -> Iterator[Panel]:
+    """One for every length of iterations at which processors were throttled or work was delayed, one for all links."""
+    slowed = table[table["kind"].isin(KINDS) & (table["kind"] != "bandwidth") & table["slowdown"].notna()]
+    for length, rows in slowed.groupby("length_ms"):
+        columns = ("by", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "error")
+        points = rows[list(columns)].set_axis(list(POINT), axis="columns")
+        yield Panel(f"iterations of {length:g} ms", "slow-down", points)
+    parts = [_link_points(table[table["kind"] == "bandwidth"], name) for name in ("push", "pull")]
+    if len(points := pd.concat(parts)):
+        yield Panel("links", "payload (Mbit/s)", points)
+
+
+def _link_points(links: pd.DataFrame, name: str) -> pd.DataFrame:
+    rows = links[links[f"{name}_bytes_per_s"].notna()]
+    to_mbps = 8 / BITS_PER_MBIT
+    points = {"series": {"push": "pushes", "pull": "pulls"}[name], "asked": rows["payload_asked_bytes_per_s"] * to_mbps}
+    points |= {"achieved": rows[f"{name}_bytes_per_s"] * to_mbps, "low": np.nan, "high": np.nan}
+    return pd.DataFrame(points | {"error": rows[f"{name}_error"]}, columns=list(POINT), index=rows.index)
+
+
+def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: bool) -> None:
+    """Values on two logarithmic axes, and below them their relative errors, at most ``reach`` (an arrow: beyond)."""
+    points = panel.points
+    least, most = float(points["asked"].min()) / 1.35, float(points["asked"].max()) * 1.35
+    ideal = np.array([least, most])
+    above.plot(ideal, ideal, color=FAINT, linewidth=0.8, zorder=1)
+    above.fill_between(ideal, ideal * (1 - TOLERANCE_FRAC), ideal * (1 + TOLERANCE_FRAC), color="#eeeeee", linewidth=0)
+    below.axhline(0.0, color=FAINT, linewidth=0.8, zorder=1)
+    below.axhspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
+    names = [name for name in MARKS if name in set(points["series"])]
+    names += sorted(set(points["series"]) - set(names))
+    for number, name in enumerate(names):
+        rows = points[points["series"] == name]
+        x = rows["asked"].to_numpy() * SPREAD ** (number - (len(names) - 1) / 2)
+        _draw_values(above, name, x, rows)
+        _draw_errors(below, name, x, 100 * rows["error"].to_numpy(), 100 * reach)
+    _frame(above, below, panel, (least, most), reach, named=named)
+
+
+def _draw_values(axes: Axes, name: str, x: np.ndarray, rows: pd.DataFrame) -> None:
+    marker, colour = _look(name)
+    barred = rows["low"].notna().to_numpy()
+    axes.vlines(x[barred], rows["low"][barred], rows["high"][barred], color=colour, linewidth=0.9, alpha=0.75)
+    axes.plot(x, rows["achieved"], marker, color=colour, markersize=4, markeredgewidth=0, zorder=3)
+
+
+def _draw_errors(axes: Axes, name: str, x: np.ndarray, percents: np.ndarray, reach: float) -> None:
+    marker, colour = _look(name)
+    for at, value in zip(x, percents, strict=True):
+        shape = marker if abs(value) <= reach else 6 if value > 0 else 7
+        shown = float(np.clip(value, -reach, reach))
+        axes.plot(at, shown, marker=shape, color=colour, markersize=4, markeredgewidth=0, clip_on=False, zorder=3)
+
+
+def _look(name: str) -> tuple[str, str]:
+    return MARKS.get(name, ("v", FAINT))
+
+
+def _frame(above: Axes, below: Axes, panel: Panel, limits: tuple[float, float], reach: float, *, named: bool) -> None:
+    for axes in (above, below):
+        axes.set_xscale("log")
+        axes.set_xlim(limits)
+        axes.grid(visible=True)
+    above.set_yscale("log")
+    for axis in (above.xaxis, above.yaxis, below.xaxis):
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if limits[1] < max(TICKS):
+        for axis in (above.xaxis, above.yaxis, below.xaxis):
+            axis.set_ticks([tick for tick in TICKS if limits[0] <= tick])
+    above.tick_params(labelbottom=False)
+    above.set_xlim(limits)
+    above.set_title(panel.title)
+    below.set_ylim(-100 * reach, 100 * reach)
+    below.yaxis.set_major_locator(MultipleLocator(10 if reach <= 0.25 else 20))
+    below.set_xlabel(f"{panel.unit}, asked")
+    if named or panel.unit.startswith("payload"):
+        above.set_ylabel(f"{panel.unit}, achieved")
+    if named:
+        below.set_ylabel("error (%)")
+
+
+def _reach(error: pd.Series) -> float:
+    """The same for all panels; not so small that noise looks large, nor so large that the shade is hard to see."""
+    finite = error[np.isfinite(error)].abs()
+    return min(max(LEAST_REACH, 1.15 * float(finite.max()) if len(finite) else 0.0), MOST_REACH)
+
+
+def _draw_legend(page: Any, panels: Sequence[Panel]) -> None:
+    from matplotlib.lines import Line2D
+
+    there = {name for panel in panels for name in panel.points["series"]}
+    names = [name for name in MARKS if name in there] + sorted(there - set(MARKS))
+    keys = []
+    for name in names:
+        marker, colour = _look(name)
+        keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=name))
+    page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handletextpad=0.1)

@@ -1,0 +1,70 @@
+"""A disturbance that is switched on and off by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from injectors.patterns.base import Pattern
+from injectors.patterns.fields import (
+    check_effect,
+    check_expected,
+    check_name,
+    check_number,
+    check_targets,
+    expand_targets,
+)
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnOff(Pattern):
+    """All targets are disturbed for ``on_s``, left alone for ``off_s``, and so on. Nothing is random.
+
+    Source: STAR's published code limits a worker's processor to a tenth for 60 s, then not for 60 s.
+
+    Attributes:
+        on_s: seconds.
+        off_s: seconds.
+        kind: of the disturbance.
+        magnitude: as the kind has it: fraction that is left (cpu, bandwidth), seconds (delay), fraction added
+            (slowdown), 1 (cut, pause, kill).
+        targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
+        name: see :class:`Pattern`.
+    """
+
+    on_s: float = 60.0
+    off_s: float = 60.0
+    kind: Kind = "cpu"
+    magnitude: float = 0.1
+    targets: tuple[str, ...] = ("worker:0",)
+    name: str = "on_off"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("on_s", self.on_s, least=0.001)
+        check_number("off_s", self.off_s, least=0.001)
+        check_effect(self.kind, self.magnitude)
+        check_targets(self.targets, self.kind)
+        check_name(self.name)
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        """One window per target and turn; the first begins with the job."""
+        targets = expand_targets(self.targets, cluster)
+        check_expected("on_s", self.on_s, self.on_s + self.off_s, horizon_s, len(targets))
+        windows = (
+            Disturbance(
+                start_s=start_s, end_s=start_s + self.on_s, target=target, kind=self.kind, magnitude=self.magnitude
+            )
+            for start_s in self._starts(horizon_s)
+            for target in targets
+        )
+        return build_plan(self.name, seed, horizon_s, windows)
+
+    def _starts(self, horizon_s: float) -> Iterator[float]:
+        turn = 0
+        while (start_s := turn * (self.on_s + self.off_s)) < horizon_s:
+            yield start_s
+            turn += 1

@@ -1,0 +1,77 @@
+"""Disturbances that strike at random moments, such as kills and pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from injectors.patterns.base import Pattern
+from injectors.patterns.fields import (
+    check_effect,
+    check_expected,
+    check_name,
+    check_number,
+    check_targets,
+    expand_targets,
+)
+from injectors.patterns.streams import exponential, stream
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Poisson(Pattern):
+    """Each target is struck by a Poisson process, whose clock stands still while a disturbance lasts.
+
+    So windows never overlap, and every kill finds something to kill: an incarnation lives for an exponential time of
+    mean ``mean_s``, and the next one is scheduled ``duration_s`` after its end. The usual model of failures and repair.
+
+    Attributes:
+        mean_s: mean seconds from the end of a disturbance (or the job's start) to the next one.
+        duration_s: seconds that a disturbance lasts; of a kill, the scheduling delay of the next incarnation.
+        kind: of the disturbance.
+        magnitude: as the kind has it: 1 (kill, pause, cut), fraction that is left (cpu, bandwidth), seconds (delay),
+            fraction added (slowdown).
+        targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
+        name: see :class:`Pattern`.
+    """
+
+    mean_s: float = 600.0
+    duration_s: float = 2.0
+    kind: Kind = "kill"
+    magnitude: float = 1.0
+    targets: tuple[str, ...] = ("worker:*",)
+    name: str = "poisson"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("mean_s", self.mean_s, least=0.001)
+        check_number("duration_s", self.duration_s, least=0.001)
+        check_effect(self.kind, self.magnitude)
+        check_targets(self.targets, self.kind)
+        check_name(self.name)
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        """One window per target and strike."""
+        targets = expand_targets(self.targets, cluster)
+        check_expected("mean_s", self.mean_s, self.mean_s + self.duration_s, horizon_s, len(targets))
+        windows = (
+            Disturbance(
+                start_s=start_s,
+                end_s=start_s + self.duration_s,
+                target=target,
+                kind=self.kind,
+                magnitude=self.magnitude,
+            )
+            for target in targets
+            for start_s in self._strikes(target, horizon_s, seed)
+        )
+        return build_plan(self.name, seed, horizon_s, windows)
+
+    def _strikes(self, target: str, horizon_s: float, seed: int) -> Iterator[float]:
+        draws = stream(seed, self.name, target)
+        start_s = exponential(draws) * self.mean_s
+        while start_s < horizon_s:
+            yield start_s
+            start_s += self.duration_s + exponential(draws) * self.mean_s

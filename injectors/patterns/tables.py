@@ -1,0 +1,100 @@
+"""Tables that patterns replay: finding a file and reading its columns, whether CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+from injectors.patterns.fields import one_line
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_ROWS = 20_000_000
+
+
+class Table(NamedTuple):
+    """Columns as they stand in a file: texts of a CSV file, values of a Parquet file."""
+
+    columns: dict[str, list[object]]
+    places: list[str]
+    """Of every row, for error messages: ``row 6`` (from 1, without the header), of a CSV file with its line."""
+
+
+def check_path(path: object) -> None:
+    """Names a CSV or Parquet file; whether it is there is seen when it is read."""
+    if not isinstance(path, str) or not path.endswith((".csv", ".parquet")):
+        raise ValueError(f"path={one_line(path)}: must name a file that ends in .csv or .parquet")
+
+
+def read_table(path: str, needed: tuple[str, ...], *, others: bool) -> Table:
+    """The file's columns, of which ``needed`` must be there; with ``others`` it may have more, which are not read.
+
+    A relative path is looked for below the working directory, then below the repository. Raises ``ValueError``
+    ``path=...: ...`` of one line for what cannot be read and for columns that are missing, double or too many.
+    """
+    file = find_file(path)
+    try:
+        return _read_csv(file, needed, others) if file.suffix == ".csv" else _read_parquet(file, needed, others)
+    except OSError as error:
+        raise ValueError(f"path={path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"path={path}: cannot be read (it is not UTF-8 text)") from None
+    except csv.Error as error:
+        raise ValueError(f"path={path}: cannot be read ({error})") from None
+    except ValueError as error:
+        raise ValueError(f"path={path}: {error}") from None
+
+
+def find_file(path: str) -> Path:
+    """The file that ``path`` names; raises ``ValueError`` naming it when there is none."""
+    for file in (Path(path), ROOT / path):
+        if file.is_file():
+            return file
+    raise ValueError(f"path={one_line(path)}: there is no such file here or below {ROOT}")
+
+
+def _read_csv(file: Path, needed: tuple[str, ...], others: bool) -> Table:
+    with file.open(newline="", encoding="utf-8-sig") as text:
+        reader = csv.reader(text, strict=True)
+        header = [cell.strip() for cell in next(reader, [])]
+        _check_columns(header, needed, others)
+        rows: list[list[str]] = []
+        places: list[str] = []
+        for cells in reader:
+            if not cells:  # an empty line
+                continue
+            places.append(f"row {len(rows) + 1} (line {reader.line_num})")
+            if len(cells) != len(header):
+                raise ValueError(f"{places[-1]} has {len(cells)} cells, the header {len(header)}")
+            rows.append([cell.strip() for cell in cells])
+    _check_length(len(rows))
+    return Table({name: [row[header.index(name)] for row in rows] for name in needed}, places)
+
+
+def _read_parquet(file: Path, needed: tuple[str, ...], others: bool) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(file) as opened:
+            _check_columns(opened.schema_arrow.names, needed, others)
+            _check_length(opened.metadata.num_rows)
+            table = opened.read(columns=list(needed))
+    except pyarrow.ArrowException:
+        raise ValueError("cannot be read (it is not a Parquet file, or broken)") from None
+    places = [f"row {number + 1}" for number in range(table.num_rows)]
+    return Table({name: table[name].to_pylist() for name in needed}, places)
+
+
+def _check_columns(names: list[str], needed: tuple[str, ...], others: bool) -> None:
+    must = f"a trace has the columns {', '.join(needed)}"
+    for name in needed:
+        if names.count(name) != 1:
+            raise ValueError(f"has {names.count(name) or 'no'} columns {name}; {must}")
+    if not others and (extra := [name for name in names if name not in needed]):
+        raise ValueError(f"column {one_line(extra[0])} has no meaning; {must}")
+
+
+def _check_length(num_rows: int) -> None:
+    if num_rows > MAX_ROWS:
+        raise ValueError(f"has {num_rows} rows, more than the {MAX_ROWS} that are read; cut a part out of it")

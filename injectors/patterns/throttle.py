@@ -1,0 +1,66 @@
+"""Throttling: a constant part of the processor or the link is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from injectors.patterns.base import Pattern
+from injectors.patterns.fields import check_effect, check_name, check_number, check_targets, expand_targets
+from injectors.patterns.streams import stream
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Throttle(Pattern):
+    """The chosen targets keep a fraction of their processor time or of their link's rate, from ``start_s`` on.
+
+    Sources: STAR section III-D throttles one worker to 0.75, 0.20, 0.10 or 0.05 of its processor, or to 0.75, 0.25 or
+    0.10 of its bandwidth; DLRover section 6.2 gives a random worker or server a quarter of its cores (``pick``).
+
+    Attributes:
+        left_frac: fraction that is left, between 0 and 1.
+        kind: ``cpu`` or ``bandwidth``.
+        targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
+        start_s: seconds since the job's start.
+        duration_s: seconds; None: to the end.
+        pick: so many of the targets, drawn with the seed; None: all of them.
+        name: see :class:`Pattern`.
+    """
+
+    left_frac: float = 0.25
+    kind: Literal["cpu", "bandwidth"] = "cpu"
+    targets: tuple[str, ...] = ("worker:0",)
+    start_s: float = 0.0
+    duration_s: float | None = None
+    pick: int | None = None
+    name: str = "throttle"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
+        check_targets(self.targets, self.kind)
+        check_number("start_s", self.start_s, least=0)
+        if self.duration_s is not None:
+            check_number("duration_s", self.duration_s, least=0.001)
+        if self.pick is not None and (type(self.pick) is not int or self.pick < 1):
+            raise ValueError(f"pick={self.pick}: must be a whole number, at least 1, or null for all targets")
+        check_name(self.name)
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        """One window per target; none when ``start_s`` lies beyond the horizon."""
+        end_s = horizon_s if self.duration_s is None else self.start_s + self.duration_s
+        windows = (
+            Disturbance(start_s=self.start_s, end_s=end_s, target=target, kind=self.kind, magnitude=self.left_frac)
+            for target in self._picked(expand_targets(self.targets, cluster), seed)
+        )
+        return build_plan(self.name, seed, horizon_s, windows)
+
+    def _picked(self, targets: list[str], seed: int) -> list[str]:
+        """Those with the smallest draws, each from its own stream: one target more takes the place of one at most."""
+        if self.pick is None:
+            return targets
+        if self.pick > len(targets):
+            raise ValueError(f"pick={self.pick}: there are only {len(targets)} targets to pick from")
+        return sorted(targets, key=lambda target: stream(seed, self.name, target).random())[: self.pick]

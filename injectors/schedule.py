@@ -1,0 +1,167 @@
+"""A plan as functions of time (pure): which delay work meets, how strong each disturbance is, and when that changes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, final
+
+from injectors.plan import RULES, Disturbance, Kind, Plan
+
+_NOTHING = (0.0, 0.0)
+
+
+class Change(NamedTuple):
+    """From ``t`` on (seconds since the job's start) the ``level`` of a kind of disturbance holds on a target."""
+
+    t: float
+    target: str
+    kind: Kind
+    level: float
+
+
+class _Steps:
+    """The composed level of one kind on one target: ``levels[i]`` holds from ``times[i - 1]`` on."""
+
+    def __init__(self, kind: Kind, windows: list[Disturbance]) -> None:
+        rule = RULES[kind]
+        edges = _sums(windows) if rule.composition == "sum" else _least(windows, rule.neutral)
+        self.times: list[float] = []
+        self.levels = [rule.neutral]
+        for t, level in edges:
+            if level != self.levels[-1]:
+                self.times.append(t)
+                self.levels.append(level)
+
+    def at(self, t: float) -> float:
+        return self.levels[bisect_right(self.times, t)]
+
+
+def _sums(windows: list[Disturbance]) -> Iterable[tuple[float, float]]:
+    """(time, sum of the open windows' magnitudes from then on), at every edge of a window.
+
+    The sum is kept as a whole number of the finest binary digit among the magnitudes while windows open and close, and
+    rounded once: a window that has closed leaves no rounding error behind, and any number of open ones costs the same.
+    """
+    scale = max(window.magnitude.as_integer_ratio()[1] for window in windows)  # denominators are powers of two
+    changes: dict[float, int] = {}
+    for window in windows:
+        numerator, denominator = window.magnitude.as_integer_ratio()
+        units = numerator * (scale // denominator)
+        changes[window.start_s] = changes.get(window.start_s, 0) + units
+        changes[window.end_s] = changes.get(window.end_s, 0) - units
+    total = 0
+    for time in sorted(changes):
+        total += changes[time]
+        yield time, total / scale
+
+
+def _least(windows: list[Disturbance], neutral: float) -> Iterable[tuple[float, float]]:
+    """(time, smallest magnitude of the open windows from then on), at every edge; of a union all magnitudes are 1."""
+    opening = sorted(windows, key=lambda window: window.start_s, reverse=True)
+    held: list[tuple[float, float]] = []
+    """(magnitude, end_s) of what has opened; what has closed goes when it comes to the top of the heap."""
+    for time in sorted({edge for window in windows for edge in (window.start_s, window.end_s)}):
+        while opening and opening[-1].start_s <= time:
+            window = opening.pop()
+            heapq.heappush(held, (window.magnitude, window.end_s))
+        while held and held[0][1] <= time:
+            heapq.heappop(held)
+        yield time, held[0][0] if held else neutral
+
+
+class _Delays:
+    """What :meth:`Schedule.delay_for` says of one target: both kinds in one step function, found by one search."""
+
+    def __init__(self, delay: _Steps | None, slowdown: _Steps | None) -> None:
+        parts = [part for part in (delay, slowdown) if part is not None]
+        self.times = sorted({time for part in parts for time in part.times})
+        moments = (-math.inf, *self.times)
+        self.values = [(delay.at(t) if delay else 0.0, slowdown.at(t) if slowdown else 0.0) for t in moments]
+
+    def at(self, t: float) -> tuple[float, float]:
+        return self.values[bisect_right(self.times, t)]
+
+
+@final
+class Schedule:
+    """Answers for any ``t`` (seconds since the job's start); windows are half open, [start_s, end_s).
+
+    :meth:`delay_for`, :meth:`level` and :meth:`next_change` take O(log n) of the n windows (of the target, of the
+    plan); :meth:`active` only looks at what opened or closed since it was last asked, and starts over when ``t``
+    decreases.
+
+    Attributes:
+        kinds: of the plan's disturbances.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        windows: dict[tuple[str, Kind], list[Disturbance]] = {}
+        opening: list[tuple[float, int]] = []
+        closing: list[tuple[float, int]] = []
+        for index, one in enumerate(plan.disturbances):
+            if one.start_s < one.end_s:
+                windows.setdefault((one.target, one.kind), []).append(one)
+                opening.append((one.start_s, index))
+                closing.append((one.end_s, index))
+        self.kinds: frozenset[Kind] = frozenset(kind for _, kind in windows)
+        steps = {key: _Steps(key[1], own) for key, own in windows.items()}
+        delayed = {target for target, kind in steps if kind in ("delay", "slowdown")}
+        self._steps = steps
+        self._delays = {one: _Delays(steps.get((one, "delay")), steps.get((one, "slowdown"))) for one in delayed}
+        self._opening, self._closing = sorted(opening), sorted(closing)
+        self._times = sorted({time for time, _ in (*opening, *closing)})
+        self._now = -math.inf
+        self._opened = self._closed = 0
+        self._open: set[int] = set()
+        self._indices: tuple[int, ...] = ()
+
+    def delay_for(self, target: str, t: float) -> tuple[float, float]:
+        """(seconds, fraction of its own computing time) by which work that ``target`` begins at ``t`` takes longer."""
+        delays = self._delays.get(target)
+        return _NOTHING if delays is None else delays.at(t)
+
+    def level(self, target: str, kind: Kind, t: float) -> float:
+        """How strongly ``kind`` disturbs ``target`` at ``t``, all open windows composed (:data:`injectors.plan.RULES`).
+
+        Seconds (delay), a fraction added (slowdown), the fraction left (cpu, bandwidth), or 1 (cut, pause, kill). While
+        nothing disturbs it: 1 for cpu and bandwidth, else 0.
+        """
+        steps = self._steps.get((target, kind))
+        return RULES[kind].neutral if steps is None else steps.at(t)
+
+    def changes(self, kinds: Collection[Kind]) -> tuple[Change, ...]:
+        """All moments at which the level of one of ``kinds`` changes, sorted by time, target and kind.
+
+        A window that adds nothing, such as a weaker quota inside a stronger one, makes no change.
+        """
+        found = (
+            Change(t, target, kind, level)
+            for (target, kind), steps in self._steps.items()
+            if kind in kinds
+            for t, level in zip(steps.times, steps.levels[1:], strict=True)
+        )
+        return tuple(sorted(found))
+
+    def next_change(self, t: float) -> float:
+        """The first moment after ``t`` at which a window opens or closes; infinity when there is none."""
+        position = bisect_right(self._times, t)
+        return self._times[position] if position < len(self._times) else math.inf
+
+    def active(self, t: float) -> tuple[int, ...]:
+        """Indices, ascending, of the plan's disturbances whose windows are open."""
+        if t < self._now:
+            self._opened = self._closed = 0
+            self._open.clear()
+            self._indices = ()
+        opened = bisect_right(self._opening, (t, math.inf), self._opened)
+        closed = bisect_right(self._closing, (t, math.inf), self._closed)
+        if (opened, closed) != (self._opened, self._closed):
+            self._open.update(index for _, index in self._opening[self._opened : opened])
+            self._open.difference_update(index for _, index in self._closing[self._closed : closed])
+            self._opened, self._closed = opened, closed
+            self._indices = tuple(sorted(self._open))
+        self._now = t
+        return self._indices

@@ -1,0 +1,195 @@
+"""Moves a run into namespaces of its own: when its first process ends, the kernel ends everything else.
+
+::
+
+    run.py (outside: waits, passes signals on, takes over the exit code)
+      +- init (process 1 inside: reaps, dies with the outer one)
+           +- run.py (inside: the run itself, in a process group of its own)
+                +- agent, tasks, ...
+
+SIGKILL of the outer process kills init by its parent-death signal, and the end of init is the end of its namespace of
+processes: of every process in it, however detached. Network namespaces with their interfaces and queues, mounts, and
+``/dev/shm`` go with the last process that uses them. Nothing depends on a handler or on ``finally``.
+
+Where the kernel refuses namespaces, parent-death signals alone tie the processes together (``runtime.live.process``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from runtime.containment import linux, pids
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+STAND_STILL, GO_ON = signal.SIGUSR1, signal.SIGUSR2
+"""From the outer process to init."""
+HANDLED = (*FORWARDED, STAND_STILL, GO_ON, signal.SIGTSTP)
+
+Mask = set[int]
+"""Signals that are blocked."""
+
+_inside: list[Isolation] = []
+"""What this process was moved into, if it was."""
+
+
+class Isolation(enum.IntEnum):
+    """How much of its own a run needs; each includes those before."""
+
+    NONE = 0
+    PROCESSES = 1
+    """Processes, mounts, shared memory."""
+    NETWORK = 2
+    """A network, too."""
+
+
+def inside() -> Isolation:
+    """What of its own this process has."""
+    return _inside[-1] if _inside else Isolation.NONE
+
+
+def contain(isolation: Isolation) -> None:
+    """Go on inside; the process that called stays outside and never returns from here.
+
+    Only the main thread of a process without other threads may call it, before it has children. Raises ``OSError``
+    where the kernel refuses, which :func:`obstacle` finds out beforehand.
+    """
+    if isolation <= inside():
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pids.remember_outside()
+    enter_namespaces(isolation)
+    lifeline = os.pipe()
+    # a signal that comes before its handler is there waits: it would kill the outer process, and init would not hear it
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    inner = os.fork()
+    if inner:
+        os.close(lifeline[0])
+        _wait_outside(inner, mask)
+    os.close(lifeline[1])
+    linux.die_with_parent()
+    if select.select([lifeline[0]], [], [], 0)[0]:  # it died before we asked to die with it
+        os._exit(1)
+    os.close(lifeline[0])
+    furnish(isolation)
+    run = os.fork()
+    if run:
+        _be_init(run, mask)
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    _inside.append(isolation)
+
+
+def obstacle(isolation: Isolation) -> str | None:
+    """Why :func:`contain` would fail here, found out by doing it in a child; None when it works."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _attempt(isolation, writing)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        words = pipe.read()
+    os.waitpid(child, 0)
+    return words or None
+
+
+def _attempt(isolation: Isolation, writing: int) -> NoReturn:
+    """In a child: namespaces, and a first process in them that furnishes them."""
+    try:
+        enter_namespaces(isolation)
+        if os.fork() == 0:
+            furnish(isolation)
+        else:
+            os.waitpid(-1, 0)
+    except OSError as error:
+        os.write(writing, (error.strerror or str(error)).encode())
+    finally:
+        os._exit(0)
+
+
+def enter_namespaces(isolation: Isolation) -> None:
+    """For the children of this process, and the network for itself; an ordinary user is root in there."""
+    flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
+    if isolation is Isolation.NETWORK:
+        flags |= linux.CLONE_NEWNET
+    if os.geteuid() == 0:
+        linux.unshare(flags)
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    linux.unshare(flags | linux.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def furnish(isolation: Isolation) -> None:
+    """Mounts of our own: ``/proc`` of these processes, shared memory that ends with them; a loopback interface."""
+    linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    safe = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("proc", "/proc", "proc", safe | linux.MS_NOEXEC)
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", safe, "mode=1777")
+    if isolation is Isolation.NETWORK:
+        linux.bring_up_loopback()
+
+
+# ---- outside ---------------------------------------------------------------------------------------------------------
+
+
+def _wait_outside(init: int, mask: Mask) -> NoReturn:
+    """Pass signals on; end as the run ends.
+
+    The run has a process group of its own, so a Ctrl-C reaches it through here, and only once. Init hands signals on
+    to the run: the run's own id is not known out here.
+    """
+    _hand_on(lambda number: os.kill(init, number))
+    signal.signal(signal.SIGTSTP, lambda *_: _suspend(init))
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os._exit(exit_code(os.waitpid(init, 0)[1]))
+
+
+def _suspend(init: int) -> None:
+    """Ctrl-Z: everything inside stands still, then we; ``fg`` wakes us first."""
+    os.kill(init, STAND_STILL)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.kill(init, GO_ON)
+
+
+def exit_code(status: int) -> int:
+    """As a shell tells it: 128 + signal for a process that was killed."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _hand_on(kill: Callable[[int], None]) -> None:
+    def handle(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended, and we are about to hear of it
+            kill(number)
+
+    for number in FORWARDED:
+        signal.signal(number, handle)
+
+
+# ---- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _be_init(run: int, mask: Mask) -> NoReturn:
+    """Process 1: reap whoever is left to us; the end of the run is our end, and so everybody's."""
+    os.setpgid(0, 0)
+    _hand_on(lambda number: os.kill(run, number))
+    signal.signal(STAND_STILL, lambda *_: os.killpg(run, signal.SIGSTOP))
+    signal.signal(GO_ON, lambda *_: os.killpg(run, signal.SIGCONT))
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == run:
+            os._exit(exit_code(status))

@@ -1,0 +1,55 @@
+"""How hosts come to be a delay apart: by the kernel's netem (``Network.set_latency``), or else by a relay process.
+
+Either way a host's latency is that between it and the switch, one way; between two hosts it is the sum of both.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from runtime.live.hosts.relay import READY, RelayMap, Route
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class RelayFailed(OSError):
+    """The relay did not start."""
+
+
+def route_to(port: int, target: tuple[str, int], latency_s: Mapping[str, float]) -> Route:
+    """From ``port`` of the laboratory to ``target``; ``latency_s``: of every host, by its address."""
+    own_s = latency_s[target[0]]
+    delays_s = {address: (seconds + own_s, seconds + own_s) for address, seconds in latency_s.items()}
+    delays_s[target[0]] = (0.0, 0.0)  # nothing lies between a host and itself
+    return Route(port=port, target=target, delays_s=delays_s, other_s=(own_s, own_s))
+
+
+def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
+    """A relay that listens at ``host`` now. It ends when its ``stdin`` is closed; call this in the main thread.
+
+    Raises :class:`RelayFailed`.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runtime.live.hosts.relay", str(os.getpid())],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
+    process.stdin.flush()
+    if process.stdout.readline() != READY:
+        with process:  # closes its pipes, and so ends it
+            pass
+        raise RelayFailed(
+            f"the relay of {len(routes)} servers at {host} ended with code {process.returncode}; see above"
+        )
+    process.stdout.close()
+    return process

@@ -1,0 +1,103 @@
+"""Latency where the kernel has no netem: a process that passes connections on and holds every byte back for a while.
+
+It sits in the laboratory's namespace, and a client connects to the laboratory's address instead of the server's: so its
+data passes its own link, waits here, and passes the server's link. What came together may leave in other pieces, but
+nothing before its time and everything in order. A full hold stops reading, and so the sender (back pressure).
+
+Run as ``python -m runtime.live.hosts.relay PARENT`` with a :class:`RelayMap`, one line of JSON, on a standard input
+that stays open; it answers ``ready`` when it listens. It ends with its parent, or when its standard input does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import socket
+import sys
+from functools import partial
+
+import msgspec
+
+from runtime.live.address import listen
+from runtime.live.hosts.holding import Connection
+from runtime.live.loop import Loop
+from runtime.live.process import die_with
+
+PR_SET_TIMERSLACK = 29
+READY = b"ready\n"
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """From a port of the laboratory to a server."""
+
+    port: int
+    target: tuple[str, int]
+    delays_s: dict[str, tuple[float, float]]
+    """By the client's address: one way to the target, and back."""
+    other_s: tuple[float, float] = (0.0, 0.0)
+    """Of a client that is not listed."""
+
+
+class RelayMap(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen, and where that leads."""
+
+    host: str
+    routes: list[Route]
+
+
+class PreciseLoop(Loop):
+    """``epoll`` waits in whole milliseconds, the size of what is to be done here; ``select`` on it does not."""
+
+    def turn(self, at_most_s: float = 1.0) -> None:
+        """Wait for the next thing and do what is due."""
+        if self._timers:
+            at_most_s = min(at_most_s, max(0.0, self._timers[0][0] - self.now))
+        select.select([self.selector], [], [], at_most_s)
+        super().turn(0.0)
+
+
+class Relay:
+    """Listens on all routes."""
+
+    def __init__(self, relay_map: RelayMap) -> None:
+        self.loop = PreciseLoop()
+        self._ended = False
+        for route in relay_map.routes:
+            listener, _ = listen("tcp", relay_map.host, route.port)
+            self.loop.watch(listener, partial(self._accept, listener, route))
+
+    def _accept(self, listener: socket.socket, route: Route, _: int) -> None:
+        try:
+            client, (address, _port) = listener.accept()
+        except OSError:  # it has gone again
+            return
+        Connection(self.loop, client, route.target, *route.delays_s.get(address, route.other_s))
+
+    def run(self) -> None:
+        """Until standard input ends."""
+        self.loop.watch(sys.stdin, self._on_input)
+        while not self._ended:
+            self.loop.turn()
+
+    def _on_input(self, _: int) -> None:
+        self._ended = not os.read(sys.stdin.fileno(), 4096)
+
+
+def main() -> None:
+    """Entry point."""
+    die_with(int(sys.argv[1]))
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = os.read(sys.stdin.fileno(), 1 << 16)
+        if not piece:
+            return
+        line += piece
+    relay = Relay(msgspec.json.decode(bytes(line), type=RelayMap))
+    os.write(sys.stdout.fileno(), READY)
+    relay.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The queue of one interface: what it lets out, at which rate, after which delay, to whom less.
+
+::
+
+    (netem 3: where the kernel adds a delay)
+      tbf 1:      the link's rate
+        htb 2:    traffic to single peers in classes of their own; all else passes straight through
+
+Everything but the delay is there from the first limit on and is only changed afterwards: taking a queue away would
+drop what waits in it. So "no limit" is then a rate that nothing here reaches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.live.hosts import rules
+from runtime.live.hosts.netlink import LinkRefused, refusals
+
+ROOT = 0xFFFF_FFFF
+TBF = 0x1_0000
+HTB = 0x2_0000
+NETEM = 0x3_0000
+FIRST_CLASS = 0x1
+ETHERTYPE_IP = 0x0800
+DESTINATION_OFFSET_BYTES = 16
+"""Of the destination's address in an IPv4 header."""
+NETEM_QUEUE_PACKETS = 1_000_000
+"""Bytes in flight are rate x delay: 100 ms of 10 Gbit/s are 83 000 frames."""
+NETEM_UNITS_PER_S = 1_000_000
+QUANTUM_BYTES = 60_000
+"""Of htb: how the classes take turns; it has no say in their rates."""
+
+
+class Queue:
+    """What leaves interface ``index``; ``link`` names it in messages; ``sorts``: whether peers can have own rates.
+
+    Every method takes a netlink socket of the interface's namespace.
+    """
+
+    def __init__(self, index: int, link: str, *, sorts: bool) -> None:
+        self.index, self.link, self.sorts = index, link, sorts
+        self.rate_bytes_per_s: float | None = None
+        """What is held; None: no limit."""
+        self._present = False
+        """Whether there is a tbf."""
+        self._delayed = False
+        self._peers: dict[int, float | None] = {}
+
+    # ---- rate --------------------------------------------------------------------------------------------------------
+
+    def set_rate(self, ip: Any, bytes_per_s: float | None) -> float | None:
+        """Limit it; the rate that the kernel then holds, None for no limit. Raises :class:`LinkRefused`."""
+        if bytes_per_s is None and not self._present:
+            return None
+        held = self._put_tbf(ip, "change" if self._present else "add", bytes_per_s)
+        if not self._present:
+            self._present = True
+            self._sort(ip)
+        self.rate_bytes_per_s = None if bytes_per_s is None else held
+        return self.rate_bytes_per_s
+
+    def _put_tbf(self, ip: Any, verb: str, bytes_per_s: float | None) -> float:
+        rate = checked_rate(self.link, bytes_per_s)
+        with refusals(f"{self.link}: rate {rate} bytes/s"):
+            told = ip.tc(
+                verb,
+                "tbf",
+                self.index,
+                TBF,
+                parent=NETEM + FIRST_CLASS if self._delayed else ROOT,
+                rate=rate,
+                burst=rules.burst_bytes(rate),
+                limit=rules.QUEUE_BYTES,
+            )
+        return self._check(told, "TCA_TBF_PARMS", rate)
+
+    def _sort(self, ip: Any) -> None:
+        """Room for classes below the tbf. What is in none of them passes at once."""
+        if self.sorts:
+            with refusals(f"{self.link}: htb"):
+                ip.tc("add", "htb", self.index, HTB, parent=TBF + FIRST_CLASS, default=0)
+
+    def _check(self, told: Any, parms: str, asked: int) -> float:
+        held = [message.get_nested("TCA_OPTIONS", parms) for message in told]
+        rates = [one["rate"] for one in held if one is not None]
+        if rates != [asked]:
+            raise LinkRefused(f"{self.link}: asked for {asked} bytes/s, the kernel holds {rates or 'nothing'}")
+        return float(asked)
+
+    # ---- single peers ------------------------------------------------------------------------------------------------
+
+    def set_peer_rate(self, ip: Any, peer: int, bytes_per_s: float | None) -> float | None:
+        """Limit what goes to the host ``peer`` alone, within the limit of the link."""
+        assert self.sorts, "only a host's own end sorts by peer"
+        if peer not in self._peers and bytes_per_s is None:
+            return None
+        if not self._present:
+            self._put_tbf(ip, "add", None)
+            self._present = True
+            self._sort(ip)
+        held = self._put_class(ip, peer, bytes_per_s)
+        self._peers[peer] = None if bytes_per_s is None else held
+        return self._peers[peer]
+
+    def _put_class(self, ip: Any, peer: int, bytes_per_s: float | None) -> float:
+        known, number = peer in self._peers, HTB + FIRST_CLASS + peer
+        rate = checked_rate(self.link, bytes_per_s)
+        burst = rules.burst_bytes(rate)
+        with refusals(f"{self.link}: rate {rate} bytes/s to {rules.address(peer)}"):
+            told = ip.tc(
+                "change-class" if known else "add-class",
+                "htb",
+                self.index,
+                number,
+                parent=HTB,
+                rate=rate,
+                burst=burst,
+                cburst=burst,
+                quantum=QUANTUM_BYTES,
+            )
+            if not known:
+                octets = bytes(int(part) for part in rules.address(peer).split("."))
+                match = f"0x{octets.hex()}/0xffffffff+{DESTINATION_OFFSET_BYTES}"
+                ip.tc(
+                    "add-filter",
+                    "u32",
+                    self.index,
+                    parent=HTB,
+                    prio=1,
+                    protocol=ETHERTYPE_IP,
+                    target=number,
+                    keys=[match],
+                )
+                self._peers[peer] = None
+        return self._check(told, "TCA_HTB_PARMS", rate)
+
+    # ---- delay, and the queue itself ---------------------------------------------------------------------------------
+
+    def set_delay(self, ip: Any, seconds: float) -> None:
+        """Hold every packet back so long, before the rate; needs netem. The first time drops what is queued."""
+        if not self._delayed and not seconds:
+            return
+        with refusals(f"{self.link}: delay {seconds:g} s by netem"):
+            ip.tc(
+                "change" if self._delayed else "replace",  # a kernel that has no netem then leaves the rate in place
+                "netem",
+                self.index,
+                NETEM,
+                parent=ROOT,
+                delay=round(seconds * NETEM_UNITS_PER_S),
+                limit=NETEM_QUEUE_PACKETS,
+            )
+        if not self._delayed:
+            self._delayed = True
+            self._again(ip)
+
+    def drop_all(self, ip: Any) -> None:
+        """Forget what is queued."""
+        if self._present:
+            with refusals(f"{self.link}: emptying its queue"):
+                ip.tc("del", index=self.index, handle=TBF, parent=NETEM + FIRST_CLASS if self._delayed else ROOT)
+            self._again(ip)
+
+    def _again(self, ip: Any) -> None:
+        """Rate and peers as they were, after the queue was taken away."""
+        if not self._present:
+            return
+        self._put_tbf(ip, "add", self.rate_bytes_per_s)
+        self._sort(ip)
+        peers, self._peers = self._peers, {}
+        for peer, rate in peers.items():
+            self._put_class(ip, peer, rate)
+            self._peers[peer] = rate
+
+
+def checked_rate(link: str, bytes_per_s: float | None) -> int:
+    """As the kernel counts: whole bytes per second, 32 bits. Raises :class:`LinkRefused`."""
+    if bytes_per_s is None:
+        return rules.UNLIMITED_BYTES_PER_S
+    if not rules.LOWEST_BYTES_PER_S <= bytes_per_s <= rules.UNLIMITED_BYTES_PER_S:
+        raise LinkRefused(
+            f"{link}: {bytes_per_s:g} bytes/s cannot be held; use {rules.LOWEST_BYTES_PER_S} to "
+            f"{rules.UNLIMITED_BYTES_PER_S:.2e} (34 Gbit/s), no limit (null), or cut the link"
+        )
+    return round(bytes_per_s)

@@ -1,0 +1,72 @@
+"""Who plays: servers and workers whose times are known beforehand, or such as share machines and find out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from injectors.schedule import Schedule
+from runtime.device import DeviceProfile
+from runtime.hosts import Hosts
+from runtime.spec import Experiment
+from runtime.virtual.clock import Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.host_servers import HostServers
+from runtime.virtual.host_workers import HostWorkers
+from runtime.virtual.iteration import Arrived, Crew
+from runtime.virtual.machines import SHARED, Machines
+from runtime.virtual.network import Network
+from runtime.virtual.servers import ServerGroup, Servers
+from runtime.virtual.sites import sites_of
+from runtime.virtual.workers import Workers
+
+
+class Cast(NamedTuple):
+    """``machines`` is None where nothing but links is shared and nothing disturbs what is under way."""
+
+    servers: ServerGroup
+    workers: Crew
+    machines: Machines | None
+
+
+def assemble(
+    clock: Clock,
+    experiment: Experiment,
+    schedule: Schedule,
+    costs: Costs,
+    num_parameters: int,
+    profile: DeviceProfile | None,
+    hosts: Hosts | None,
+    arrived: Arrived,
+) -> Cast:
+    """The simplest cast that can tell what happens."""
+    job, on_board = experiment.job, experiment.transport == "shm"
+    sizes = (num_parameters, job.num_servers, schedule.delay_for)
+    if hosts is None and not schedule.kinds & SHARED:
+        servers = Servers(costs, *sizes)
+        network = None
+        if costs.link_bytes_per_s is not None and num_parameters and not on_board:
+            network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
+        workers = Workers(
+            clock,
+            costs,
+            profile,
+            servers,
+            network,
+            on_board=on_board,
+            num_workers=job.num_workers,
+            seed=job.seed,
+            arrived=arrived,
+        )
+        return Cast(servers, workers, None)
+    routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
+    machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes)
+    on_hosts = HostServers(machines, costs, *sizes)
+    profiles = [device_of(worker, profile, hosts) for worker in range(job.num_workers)]
+    crew = HostWorkers(machines, costs, profiles, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)
+    return Cast(on_hosts, crew, machines)
+
+
+def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:
+    """What paces a worker: the device of its host, or else that of the cluster."""
+    own = None if hosts is None else hosts.hosts[hosts.host_of[f"worker:{worker}"]].device
+    return profile if own is None else own

@@ -1,0 +1,36 @@
+"""What a virtual cluster is asked for and could not show, refused before the run (pure)."""
+
+from __future__ import annotations
+
+from runtime.errors import ConfigError
+from runtime.hosts import Hosts
+from runtime.spec import Circumstances
+from runtime.virtual.costs import Costs
+
+
+def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, paced: bool) -> None:
+    """Raise :class:`ConfigError` for what would be without effect; ``paced``: a device paces the workers."""
+    disturbed = sorted(around.disturbed)
+    if "cpu" in around.kinds and paced:
+        hidden = [target for target in disturbed if target.startswith(("worker:", "host:"))]
+        if hidden:
+            raise ConfigError(
+                f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled "
+                "processor; set cluster.device=null, or choose a straggler that sleeps"
+            )
+    if hosts is not None:
+        _refuse_hidden_hosts(hosts, costs, around)
+
+
+def _refuse_hidden_hosts(hosts: Hosts, costs: Costs, around: Circumstances) -> None:
+    if around.transport != "tcp":
+        raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
+    if "bandwidth" in around.kinds and costs.link_bytes_per_s is None:
+        endless = {f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None}
+        for target in sorted(around.disturbed):
+            if target.partition(">")[0] in endless:
+                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
+    if "cpu" in around.kinds:
+        endless = {f"host:{host.number}" for host in hosts.hosts if host.cores is None}
+        for target in sorted(around.disturbed & endless):
+            raise ConfigError(f"cluster.hosts.cpu_cores=null: {target} has no cores of which a part could be left")

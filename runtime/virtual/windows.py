@@ -1,0 +1,73 @@
+"""A plan's windows on the virtual clock: what is under way feels them open and close."""
+
+from __future__ import annotations
+
+from typing import final
+
+from injectors.plan import Kind
+from injectors.schedule import Change, Schedule
+from runtime.hosts import Hosts
+from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.machines import SHARED, Machines
+from runtime.virtual.supervisor import Supervisor
+
+ACTIVE: frozenset[Kind] = SHARED | {"kill"}
+"""Kinds that something must be done for. Delays and slow-downs are asked for where work begins."""
+
+
+@final
+class Windows:
+    """Tells machines and supervisor of every change of the plan, at its time."""
+
+    def __init__(
+        self, clock: Clock, schedule: Schedule, hosts: Hosts | None, machines: Machines | None, supervisor: Supervisor
+    ) -> None:
+        self.clock, self.hosts, self.machines, self.supervisor = clock, hosts, machines, supervisor
+        self._changes = schedule.changes(ACTIVE)
+        self._next = 0
+        self._killing: set[str] = set()
+        """Targets whose windows are open."""
+        self._dead: set[str] = set()
+
+    def begin(self) -> None:
+        """Wait for the next change, if there is one."""
+        if self._next < len(self._changes):
+            self.clock.at(self._changes[self._next].t, PLAN, self._turn)
+
+    def _turn(self) -> None:
+        """All changes of one moment: a task whose window closes while that of its host opens stays dead."""
+        first, t = self._next, self._changes[self._next].t
+        while self._next < len(self._changes) and self._changes[self._next].t == t:
+            self._next += 1
+        now = self._changes[first : self._next]
+        for change in now:
+            if change.kind == "kill":
+                (self._killing.add if change.level else self._killing.discard)(change.target)
+            else:
+                self._disturb(change)
+        for change in now:
+            if change.kind == "kill":
+                self._kill(change.target)
+        self.begin()
+
+    def _disturb(self, change: Change) -> None:
+        assert self.machines is not None
+        for task in self.machines.change(change.target, change.kind, change.level):
+            self.supervisor.watch(task)
+
+    def _kill(self, target: str) -> None:
+        for task in self._tasks_of(target):
+            dies = task in self._killing or self._host_of(task) in self._killing
+            if dies and task not in self._dead:
+                self._dead.add(task)
+                self.supervisor.hold(task)
+            elif not dies and task in self._dead:
+                self._dead.remove(task)
+                self.supervisor.release(task)
+
+    def _tasks_of(self, target: str) -> tuple[str, ...]:
+        role, _, number = target.partition(":")
+        return self.hosts.hosts[int(number)].tasks if self.hosts is not None and role == "host" else (target,)
+
+    def _host_of(self, task: str) -> str:
+        return "" if self.hosts is None else f"host:{self.hosts.host_of[task]}"

@@ -1,0 +1,86 @@
+"""Show what crashed runs have left outside of themselves (control groups), and remove it with --reap.
+
+A run cleans up after itself however it ends, as long as its janitor is not killed together with it. What is shown here
+comes from the ledger that runs keep of such things, never from what a name looks like; a running run is never touched.
+
+python scripts/cleanup.py          # look
+python scripts/cleanup.py --reap   # remove what crashed runs have left, the processes in it included
+
+Every user has a ledger: $XDG_STATE_HOME/stragglab, or ~/.local/state/stragglab.
+Exit code: 0, or 1 if something could not be removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from runtime.errors import ConfigError
+from runtime.live.leftovers import Entry, Ledger, ledger_dir, standing
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 1 when something could not be removed, 2 when the ledger is of no use."""
+    arguments = _parser().parse_args(argv)
+    if not ledger_dir().exists():
+        print(f"nothing: no run has ever been entered in {ledger_dir()}")
+        return 0
+    try:
+        ledger = Ledger()
+    except ConfigError as error:
+        print(f"cleanup.py: {error}", file=sys.stderr)
+        return 2
+    lines = [*_runs(ledger, arguments.reap), *_torn(ledger, arguments.reap)]
+    for line, _ in lines:
+        print(line)
+    if not lines:
+        print(f"nothing: no run is entered in {ledger.path}")
+    return 0 if all(good for _, good in lines) else 1
+
+
+def _runs(ledger: Ledger, reap: bool) -> Iterator[tuple[str, bool]]:
+    """A line for each run, and whether all is well with it."""
+    for entry in ledger.entries():
+        what = standing(entry)
+        if what == "running":
+            yield f"{_name(entry)} is running: left alone", True
+        elif what == "elsewhere":
+            where = f"{entry.owner.machine}, which is another machine or container"
+            yield f"{_name(entry)} was started on {where}: left alone; clean up there", True
+        else:
+            yield _crashed(ledger, entry, reap, rebooted=what == "rebooted")
+
+
+def _crashed(ledger: Ledger, entry: Entry, reap: bool, rebooted: bool) -> tuple[str, bool]:
+    paths = ", ".join(path for path, _, _ in entry.directories) or "nothing"
+    about = f"{_name(entry)} ended before a reboot" if rebooted else f"{_name(entry)} crashed; it made {paths}"
+    if not reap:
+        return f"{about}: --reap {'strikes it from the ledger' if rebooted else 'removes that'}", True
+    if left := ledger.reap(entry):
+        return f"{about}: could not remove {', '.join(left)}; try again as the user who ran it, or as root", False
+    return f"{about}: {'struck from the ledger' if rebooted else 'removed'}", True
+
+
+def _torn(ledger: Ledger, reap: bool) -> Iterator[tuple[str, bool]]:
+    for name in ledger.torn():
+        if reap:
+            ledger.discard(name)
+        yield f"{ledger.path / name} is torn and says nothing: {'removed' if reap else '--reap removes it'}", True
+
+
+def _name(entry: Entry) -> str:
+    return f"run {entry.run_id} (process {entry.owner.pid})"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reap", action="store_true", help="remove it (default: only show it)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

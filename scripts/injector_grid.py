@@ -1,0 +1,146 @@
+"""Which runs measure the injectors (pure): jobs of one worker, and the windows that their plans go through.
+
+A job's iterations are limited by the worker's processor, or by its link. Between windows it is undisturbed, so every
+run holds what its windows are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from analysis.injections import FLOAT_BYTES, PAYLOAD_FRAC
+from analysis.injector_errors import BITS_PER_MBIT
+
+LENGTHS_MS = (50, 200)
+AIM = 1.1
+"""Iterations are made a little longer than promised: the machine may be faster later than in the first run."""
+LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
+ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
+"""What slows a worker down, and what that needs of the machine (``runtime.live.doctor``)."""
+HOSTS = ("network", "links")
+"""What emulated hosts need."""
+LINKS_MBPS = (10, 100, 1000)
+LINK_LEVELS = (0.75, 0.25, 0.10)
+
+PROBE_S, PROBE_BATCH = 8.0, 256
+NUM_SAMPLES = 1438
+"""Of the workload: no batch can be larger."""
+HIDDEN_UNITS = 256
+TRANSFER_S = 0.1
+"""How long the model of a link's run is on its way at the full rate."""
+LINK_ITERATION_S = 2.2 * TRANSFER_S
+MLP_WEIGHTS_PER_UNIT, MLP_REST = 75, 10
+"""Of the ``digits`` MLP: 64 inputs, 10 outputs, and the biases."""
+
+ITERATIONS = 4
+"""Whole ones that a window has at least."""
+WINDOW_S, GAP_S, WARM_S = 1.5, 1.5, 2.0
+GAP_ITERATIONS = 6
+RUN_S = 24.0
+"""The levels go on in another run where one would last longer."""
+
+COMMON = (
+    *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
+    *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "cluster.telemetry_every_s=0.25"),
+    *("draw=false", "view=none"),
+)
+"""Settings of all runs: nothing beside the iterations that takes the processor."""
+
+
+class Window(NamedTuple):
+    """A row of the file that ``straggler=trace`` reads."""
+
+    time: float
+    duration: float
+    target: str
+    kind: str
+    magnitude: float
+
+
+class Cell(NamedTuple):
+    """One run."""
+
+    name: str
+    needs: tuple[str, ...]
+    settings: tuple[str, ...]
+    windows: tuple[Window, ...]
+    lasts_s: float
+
+    @property
+    def measures(self) -> str:
+        """What is left out where something is missing that it ``needs``."""
+        return self.name.partition("_")[0]
+
+
+def probe(hosts: bool) -> Cell:
+    """The run that tells how long a sample takes."""
+    return Cell("probe", (), (*_cpu_job(hosts, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
+
+
+def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
+    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether there can be any."""
+    cells: list[Cell] = []
+    for length_ms in LENGTHS_MS:
+        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), NUM_SAMPLES)
+        for by, needs in ACTUATORS.items():
+            job = (f"cluster.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
+            runs = _schedules(by, "worker:0", batch * sample_s, LEVELS)
+            cells += _cells(f"{by}_{length_ms}ms", needs, job, runs)
+    for mbps in LINKS_MBPS:
+        runs = _schedules("tc", "link:0", LINK_ITERATION_S, LINK_LEVELS)
+        cells += _cells(f"link_{mbps}mbps", HOSTS, tuple(_link_job(mbps)), runs)
+    wanted = (f"_{LENGTHS_MS[0]}ms_1", f"_{LINKS_MBPS[1]}mbps_1")
+    return [cell for cell in cells if not quick or cell.name.endswith(wanted)]
+
+
+def plan_text(windows: Sequence[Window]) -> str:
+    """The file of a plan."""
+    return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
+
+
+def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
+    """Limited by the worker's processor. Without hosts it has this machine to itself, up to one core."""
+    yield from ("cluster=hosts", "cluster.hosts.link_mbps=null") if hosts else ("cluster=local",)
+    yield from ("cluster.hosts.count=2",) if hosts else ()
+    yield from ("cluster.device=null", "workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
+    yield f"workload.global_batch_samples={batch}"
+
+
+def _link_job(mbps: int) -> Iterator[str]:
+    """Limited by the worker's link: a model that is ``TRANSFER_S`` on its way, and little to compute."""
+    yield from ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.cpu_cores=null", "cluster.device=null")
+    weights = TRANSFER_S * mbps * BITS_PER_MBIT / 8 * PAYLOAD_FRAC / FLOAT_BYTES
+    units = round((weights - MLP_REST) / MLP_WEIGHTS_PER_UNIT)
+    yield from (f"cluster.hosts.link_mbps={mbps}", "workload.task.model=mlp", f"workload.task.hidden_units={units}")
+    yield "workload.global_batch_samples=8"
+
+
+def _schedules(by: str, target: str, base_s: float, levels: Sequence[float]) -> Iterator[tuple[list[Window], float]]:
+    """The windows of each run and its end: all ``levels`` (what is left of the speed), as many in a run as fit."""
+    gap_s = max(GAP_S, GAP_ITERATIONS * base_s)
+    windows: list[Window] = []
+    t = WARM_S + gap_s
+    for level in levels:
+        # one iteration more than counts: the first straddles the window's begin, the last its end
+        lasts_s = max(WINDOW_S, ITERATIONS * base_s / level) + base_s / level
+        if windows and t + lasts_s + gap_s > RUN_S:
+            yield windows, t
+            windows, t = [], WARM_S + gap_s
+        windows.append(_window(t, lasts_s, by, target, base_s, level))
+        t += lasts_s + gap_s
+    yield windows, t
+
+
+def _window(t: float, lasts_s: float, by: str, target: str, base_s: float, level: float) -> Window:
+    when = (round(t, 3), round(lasts_s, 3))
+    if by == "sleep":
+        return Window(*when, target, "delay", round(base_s * (1.0 / level - 1.0), 6))
+    return Window(*when, target, "bandwidth" if by == "tc" else "cpu", level)
+
+
+def _cells(
+    name: str, needs: tuple[str, ...], job: tuple[str, ...], runs: Iterator[tuple[list[Window], float]]
+) -> Iterator[Cell]:
+    for part, (windows, end_s) in enumerate(runs, start=1):
+        yield Cell(f"{name}_{part}", needs, (*job, *COMMON, "straggler=trace"), tuple(windows), round(end_s, 3))

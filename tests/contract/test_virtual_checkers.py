@@ -1,0 +1,142 @@
+"""Every checker of virtual runs finds what is planted for it, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from runtime.virtual.clock import Clock
+from runtime.virtual.iteration import Iteration
+from tests.contract.test_checkers import AppliesTwice, ForgetsLostInItsMin, LosesASample, Sound, ThrowsDice
+from tests.contract.test_virtual import (
+    Make,
+    dead,
+    different,
+    host_world_of,
+    otherwise_disturbed,
+    too_early,
+    unconserved,
+    unfair,
+    unlawful,
+    world_of,
+)
+from tests.invariants import replay
+from tests.laws import Complaints
+from tests.virtual_runs import Line, VirtualRun, World, draw_world, still_world
+
+
+class ClockByWorker(Clock):
+    """Ties go to the lowest worker."""
+
+    def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
+        worker = next((arg.order.worker for arg in args if isinstance(arg, Iteration)), 0)
+        self._sequence += 1
+        heapq.heappush(self._heap, (max(when_s, self.now), priority, (worker << 40) + self._sequence, action, args))
+
+
+class ClockOutOfOrder(Clock):
+    """Now and then the second comes before the first."""
+
+    def step(self) -> None:
+        first = heapq.heappop(self._heap) if self._sequence % 5 == 0 and len(self._heap) > 1 else None
+        super().step()
+        if first is not None:
+            heapq.heappush(self._heap, first)
+
+
+DRAW: dict[str, Callable[[int, int], World]] = {"plain": world_of, "still": still_world, "hosts": host_world_of}
+
+
+def found(cls: Make, kind: str = "plain") -> set[str]:
+    """The checkers that complain about a strategy."""
+    complaining = set()
+    for seed in range(4):
+        world = DRAW[kind](4, seed)
+        run, again = VirtualRun(world, cls()), VirtualRun(world, cls())
+        results = {
+            "lawful": unlawful(run),
+            "alive": dead(run),
+            "conserving": unconserved(run),
+            "deterministic": different(run, again),
+            "replayable": replay(run.lines, cls()),
+            "disturbed": otherwise_disturbed(run),
+            "fair": unfair(run) if kind == "still" else [],
+        }
+        complaining |= {name for name, complaints in results.items() if complaints}
+    return complaining
+
+
+@pytest.mark.parametrize("kind", DRAW)
+def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
+    assert found(Sound, kind) == set()
+
+
+@pytest.mark.parametrize("kind", ["plain", "hosts"])
+@pytest.mark.parametrize(
+    ("cls", "checkers"),
+    [
+        (ThrowsDice, {"deterministic", "replayable"}),
+        (AppliesTwice, {"lawful", "alive"}),
+        (LosesASample, {"conserving"}),
+        (ForgetsLostInItsMin, {"alive"}),
+    ],
+)
+def test_a_planted_fault_is_found(cls: Make, checkers: set[str], kind: str) -> None:
+    assert found(cls, kind) >= checkers
+
+
+@pytest.mark.parametrize(
+    ("cls", "draw", "check"), [(ClockByWorker, still_world, unfair), (ClockOutOfOrder, draw_world, unlawful)]
+)
+def test_a_wrong_clock_is_found(
+    cls: type[Clock],
+    draw: Callable[[int, int], World],
+    check: Callable[[VirtualRun], Complaints],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert [check(VirtualRun(draw(4, seed), Sound())) for seed in range(4)] == [[]] * 4
+    monkeypatch.setattr("runtime.virtual.session.Clock", cls)
+    assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
+        ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),
+        ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
+        ("Joined", lambda lines, at: lines.insert(at, lines[at])),
+        ("Restored", lambda lines, at: lines.insert(at, next(line for line in lines if "Checkpointed" in str(line)))),
+    ],
+)
+def test_an_impossible_return_is_found(kind: str, spoil: Callable[[list[Line], int], None]) -> None:
+    """Without delays of decisions, whoever is away is back at the first possible moment."""
+    drawn = (VirtualRun(draw_world(2, seed), Sound()) for seed in range(99))
+    run = next(run for run in drawn if run.events(kind) and run.world.costs.decision_s == 0)
+    lines = run.lines
+    spoil(lines, next(at for at, line in enumerate(lines) if line.get("event", {}).get("type") == kind))
+    assert too_early(lines, run.world)
+
+
+@pytest.mark.parametrize("target", ["worker:1", "server:0"])
+def test_a_return_from_the_dead_before_its_time_is_found(target: str) -> None:
+    """Killed by the plan, whose window is longer than any restart."""
+    kill = Disturbance(start_s=2.0, end_s=12.0, target=target, kind="kill", magnitude=1)
+    drawn = draw_world(2, next(seed for seed in range(99) if draw_world(2, seed).costs.decision_s == 0))
+    costs = msgspec.structs.replace(drawn.costs, launch_s=1.0)
+    world = msgspec.structs.replace(drawn, accidents=(), costs=costs, plan=build_plan("kill", 0, 20.0, [kill]))
+    run = VirtualRun(world, Sound())
+    back = next(line for line in run.lines if line.get("event", {}).get("type") in ("Joined", "Restored"))
+    assert too_early(run.lines, world) == []
+    back["t"] = 12.999
+    assert too_early(run.lines, world)
+
+
+def test_another_plan_is_found() -> None:
+    world = world_of(4, 0)
+    assert otherwise_disturbed(VirtualRun(world, Sound(), plan=world_of(4, 1).plan))

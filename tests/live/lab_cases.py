@@ -1,0 +1,318 @@
+"""What the tests do in an emulated network: ``python -m tests.live.lab_cases NAME`` prints what came of a case.
+
+It runs in namespaces of its own, so that nothing touches the machine's; without pytest, so that any interpreter can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runtime.containment import Isolation, contain, obstacle
+from runtime.live.hosts import rules
+from runtime.live.hosts.network import Network
+from tests.live.lab import (
+    MBIT,
+    PORT,
+    RUN_ID,
+    Stream,
+    address_of,
+    connected,
+    descriptors,
+    network,
+    read_back,
+    refusal,
+    socket_of,
+    transfer_s,
+)
+
+Case = Callable[[], Any]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    """Can be asked for by its name."""
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def reach() -> list[list[str]]:
+    """Who says hello to whom, by address; each host talks to itself, too."""
+    everybody = (0, 1, 2, None)
+    with network(100, None, 10) as net:
+        heard = []
+        for sender in everybody:
+            for receiver in everybody:
+                source, sink = connected(net, sender, receiver)
+                source.sendall(b"hello")
+                if sink.recv(5) == b"hello":
+                    heard.append([sink.getpeername()[0], sink.getsockname()[0]])
+                source.close()
+                sink.close()
+        return heard
+
+
+@case
+def hosts_share_nothing() -> list[bool]:
+    """The same port on every host; a loopback interface that works."""
+    with network(None, None) as net, contextlib.ExitStack() as stack:
+        works = []
+        for host in (0, 1):
+            listener, caller = stack.enter_context(socket_of(net, host)), stack.enter_context(socket_of(net, host))
+            listener.bind(("127.0.0.1", PORT))
+            listener.listen()
+            caller.connect(("127.0.0.1", PORT))
+            works.append(True)
+        return works
+
+
+@case
+def silence() -> list[tuple[int, int]]:
+    """What the links count when nobody says anything."""
+    with network(100, 100, 100) as net:
+        time.sleep(0.5)
+        return net.counters()
+
+
+@case
+def counted() -> dict[str, Any]:
+    with network(100, 100, 100) as net:
+        source, sink = connected(net, 0, 1)
+        transfer_s(source, sink, 300_000)
+        return {"counters": net.counters()}
+
+
+@case
+def rates() -> list[list[float | None]]:
+    """Asked, told, and read back by other means, out and in, in bytes per second."""
+    rows: list[list[float | None]] = []
+    with network(None, 100) as net:
+        for host in (0, 1):
+            for mbit in (10, 100, 1000, 33.3, None):
+                asked = None if mbit is None else mbit * MBIT
+                told = net.set_rate(host, asked)
+                assert told == net.rate(host)
+                rows.append([asked, told, *read_back(net, host)])
+    return rows
+
+
+@case
+def payload() -> dict[str, float]:
+    """Rate of 500 kB on the wire, as a part of what was asked for; by who limits it."""
+    found = {}
+    for name, mbits in {"out": (20, None), "in": (None, 20), "both": (20, 20)}.items():
+        with network(*mbits) as net:
+            for way, (sender, receiver) in {"there": (0, 1), "back": (1, 0)}.items():
+                source, sink = connected(net, sender, receiver)
+                took_s = transfer_s(source, sink, 500_000)
+                found[f"{name}, {way}"] = 500_000 / rules.PAYLOAD_FRAC / took_s / (20 * MBIT)
+                source.close()
+                sink.close()
+    return found
+
+
+@case
+def peers() -> dict[str, float]:
+    """Mbit/s from and to everybody while host 0 may send 4 Mbit/s to host 1, and afterwards."""
+    found = {}
+    with network(40, 40, 40) as net:
+        assert net.set_peer_rate(0, 1, 4 * MBIT) == 4 * MBIT
+        pairs = {f"{a}>{b}": connected(net, a, b) for a, b in ((0, 1), (0, 2), (1, 0), (2, 1))}
+        for name, (source, sink) in pairs.items():
+            found[name] = 200_000 / rules.PAYLOAD_FRAC / transfer_s(source, sink, 200_000) / MBIT
+        assert net.set_peer_rate(0, 1, None) is None
+        found["0>1 again"] = 200_000 / rules.PAYLOAD_FRAC / transfer_s(*pairs["0>1"], 200_000) / MBIT
+    return found
+
+
+@case
+def slowed() -> dict[str, float]:
+    """Parts of the rate that is asked for, around a cut of it to a tenth; segments that had to be sent again."""
+    with network(40, 40) as net:
+        stream = Stream(net, 0, 1)
+        found = {"before": stream.during(0.4) / (40 * MBIT)}
+        lost = stream.resent
+        net.set_rate(1, 4 * MBIT)
+        found["first 0.3 s"] = stream.during(0.3) / (4 * MBIT)
+        found["next 0.3 s"] = stream.during(0.3) / (4 * MBIT)
+        net.set_rate(1, 40 * MBIT)
+        found["after"] = stream.during(0.4) / (40 * MBIT)
+        net.set_peer_rate(0, 1, 4 * MBIT)
+        net.set_peer_rate(0, 1, None)
+        found["sent again"] = stream.resent - lost
+        stream.stop()
+    return found
+
+
+@case
+def cut() -> dict[str, Any]:
+    """Datagrams that arrive, by when and from whom to whom; and what becomes of a connection."""
+    found: dict[str, Any] = {}
+    with network(10, 10, 10) as net:
+        ends = {host: socket_of(net, host, socket.SOCK_DGRAM) for host in (0, 1, 2, None)}
+        for host, end in ends.items():
+            end.bind((address_of(net, host), PORT))
+            end.settimeout(0.3)
+        source, sink = connected(net, 0, 1)
+
+        def who_is_heard(when: str) -> list[list[int | None]]:
+            heard = []
+            for sender in ends:
+                for receiver in ends:
+                    if sender == receiver:
+                        continue
+                    words = f"{when} {sender}".encode()
+                    with contextlib.suppress(TimeoutError):
+                        ends[sender].sendto(words, (address_of(net, receiver), PORT))
+                        if ends[receiver].recv(100) == words:
+                            heard.append([sender, receiver])
+            return heard
+
+        found["before"] = who_is_heard("before")
+        ends[0].sendto(bytes(60_000), (net.addresses[1], PORT))  # 48 ms of the link: on its way when it is cut
+        net.cut(1, True)
+        net.cut(1, True)
+        found["while"] = who_is_heard("while")
+        net.set_rate(1, 20 * MBIT)
+        net.cut(1, False)
+        found["after"] = who_is_heard("after")
+        source.settimeout(10)
+        sink.settimeout(10)
+        found["connection"] = transfer_s(source, sink, 100_000) > 0
+        found["rates"] = read_back(net, 1)
+    return found
+
+
+@case
+def self_tested() -> list[list[Any]]:
+    from runtime.live.hosts.selftest import check_links
+
+    with network(100, 10, None) as net:
+        return [[one.host, one.out, one.asked_bytes_per_s, one.bytes_per_s] for one in check_links(net)]
+
+
+@case
+def self_test_of_a_link_that_passes_nothing() -> str:
+    from runtime.live.hosts import selftest
+
+    usual = rules.burst_bytes
+    rules.burst_bytes = lambda rate: 1400 if rate == 10 * MBIT else usual(rate)
+    selftest.PATIENCE_S = 0.2
+    with network(100, 100, 10) as net:
+        return refusal(lambda: selftest.check_links(net))
+
+
+@case
+def self_test_of_a_limit_that_is_not_kept() -> str:
+    from runtime.live.hosts import selftest
+
+    with network(100, 10) as net:
+        net.rate = {0: 100 * MBIT, 1: 5 * MBIT}.__getitem__  # type: ignore[method-assign]
+        return refusal(lambda: selftest.check_links(net))
+
+
+@case
+def self_test_of_a_cut_link() -> str:
+    from runtime.live.hosts import selftest
+
+    selftest.PATIENCE_S = 0.2
+    with network(100, 10) as net:
+        net.cut(0, True)
+        return refusal(lambda: selftest.check_links(net))
+
+
+@case
+def refused() -> dict[str, str]:
+    with network(100, 10) as net:
+        return {
+            "slow": refusal(lambda: net.set_rate(1, 1.0)),
+            "fast": refusal(lambda: net.set_rate(1, 1e10)),
+            "itself": refusal(lambda: net.set_peer_rate(1, 1, 1e6)),
+            "netem": refusal(lambda: net.set_latency(1, 0.005)),
+            "still": str(read_back(net, 1)),
+        }
+
+
+@case
+def a_broken_start_leaves_nothing() -> dict[str, Any]:
+    """The second network of one name cannot be laid; the first goes on."""
+    before = descriptors()
+    with network(100) as net:
+        during = descriptors()
+        words = refusal(lambda: Network(RUN_ID, [(0, 1e6), (1, None)]))
+        left = descriptors() - during
+        reached = len(connected(net, 0, None)) == 2
+    return {"words": words, "left": left, "reached": reached, "closed": descriptors() - before}
+
+
+@case
+def what_it_holds() -> dict[str, Any]:
+    """Descriptors, threads, children and interfaces while there is a network, and after it."""
+    import pyroute2
+
+    pyroute2.IPRoute().close()
+    before = descriptors()
+    with network(*[100] * 8) as net:
+        net.set_rate(3, 1e6)
+        net.set_peer_rate(3, 4, 1e6)
+        own = Path("/proc/self/task")
+        held = {
+            "descriptors": descriptors() - before,
+            "threads": len(list(own.iterdir())),
+            "children": (own / str(os.getpid()) / "children").read_text(),
+        }
+    names = sorted(line.split(":")[0].strip() for line in Path("/proc/self/net/dev").read_text().splitlines()[2:])
+    return {**held, "after": descriptors() - before, "interfaces": [name for name in names if "01234567" in name]}
+
+
+@case
+def relayed() -> dict[str, Any]:
+    """A round trip through the relay, two links and two latencies of 10 ms; and the size of what comes through."""
+    from runtime.live.hosts.latency import route_to, start_relay
+
+    with network(100, 100, 100) as net:
+        latency_s = {net.addresses[0]: 0.01, net.addresses[1]: 0.01, net.addresses[2]: 0.0}
+        listener = socket_of(net, 1)
+        listener.bind((net.addresses[1], PORT))
+        listener.listen()
+        relay = start_relay(net.lab_address, [route_to(6000, (net.addresses[1], PORT), latency_s)])
+        found: dict[str, Any] = {}
+        for host in (0, 2):
+            source = socket_of(net, host)
+            source.settimeout(5)
+            source.connect((net.lab_address, 6000))
+            sink = listener.accept()[0]
+            begun = time.monotonic()
+            source.sendall(b"ping")
+            sink.sendall(sink.recv(4))
+            source.recv(4)
+            found[f"round trip of {host}"] = time.monotonic() - begun
+            found[f"transfer of {host}"] = transfer_s(source, sink, 100_000)
+        found["counters"] = net.counters()
+        assert relay.stdin is not None
+        relay.stdin.close()
+        found["code"] = relay.wait(5)
+    return found
+
+
+@case
+def stay() -> None:
+    """Until killed; says which namespaces there are."""
+    with network(100, 100, 100) as net:
+        inodes = [os.stat(f"/proc/self/fd/{fd}").st_ino for fd in net.namespace_fds]
+        print(json.dumps(inodes), flush=True)
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    assert not obstacle(Isolation.NETWORK)
+    contain(Isolation.NETWORK)
+    print(json.dumps(CASES[sys.argv[1]]()), flush=True)

@@ -1,0 +1,139 @@
+"""A plan of real disturbances on real processes: carried out as planned, written down as achieved, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.load import load_run
+from injectors.schedule import Schedule
+from runtime.live.doctor import missing
+from tests.invariants import problems, replay, strategy_of
+from tests.leaks import Start
+from tests.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+PACED = ("cluster.device={base_s: 0.01}", "checkpoint_every_s=0.3")
+
+
+def write_plan(path: Path, *rows: tuple[float, float, str, str, float]) -> tuple[str, str]:
+    """A trace file and the words that choose it."""
+    lines = ["time,duration,target,kind,magnitude", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return "straggler=trace", f"straggler.path={path}"
+
+
+def assert_carried_out(run: Run) -> list[dict[str, Any]]:
+    """Every change of a level that was due, and no other, within 50 ms of the plan."""
+    from injectors.plan import parse_plan
+    from runtime.live.injecting import KINDS
+
+    plan = parse_plan((run.run_dir / "plan.json").read_bytes())
+    end_s = run.lines()[-1]["t"]
+    due = [(one.target, one.kind, one.level) for one in Schedule(plan).changes(KINDS) if one.t < end_s - 0.05]
+    done = run.notes("Injected")
+    said = [(note["target"], note["kind"], note["level"]) for note in done]
+    assert sorted(said[: len(due)]) == sorted(due), "and at the end what was on is taken back"
+    assert max(note["late_s"] for note in done) < 0.05
+    return done
+
+
+def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> None:
+    words = write_plan(
+        tmp_path / "plan.csv",
+        (0.3, 0.4, "worker:1", "kill", 1),
+        (0.5, 0.3, "worker:0", "pause", 1),
+        (1.2, 0.5, "server:0", "kill", 1),
+        (2.2, 0.2, "server:1", "pause", 1),
+        (2.6, 0.6, "worker:2", "kill", 1),
+        (2.8, 0.6, "worker:2", "kill", 1),
+    )
+    run = start("run", *LEDGER, *PACED, "workload.epochs=null", "max_time_s=4.5", "save_parameters=true", *words)
+    run.finish()
+    assert_carried_out(run)
+    joined = [event["worker"] for event in run.events("Joined")]
+    assert sorted(joined) == [1, 2], "two windows that overlap are one outage"
+    lost = {event["worker"]: event["t"] for event in run.events("Lost")}
+    back = {event["worker"]: event["t"] for event in run.events("Joined")}
+    assert 0.4 <= back[1] - lost[1] < 1.4
+    assert 0.8 <= back[2] - lost[2] < 1.8
+    assert len(run.events("ServerLost")) == 1
+    assert run.events("Restored")[0]["t"] - run.events("ServerLost")[0]["t"] >= 0.5
+    uses = run.parameters()
+    assert uses.sum() == run.finished["samples_applied"] > 0
+    assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+@pytest.mark.parametrize("by", ["cgroup", "duty", "cpulimit"])
+def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
+    if by != "duty" and (lack := missing({"cgroup": "cgroup_cpu", "cpulimit": "cpulimit"}[by])):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+    words = write_plan(tmp_path / "plan.csv", (2.0, 4.0, "worker:0", "cpu", 0.25))
+    # asynchronous and alone on its core, so that it could take all of it
+    run = start(
+        "run",
+        *DIGITS,
+        "cluster.num_workers=1",
+        "topology.num_servers=1",
+        "workload.task.hidden_units=2048",
+        "workload.global_batch_samples=128",
+        "workload.epochs=null",
+        "max_time_s=6.0",
+        "cluster.telemetry_every_s=0.5",
+        f"cluster.cpu_by={by}",
+        *words,
+    )
+    run.finish()
+    assert_carried_out(run)
+    begun = run.notes("Injected")[0]
+    assert (begun["by"], begun["asked"], begun["achieved"]) == (by, 0.25, 0.25)
+    nodes = load_run(run.run_dir).tables.nodes
+    used = nodes[nodes.node == "worker:0"]
+    before = used[(used.t > 0.6) & (used.t <= 2.0)].cpu_cores.median()
+    within = used[(used.t > 2.9) & (used.t <= 6.0)].cpu_cores.median()
+    assert before > 0.35, "it was busy"
+    assert 0.1 < within < 0.35, (before, within)
+
+
+def test_without_cpulimit_it_says_so_before_anything_starts(start: Start, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("git", "uname"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    words = ("straggler=cpu_throttle", "cluster.cpu_by=cpulimit", "cluster.device=null")
+    run = start("run", *words, env={"PATH": str(tools)})
+    code, _, err = run.wait()
+    assert code == 2
+    assert err.strip().splitlines() == [
+        "run.py: cluster.cpu_by=cpulimit: cpulimit: not found; apt-get install cpulimit, or use cluster.cpu_by=auto"
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_for_hosts_needs_hosts(start: Start) -> None:
+    code, _, err = start("run", "straggler=link_transient").wait()
+    assert code == 2
+    assert "cluster=hosts" in err
+    assert len(err.strip().splitlines()) == 1, err
+
+
+def test_what_the_machine_gave_stands_in_the_record(start: Start, tmp_path: Path) -> None:
+    words = write_plan(tmp_path / "plan.csv", (0.2, 0.3, "worker:0", "pause", 1))
+    run = start("run", *LEDGER, *PACED, "workload.epochs=5", *words, "cluster.telemetry_every_s=0.2").finish()
+    machine = json.loads((run.run_dir / "meta.json").read_bytes())["machine"]
+    assert machine["containment"] in ("processes", "none")
+    assert machine["means"]["throttles"] == "none"
+    tables = load_run(run.run_dir).tables
+    assert list(tables.injections.kind) == ["pause", "pause"]
+    assert set(tables.nodes.node) >= {"worker:0", "worker:3", "server:0", "server:1"}
+    memory = tables.nodes.memory_bytes.dropna()
+    assert (memory > 10 << 20).all()

@@ -1,0 +1,354 @@
+"""However the processes of a run are killed, its control groups are removed, and nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from runtime.live import janitor
+from runtime.live.cgroups import CgroupUnavailable, find
+from runtime.live.janitor import identify, reap, start_janitor
+from runtime.live.leftovers import Ledger
+from tests.runs import ROOT, alive, kill_quietly, marks
+
+pytestmark = [pytest.mark.live, pytest.mark.root]
+DEADLINE_S = 20.0
+MOMENTS = ("hired", "announced", "made", "confirmed", "nested", "inhabited", "stopped")
+"""In the life of an owner, one after the other."""
+
+OWNERS = """
+import os, signal, subprocess, sys
+from runtime.live import janitor
+from runtime.live.cgroups import run_group
+
+def owner(run_id, moment):
+    def reach(name):
+        if name == moment:
+            print(hired.pid, *others, flush=True)
+            while True:
+                signal.pause()
+
+    def entrust(path):
+        if path.exists():
+            reach("made")
+        janitor.entrust(path)
+        reach("confirmed" if path.exists() else "announced")
+
+    others = []
+    os.dup2(1, 77)  # something that it must not keep open
+    hired = janitor.hire()
+    reach("hired")
+    group = run_group(run_id, entrust=entrust)
+    leaf = group.create("host-0").create("worker-0")
+    leaf.set_cores(0.5)
+    reach("nested")
+    for _ in range(2):
+        others.append(subprocess.Popen(["sleep", "60"], preexec_fn=leaf.enter, start_new_session=True).pid)
+    reach("inhabited")
+    os.kill(others[0], signal.SIGSTOP)
+    reach("stopped")
+    if moment == "forked":
+        others.append(os.fork())
+        if not others[-1]:
+            signal.pause()
+    elif moment == "shared":
+        hired.share()
+        others.append(subprocess.Popen(["sleep", "60"], close_fds=False).pid)
+    reach("forked")
+    reach("shared")
+    signal.pause()
+
+for line in sys.stdin:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        owner(*line.split())
+    print(pid, flush=True)
+"""
+
+
+class Owner(NamedTuple):
+    """A process that makes groups, paused at some moment of its life."""
+
+    pid: int
+    path: Path
+    janitor: int
+    others: list[int]
+    """Two in its groups and, at the last moments, one that holds the writing end."""
+
+    def kill(self) -> None:
+        kill_quietly(self.pid)
+        until(lambda: not alive(self.pid), "its death")
+
+
+class Owners:
+    """Forks owners from one process that has imported what they need."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.base = find("cpu").base
+
+    def tell(self, moment: str) -> tuple[int, Path]:
+        """Start one that will pause at a moment."""
+        run_id = os.urandom(8).hex()
+        assert self.process.stdin
+        self.process.stdin.write(f"{run_id} {moment}\n")
+        self.process.stdin.flush()
+        return self.numbers()[0], self.base / f"stragglab-{run_id}"
+
+    def start(self, moment: str) -> Owner:
+        """Start one and wait until it is there."""
+        pid, path = self.tell(moment)
+        hired, *others = self.numbers()
+        return Owner(pid, path, hired, others)
+
+    def numbers(self) -> list[int]:
+        """One line of its output."""
+        assert self.process.stdout
+        return [int(word) for word in self.process.stdout.readline().split()]
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Ledger()
+
+
+@pytest.fixture
+def owners(tmp_path: Path, ledger: Ledger) -> Iterator[Owners]:
+    try:
+        find("cpu").probe()
+    except CgroupUnavailable as error:
+        pytest.skip(str(error))
+    words = [sys.executable, "-c", OWNERS]
+    env = {**os.environ, **marks(tmp_path / "run")}
+    with subprocess.Popen(
+        words, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Owners(process)
+        process.kill()
+
+
+def until(reached: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.01)
+
+
+def nothing_is_left_of(owner: Owner, ledger: Ledger) -> None:
+    until(lambda: not alive(owner.janitor), "the janitor's end")
+    assert not owner.path.exists()
+    assert not any(alive(pid) for pid in owner.others)
+    assert owner.path.name.removeprefix("stragglab-") not in [entry.run_id for entry in ledger.entries()]
+
+
+def cleanup(*argv: str) -> tuple[int, list[str]]:
+    """As a user runs it: (exit code, lines)."""
+    words = [sys.executable, "scripts/cleanup.py", *argv]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert not done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+# ---- the owner is killed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, ledger: Ledger, moment: str) -> None:
+    owner = owners.start(moment)
+    assert owner.path.exists() == (MOMENTS.index(moment) >= MOMENTS.index("made"))
+    assert len(ledger.entries()) == (moment != "hired")
+    assert all(alive(pid) for pid in [owner.janitor, *owner.others])
+    owner.kill()
+    nothing_is_left_of(owner, ledger)
+    assert os.listdir(ledger.path) == []
+
+
+def test_killed_at_any_moment_twenty_times(owners: Owners, ledger: Ledger) -> None:
+    random = Random(7)
+    for _ in range(20):
+        pid, path = owners.tell("never")
+        time.sleep(random.uniform(0.0, 0.05))
+        kill_quietly(pid)
+        until(lambda pid=pid: not alive(pid), "its death")
+        until(lambda path=path: not path.exists() and not ledger.entries(), f"the removal of {path}")
+    until(lambda: os.listdir(ledger.path) == [], "the end of the last janitor's work")
+
+
+@pytest.mark.parametrize("moment", ["forked", "shared"])
+def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, ledger: Ledger, moment: str) -> None:
+    owner = owners.start(moment)
+    owner.kill()
+    time.sleep(0.2)
+    assert owner.path.exists()
+    assert all(alive(pid) for pid in [owner.janitor, *owner.others])
+    kill_quietly(owner.others[-1])
+    nothing_is_left_of(owner, ledger)
+
+
+# ---- the janitor ----------------------------------------------------------------------------------------------------
+
+
+def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: Ledger) -> None:
+    owner = owners.start("inhabited")
+    about = Path(f"/proc/{owner.janitor}")
+    until(lambda: os.readlink(about / "cwd") == "/" and len(os.listdir(about / "fd")) == 3, "its readiness")
+    assert os.getsid(owner.janitor) == owner.janitor
+    assert os.readlink(about / "fd" / "0").startswith("pipe:")
+    assert {os.readlink(about / "fd" / number) for number in "12"} == {os.devnull}
+    libraries = (about / "maps").read_text()
+    assert [name for name in ("numpy", "msgspec", "torch", "_json") if name in libraries] == []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        os.kill(owner.janitor, number)
+    owner.kill()
+    nothing_is_left_of(owner, ledger)
+
+
+def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: Ledger) -> None:
+    hired = start_janitor()
+    group = find("cpu").create("0123456789abcdef", hired.entrust)
+    assert len(ledger.entries()) == 1
+    group.remove()
+    assert hired.dismiss()
+    assert ledger.entries() == []
+
+
+def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(janitor, "_hired", [])
+    with pytest.raises(RuntimeError, match=r"hire\(\) first"):
+        find("cpu").create("0123456789abcdef", janitor.entrust)
+    hired = start_janitor()
+    kill_quietly(hired.pid)
+    os.waitpid(hired.pid, 0)
+    with pytest.raises(RuntimeError, match="start the run again"):
+        find("cpu").create("0123456789abcdef", hired.entrust)
+    os.close(hired.writing)
+    assert not (find("cpu").base / "stragglab-0123456789abcdef").exists()
+    assert hired.ledger.entries() == []
+
+
+def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: Ledger) -> None:
+    owner = owners.start("inhabited")
+    hired = start_janitor()
+    with pytest.raises(ValueError, match="run_id of its own"):
+        hired.entrust(owner.path)
+    assert hired.dismiss()
+    assert all(alive(pid) for pid in owner.others)
+    owner.kill()
+    nothing_is_left_of(owner, ledger)
+
+
+# ---- both are killed ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["announced", "made", "confirmed", "nested", "stopped"])
+def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger: Ledger, moment: str) -> None:
+    owner = owners.start(moment)
+    kill_quietly(owner.janitor)
+    owner.kill()
+    until(lambda: not alive(owner.janitor), "the janitor's end")
+    assert owner.path.exists() == (moment != "announced")
+    code, (line,) = cleanup()
+    assert (code, "crashed" in line, str(owner.path) in line) == (0, True, True)
+    assert all(alive(pid) for pid in owner.others)
+    code, (line,) = cleanup("--reap")
+    assert (code, line.endswith(": removed")) == (0, True)
+    nothing_is_left_of(owner, ledger)
+    assert os.listdir(ledger.path) == []
+
+
+def test_the_next_run_that_starts_cleans_up(owners: Owners, ledger: Ledger) -> None:
+    owner = owners.start("inhabited")
+    kill_quietly(owner.janitor)
+    owner.kill()
+    successor = owners.start("hired")
+    nothing_is_left_of(owner, ledger)
+    successor.kill()
+    nothing_is_left_of(successor, ledger)
+
+
+# ---- other people's groups ------------------------------------------------------------------------------------------
+
+
+def test_another_run_is_not_touched(owners: Owners, ledger: Ledger) -> None:
+    one, other = owners.start("inhabited"), owners.start("stopped")
+    one.kill()
+    nothing_is_left_of(one, ledger)
+    assert cleanup("--reap")[0] == 0
+    assert (other.path / "host-0" / "worker-0").is_dir()
+    assert all(alive(pid) for pid in [other.janitor, *other.others])
+    other.kill()
+    nothing_is_left_of(other, ledger)
+
+
+def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(owners: Owners, ledger: Ledger) -> None:
+    owner = owners.start("confirmed")
+    owner.path.rmdir()
+    owner.path.mkdir()
+    with inhabitant(owner.path) as process:
+        owner.kill()
+        until(lambda: not alive(owner.janitor), "the janitor's end")
+        assert process.poll() is None
+    owner.path.rmdir()
+    assert ledger.entries() == []
+
+
+# ---- what is killed how ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def inhabitant(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group."""
+    with subprocess.Popen(["sleep", "60"], preexec_fn=lambda: enter(path)) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def enter(path: Path) -> None:
+    (path / "cgroup.procs").write_text("0")
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "freeze"),
+    [("cpu", None), ("freezer", ("freezer.state", "FROZEN")), ("unified", None), ("unified", ("cgroup.freeze", "1"))],
+)
+def test_nobody_in_a_group_or_below_escapes(hierarchy: str, freeze: tuple[str, str] | None) -> None:
+    """Of version 1 one by one, of version 2 all at once; who is frozen as well."""
+    path = Path("/sys/fs/cgroup", hierarchy, f"stragglab-{os.urandom(8).hex()}")
+    try:
+        (path / "below").mkdir(parents=True)
+    except OSError as error:
+        pytest.skip(f"no such hierarchy here: {error}")
+    with inhabitant(path / "below") as process:
+        if freeze is not None:
+            (path / freeze[0]).write_text(freeze[1])
+        assert reap([identify(str(path))]) == []
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+    assert not path.exists()
+
+
+def test_who_cannot_be_killed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("/sys/fs/cgroup/cpu", f"stragglab-{os.urandom(8).hex()}")
+    try:
+        path.mkdir()
+    except OSError as error:
+        pytest.skip(f"no such hierarchy here: {error}")
+    monkeypatch.setattr(janitor, "_kill", lambda group: None)
+    with inhabitant(path) as process:
+        assert reap([identify(str(path))], patience_s=0.05) == [str(path)]
+        assert process.poll() is None
+    assert reap([identify(str(path))]) == []

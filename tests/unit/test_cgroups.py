@@ -1,0 +1,286 @@
+"""Groups of a run on fake trees: quotas, memory, statistics, what is refused."""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.live.cgroup_files import MIN_CORES, Quota, Throttled, quota_of
+from runtime.live.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, run_group
+from tests.cgroup_trees import Machine, both, effective, fill, in_range
+
+RUN_ID = "0123456789abcdef"
+NAME = f"stragglab-{RUN_ID}"
+Build = Callable[[Machine], Path]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def group(machine: Machine) -> Cgroup:
+    machine.v1()
+    made = machine.find().create(RUN_ID)
+    machine.kernel.writes.clear()
+    return made
+
+
+# ---- a run's group --------------------------------------------------------------------------------------------------
+
+
+def test_every_directory_is_entrusted_before_it_is_made_and_when_it_is_there(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu, memory = machine.v1(), machine.v1("memory", "memory")
+    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    heard: list[tuple[Path, bool]] = []
+    made = run_group(RUN_ID, memory=True, entrust=lambda path: heard.append((path, path.is_dir())))
+    assert made.paths == [cpu / NAME, memory / NAME]
+    assert heard == [(path, there) for path in made.paths for there in (False, True)]
+
+
+def test_a_run_that_cannot_have_one_of_its_groups_has_none(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, memory = machine.v1(), machine.v1("memory", "memory")
+    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+
+    def entrust(path: Path) -> None:
+        if path.parent == memory:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(CgroupUnavailable, match=r"cannot make .*memory"):
+        run_group(RUN_ID, memory=True, entrust=entrust)
+    assert not (cpu / NAME).exists()
+
+
+def test_in_version_2_one_directory_serves_both_kinds(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = machine.v2()
+    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    group = run_group(RUN_ID, memory=True).create("host-0").create("worker-0")
+    assert group.paths == [base / NAME / "host-0" / "worker-0"]
+    assert group.entrances == (str(group.path / "cgroup.procs"),)
+    group.set_cores(0.5)
+    group.set_memory_bytes(2**26)
+    assert (group.path / "cpu.max").read_text().split() == ["5000", "10000"]
+    for folder in (base, base / NAME, base / NAME / "host-0"):
+        assert set((folder / "cgroup.subtree_control").read_text().split()) == {"cpu", "memory"}
+    assert (group.path / "cgroup.subtree_control").read_text() == ""
+
+
+def test_entering_is_one_write_per_hierarchy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.v1(), machine.v1("memory", "memory")
+    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    group = run_group(RUN_ID, memory=True)
+    group.enter()
+    assert machine.kernel.writes == [("cgroup.procs", "0")] * 2
+    (group.path / "cgroup.procs").write_text("0\n17\n4\n")
+    assert group.procs() == [17, 4]
+
+
+def test_removing_takes_all_groups_below(machine: Machine, group: Cgroup) -> None:
+    host = group.create("host-0")
+    host.create("worker-0")
+    host.remove()
+    assert not host.path.exists()
+    assert group.below == []
+    group.create("host-0").create("worker-0")
+    group.remove()
+    group.remove()
+    assert not group.path.exists()
+
+
+def test_a_group_with_a_process_is_not_removed(group: Cgroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.live.cgroups.REMOVE_S", 0.02)
+    (group.path / "cgroup.procs").write_text("4711\n")
+    with pytest.raises(OSError, match="busy"):
+        group.remove()
+    (group.path / "cgroup.procs").write_text("")
+    group.remove()
+
+
+# ---- quotas ---------------------------------------------------------------------------------------------------------
+
+cores = st.floats(MIN_CORES, 4096.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (0.01, (1000, 100_000)),
+        (0.1, (1000, 10_000)),
+        (0.5, (5000, 10_000)),
+        (1.0, (10_000, 10_000)),
+        (64, (640_000, 10_000)),
+    ],
+)
+def test_quotas_by_hand(asked: float, expected: tuple[int, int]) -> None:
+    assert quota_of(asked) == expected
+
+
+def test_the_least_that_a_quota_holds() -> None:
+    assert quota_of(MIN_CORES) == (1000, 1_000_000)
+    for wrong in (0.0, -1.0, MIN_CORES / 2, math.inf, math.nan):
+        with pytest.raises(QuotaRefused, match="ask for"):
+            quota_of(wrong)
+
+
+@given(cores)
+def test_a_quota_is_what_the_kernel_takes_and_as_exact_as_it_can_be(asked: float) -> None:
+    quota_us, period_us = quota_of(asked)
+    assert in_range(quota_us or 0, period_us)
+    assert (quota_us or 0) / period_us == pytest.approx(asked, rel=1e-3)
+
+
+@given(cores, cores)
+def test_from_quota_to_quota_both_numbers_never_go_the_same_way(one: float, other: float) -> None:
+    (quota, period), (next_quota, next_period) = quota_of(min(one, other)), quota_of(max(one, other))
+    assert (quota or 0) <= (next_quota or 0)
+    assert period >= next_period
+
+
+def test_in_version_1_the_period_is_written_first(machine: Machine, group: Cgroup) -> None:
+    assert group.set_cores(0.02) == 0.02
+    assert machine.kernel.writes == [("cpu.cfs_period_us", "50000"), ("cpu.cfs_quota_us", "1000")]
+    machine.kernel.writes.clear()
+    assert group.set_cores(None) is None
+    assert machine.kernel.writes == [("cpu.cfs_quota_us", "-1")]
+
+
+def test_in_version_2_both_numbers_are_one_write(machine: Machine) -> None:
+    machine.v2()
+    group = machine.find().create(RUN_ID)
+    machine.kernel.writes.clear()
+    assert group.set_cores(0.02) == 0.02
+    assert group.set_cores(None) is None
+    assert machine.kernel.writes == [("cpu.max", "1000 50000"), ("cpu.max", "max 10000")]
+
+
+def test_what_is_refused_changes_nothing(machine: Machine) -> None:
+    """The group that holds this process has a quota itself, which we did not set."""
+    base = machine.v1(position="/box")
+    fill(base, {"cpu.cfs_quota_us": "50000"})
+    group = machine.find().create(RUN_ID)
+    group.set_cores(0.05)
+    with pytest.raises(QuotaRefused, match=r"0\.75 cores asked for: more than .* ask for less"):
+        group.set_cores(0.75)
+    assert group.parts["cpu"].quota() == Quota(1000, 20_000)
+    assert group.bound() == 0.05
+
+
+@both
+def test_a_quota_that_is_not_kept_is_refused(machine: Machine, build: Build) -> None:
+    build(machine)
+    group = machine.find().create(RUN_ID)
+    group.set_cores(0.5)
+    machine.kernel.deaf = {"cpu.max", "cpu.cfs_quota_us"}
+    with pytest.raises(QuotaRefused, match=r"the kernel holds 0\.5 cores"):
+        group.set_cores(0.25)
+    with pytest.raises(QuotaRefused, match=r"the kernel holds 0\.5 cores"):
+        group.set_cores(None)
+    assert group.bound() == 0.5
+
+
+@both
+def test_a_group_has_no_more_than_those_above(machine: Machine, build: Build) -> None:
+    build(machine)
+    host = machine.find().create(RUN_ID)
+    worker = host.create("worker-0")
+    assert host.set_cores(0.5) == 0.5
+    assert worker.set_cores(0.75) == 0.5
+    assert worker.set_cores(0.25) == 0.25
+    assert worker.set_cores(None) is None
+
+
+@both
+def test_a_host_may_be_slowed_down_below_its_worker_and_back(machine: Machine, build: Build) -> None:
+    build(machine)
+    host = machine.find().create(RUN_ID)
+    inner = host.create("rack")
+    worker = inner.create("worker-0")
+    for group, share in ((host, 1.0), (inner, 0.6), (worker, 0.5)):
+        group.set_cores(share)
+    assert host.set_cores(0.1) == 0.1
+    assert effective(worker.path) == effective(inner.path) == pytest.approx(0.1)
+    assert host.set_cores(0.55) == 0.55
+    assert (effective(worker.path), effective(inner.path)) == pytest.approx((0.5, 0.55))
+    host.set_cores(None)
+    assert (effective(worker.path), effective(inner.path)) == pytest.approx((0.5, 0.6))
+
+
+@both
+@pytest.mark.parametrize("seed", range(20))
+def test_no_lawful_request_is_ever_refused(machine: Machine, build: Build, seed: int) -> None:
+    random = Random(seed)
+    build(machine)
+    groups = [machine.find().create(RUN_ID)]
+    for number in range(4):
+        groups.append(random.choice(groups).create(f"group-{number}"))
+    for _ in range(60):
+        group = random.choice(groups)
+        asked = random.choice((None, MIN_CORES, 0.01, random.uniform(0.001, 0.1), random.uniform(0.1, 4.0)))
+        got = group.set_cores(asked)
+        assert (got is None) == (asked is None)
+        for one in groups:
+            assert effective(one.path) == pytest.approx(one.bound(), rel=2e-3)
+
+
+# ---- memory and statistics ------------------------------------------------------------------------------------------
+
+
+def test_memory_and_swap_are_limited_in_an_order_that_is_never_refused(machine: Machine) -> None:
+    machine.v1("memory", "memory")
+    group = machine.find("memory").create(RUN_ID)
+    alone, both_ = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+    machine.kernel.writes.clear()
+    for limit in (2**28, 2**26, 2**27, None):
+        assert group.set_memory_bytes(limit) == limit or limit is None
+    assert [name for name, _ in machine.kernel.writes] == [alone, both_, alone, both_, both_, alone, both_, alone]
+
+
+def test_memory_in_version_2_does_not_swap(machine: Machine) -> None:
+    machine.v2()
+    group = machine.find("memory").create(RUN_ID)
+    machine.kernel.writes.clear()
+    assert group.set_memory_bytes(2**26) == 2**26
+    assert group.set_memory_bytes(None) is None
+    assert machine.kernel.writes == [
+        ("memory.max", str(2**26)),
+        ("memory.swap.max", "0"),
+        ("memory.max", "max"),
+        ("memory.swap.max", "max"),
+    ]
+
+
+def test_memory_is_read_back(machine: Machine) -> None:
+    machine.v2()
+    group = machine.find("memory").create(RUN_ID)
+    machine.kernel.deaf = {"memory.max"}
+    for held, good in (("67108864", True), ("67104768", False), ("max", False), ("67108865", False)):
+        (group.path / "memory.max").write_text(held)
+        if good:
+            assert group.set_memory_bytes(2**26) == 2**26
+            continue
+        with pytest.raises(QuotaRefused, match="67108864 bytes of memory asked for, the kernel holds"):
+            group.set_memory_bytes(2**26)
+
+
+def test_statistics_of_version_1(machine: Machine, group: Cgroup) -> None:
+    assert group.throttled() == Throttled(40, 30, 1.5)
+    assert group.usage_s() is None
+    (group.path / "cpuacct.usage").write_text("2500000000\n")
+    assert group.usage_s() == 2.5
+
+
+def test_statistics_of_version_2(machine: Machine) -> None:
+    machine.v2()
+    group = machine.find().create(RUN_ID)
+    assert group.throttled() == Throttled(40, 30, 1.5)
+    assert group.usage_s() == 2.5

@@ -1,0 +1,93 @@
+"""From a cluster's description to hosts: units, placement, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.hosts import parse_hosts
+
+FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000}
+
+
+def test_units_are_those_of_this_machine() -> None:
+    hosts = parse_hosts({**FOUR, "latency_ms": 2, "memory_mb": 512, "device": {"base_s": 0.5}}, 4, 2)
+    one = hosts.hosts[0]
+    assert one.cores == pytest.approx(0.4)
+    assert hosts.cores == pytest.approx(1.6)
+    assert one.link_bytes_per_s == 125e6
+    assert one.latency_s == pytest.approx(0.002)
+    assert one.memory_bytes == 512 * 2**20
+    assert one.device is not None
+    assert one.device.seconds(100) == 0.5
+
+
+def test_nothing_is_limited_where_nothing_is_said() -> None:
+    one = parse_hosts({"count": 1}, 1, 1).hosts[0]
+    assert (one.cores, one.link_bytes_per_s, one.latency_s, one.memory_bytes, one.device) == (None, None, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("placement", "count", "expected"),
+    [
+        ("spread", 4, {"server:0": 3, "server:1": 2, "worker:0": 0, "worker:1": 1, "worker:2": 2}),
+        ("spread", 5, {"server:0": 4, "server:1": 3, "worker:0": 0, "worker:1": 1, "worker:2": 2}),
+        ("spread", 2, {"server:0": 1, "server:1": 0, "worker:0": 0, "worker:1": 1, "worker:2": 0}),
+        ("pack", 2, {"server:0": 0, "server:1": 0, "worker:0": 0, "worker:1": 1, "worker:2": 1}),
+        ("pack", 9, {"server:0": 0, "server:1": 1, "worker:0": 2, "worker:1": 3, "worker:2": 4}),
+    ],
+)
+def test_placement(placement: str, count: int, expected: dict[str, int]) -> None:
+    hosts = parse_hosts({"count": count, "placement": placement}, 3, 2)
+    assert hosts.host_of == expected
+    for host in hosts.hosts:
+        assert list(host.tasks) == [task for task in expected if expected[task] == host.number]
+
+
+def test_placement_by_name_and_single_hosts_that_differ() -> None:
+    fields = {
+        "count": 2,
+        "cpu_cores": 2.0,
+        "placement": {"worker:0": 1, "server:0": 0},
+        "overrides": {1: {"cpu_cores": 1.0, "device": {"per_sample_s": 0.25}}},
+    }
+    hosts = parse_hosts(fields, 1, 1)
+    assert hosts.host_of == {"worker:0": 1, "server:0": 0}
+    assert [host.cores for host in hosts.hosts] == [2.0, 1.0]
+    assert hosts.hosts[0].device is None
+    assert hosts.hosts[1].device is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"count": 0}, "cluster.hosts.count=0: must be"),
+        ({"count": 251}, "cluster.hosts.count=251"),
+        ({"cpu_cores": 0.0}, "cluster.hosts.cpu_cores=0.0"),
+        ({"cpu_cores": -1.0}, "cluster.hosts.cpu_cores=-1.0"),
+        ({"cpu_cores": 5000.0}, "cluster.hosts.cpu_cores=5000.0"),
+        ({"cpu_cores": 0.05}, "makes 0.005 cores of this machine for host 0"),
+        ({"real_cores_per_core": 0}, "cluster.hosts.real_cores_per_core=0"),
+        ({"real_cores_per_core": 1.5}, "cluster.hosts.real_cores_per_core=1.5"),
+        ({"link_mbps": 0}, "cluster.hosts.link_mbps=0"),
+        ({"link_mbps": 1e9}, "cluster.hosts.link_mbps=1000000000.0"),
+        ({"latency_ms": -1}, "cluster.hosts.latency_ms=-1"),
+        ({"memory_mb": 1}, "cluster.hosts.memory_mb=1"),
+        ({"device": {"speed": 3}}, "cluster.hosts.device: has no speed"),
+        ({"placement": "random"}, "cluster.hosts.placement=random"),
+        ({"placement": {"worker:9": 0}}, "cluster.hosts.placement.worker:9: there is no such task"),
+        ({"placement": {"worker:0": 4}}, "cluster.hosts.placement.worker:0=4: there is no such host"),
+        ({"placement": {"worker:0": 0}}, "cluster.hosts.placement: server:0 is placed nowhere"),
+        ({"overrides": {4: {}}}, "cluster.hosts.overrides.4: there is no such host"),
+        ({"overrides": {1: {"cpu_cores": -1.0}}}, "cluster.hosts.overrides.1.cpu_cores=-1.0"),
+        ({"overrides": {1: {"cores": 1.0}}}, "cluster.hosts.overrides.1.cores"),
+        ({"hostz": 3}, "cluster.hosts.hostz"),
+    ],
+)
+def test_refused_with_one_line(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_hosts({**FOUR, **change}, 2, 1)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,190 @@
+"""The plan of a live run is carried out: who is told what and when, and what is written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.containment import Isolation
+from runtime.hosts import parse_hosts
+from runtime.live.injecting import Injector
+from runtime.live.machines import Machines
+from runtime.live.means import Means
+from runtime.live.messages import Actuated, Freeze, Throttle
+
+TASKS = ["server:0", "worker:0", "worker:1"]
+HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)
+
+
+class Clock:
+    """A loop that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Any]] = []
+
+    def at(self, when_s: float, call: Any) -> None:
+        self.timers.append((when_s, call))
+
+    def run_until(self, t: float) -> None:
+        while self.timers and min(self.timers)[0] <= t:
+            due = min(self.timers, key=lambda timer: timer[0])
+            self.timers.remove(due)
+            self.now = due[0]
+            due[1]()
+        self.now = t
+
+
+class Links:
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def set_rate(self, host: int, rate: float) -> float:
+        self.said.append(("rate", host, rate))
+        return rate - 1
+
+    def set_peer_rate(self, sender: int, receiver: int, rate: float | None) -> float | None:
+        self.said.append(("peer", sender, receiver, rate))
+        return rate
+
+    def cut(self, host: int, on: bool) -> None:
+        self.said.append(("cut", host, on))
+
+
+class Group:
+    def __init__(self) -> None:
+        self.said: list[float | None] = []
+
+    def set_cores(self, cores: float | None) -> float | None:
+        self.said.append(cores)
+        return cores
+
+
+class Scene:
+    """An injector and all that it speaks to."""
+
+    def __init__(self, *windows: Disturbance, throttles: Any = "cgroup", quotas: Any = "cgroup") -> None:
+        means = Means(
+            isolation=Isolation.NETWORK,
+            host_quotas=quotas,
+            throttles=throttles,
+            latency="none",
+            network=True,
+            memory=False,
+        )
+        self.machines = object.__new__(Machines)  # neither groups nor networks are made here
+        self.machines.hosts, self.machines.means, self.machines.tasks = HOSTS, means, TASKS
+        self.machines.cores_each = 1.0
+        self.links = Links()
+        self.machines.network = self.links  # type: ignore[assignment]
+        self.groups = {name: Group() for name in [*TASKS, "host:0", "host:1"]}
+        self.machines.groups = self.groups  # type: ignore[assignment]
+        self.clock, self.told, self.notes, self.said, self.failures = Clock(), [], [], [], []
+        schedule = Schedule(build_plan("test", 0, 100.0, windows))
+        self.injector = Injector(schedule, self.machines, self.clock, self, self.told.append)  # type: ignore[arg-type]
+
+    def note(self, kind: str, /, **fields: Any) -> None:
+        assert kind == "Injected"
+        self.notes.append((self.clock.now, fields))
+
+    def failed(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    def hold(self, task: str, reason: str) -> None:
+        self.said.append(("hold", task))
+
+    def release(self, task: str) -> None:
+        self.said.append(("release", task))
+
+
+def window(kind: Any, target: str, magnitude: float = 1.0, start_s: float = 1.0, end_s: float = 2.0) -> Disturbance:
+    return Disturbance(start_s=start_s, end_s=end_s, target=target, kind=kind, magnitude=magnitude)
+
+
+def test_quotas_are_a_part_of_what_the_target_has() -> None:
+    scene = Scene(window("cpu", "worker:0", 0.25), window("cpu", "host:1", 0.5, 1.5, 3.0))
+    scene.injector.start()
+    scene.clock.run_until(10)
+    assert scene.groups["worker:0"].said == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
+    assert scene.groups["host:1"].said == [pytest.approx(0.2), pytest.approx(0.4)]
+    assert [(t, note["target"], note["level"], note["by"]) for t, note in scene.notes] == [
+        (1.0, "worker:0", 0.25, "cgroup"),
+        (1.5, "host:1", 0.5, "cgroup"),
+        (2.0, "worker:0", 1.0, "cgroup"),
+        (3.0, "host:1", 1.0, "cgroup"),
+    ]
+
+
+def test_links() -> None:
+    scene = Scene(window("bandwidth", "link:1", 0.1), window("bandwidth", "link:0>1", 0.5), window("cut", "link:0"))
+    scene.injector.start()
+    scene.clock.run_until(10)
+    assert ("rate", 1, pytest.approx(1e6)) in scene.links.said
+    assert ("rate", 1, 1e7) in scene.links.said
+    assert ("peer", 0, 1, 5e6) in scene.links.said
+    assert ("peer", 0, 1, None) in scene.links.said
+    assert [said for said in scene.links.said if said[0] == "cut"] == [("cut", 0, True), ("cut", 0, False)]
+    first = next(note for _, note in scene.notes if note["target"] == "link:1")
+    assert (first["asked"], first["achieved"]) == (pytest.approx(1e6), pytest.approx(1e6 - 1)), "as read back"
+
+
+def test_the_agent_answers_in_order_and_its_answer_is_what_counts() -> None:
+    scene = Scene(window("pause", "worker:1"), window("cpu", "worker:0", 0.5), throttles="duty")
+    scene.injector.start()
+    scene.clock.run_until(1)
+    assert scene.told == [
+        Throttle(target="worker:0", cores=pytest.approx(0.2), by="duty"),
+        Freeze(target="worker:1", on=True),
+    ]
+    assert scene.notes == [], "nothing is claimed before it is done"
+    scene.clock.now = 1.2
+    scene.injector.answered(Actuated(target="worker:0", kind="cpu", by="duty", achieved=0.19))
+    scene.injector.answered(Actuated(target="worker:1", kind="pause", by="signal", achieved=1.0))
+    (t, first), (_, second) = scene.notes
+    assert (t, first["achieved"], first["took_s"]) == (1.2, 0.19, pytest.approx(0.2))
+    assert (second["target"], second["asked"]) == ("worker:1", 1.0)
+
+
+def test_what_cannot_be_injected_ends_the_run() -> None:
+    scene = Scene(window("cpu", "worker:0", 0.5), throttles="cpulimit")
+    scene.injector.start()
+    scene.clock.run_until(1)
+    scene.injector.answered(Actuated(target="worker:0", kind="cpu", by="cpulimit", achieved=None, problem="no such"))
+    assert scene.failures == ["cpu of worker:0 could not be injected: no such"]
+
+
+def test_a_killed_host_takes_its_tasks_along_and_they_come_back_with_it() -> None:
+    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
+    scene.injector.start()
+    scene.clock.run_until(3)
+    assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
+    scene.clock.run_until(5)
+    assert scene.said[2:] == [("release", "server:0"), ("release", "worker:1")]
+
+
+def test_at_the_end_nobody_stays_throttled() -> None:
+    scene = Scene(
+        window("cpu", "worker:0", 0.5, end_s=50),
+        window("cut", "link:1", end_s=50),
+        window("pause", "worker:1", end_s=50),
+        window("kill", "server:0", end_s=50),
+    )
+    scene.injector.start()
+    scene.clock.run_until(2)
+    scene.injector.stop()
+    assert scene.groups["worker:0"].said[-1] is None
+    assert scene.links.said[-1] == ("cut", 1, False)
+    assert scene.told[-1] == Freeze(target="worker:1", on=False)
+    assert scene.said == [("hold", "server:0")], "nobody is started for the end"
+    scene.clock.run_until(60)
+    assert len(scene.groups["worker:0"].said) == 2, "nothing is carried out after that"
+
+
+def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:
+    scene = Scene(quotas="duty", throttles="none")
+    scene.injector.prepare()
+    assert [message.target for message in scene.told] == ["host:0", "host:1"]
+    assert all(message.cores == pytest.approx(0.4) for message in scene.told)

@@ -1,0 +1,370 @@
+"""The crash ledger: who is alive, what is torn, whom nothing may touch. No control group is needed for that."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from runtime.live.janitor import Directory, identify, reap, run_id_of
+from runtime.live.leftovers import (
+    Entry,
+    Ledger,
+    LedgerRefused,
+    Owner,
+    is_alive,
+    ledger_dir,
+    standing,
+    start_ticks,
+    this_process,
+)
+from scripts import cleanup
+
+RUN_ID, OTHER_ID = "0123456789abcdef", "fedcba9876543210"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "stragglab"
+
+
+@pytest.fixture
+def ledger(state: Path) -> Ledger:
+    return Ledger()
+
+
+def made(tmp_path: Path, run_id: str = RUN_ID) -> Directory:
+    """A directory with the name of a run's (no control group, so that it can only be removed while it is empty)."""
+    path = tmp_path / "groups" / f"stragglab-{run_id}"
+    path.mkdir(parents=True)
+    return identify(str(path))
+
+
+def dead() -> Owner:
+    """A process that has ended."""
+    return msgspec.structs.replace(this_process(), start_ticks=1)
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_directory_of_a_run() -> None:
+    assert run_id_of(f"/sys/fs/cgroup/cpu/stragglab-{RUN_ID}") == RUN_ID
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "",
+        f"stragglab-{RUN_ID}",
+        f"/a/{RUN_ID}",
+        f"/a/stragglab-{RUN_ID}/b",
+        f"/a/stragglab-{RUN_ID}/",
+        f"/a/stragglab-{RUN_ID}0",
+        "/a/stragglab-0123456789ABCDEF",
+        "/a/stragglab-",
+        f"/a\n/stragglab-{RUN_ID}",
+    ],
+)
+def test_nothing_else_is(path: str) -> None:
+    with pytest.raises(ValueError, match="hex digits"):
+        run_id_of(path)
+    assert reap([(path, 0, 0)], 0.0) == []
+
+
+# ---- who is alive ---------------------------------------------------------------------------------------------------
+
+
+def entry(owner: Owner, *directories: Directory) -> Entry:
+    return Entry(run_id=RUN_ID, owner=owner, directories=list(directories))
+
+
+def test_this_process_is_alive() -> None:
+    assert standing(entry(this_process())) == "running"
+    assert is_alive(entry(this_process()))
+
+
+def test_a_process_that_has_ended_is_not_even_as_a_zombie() -> None:
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        owner = msgspec.structs.replace(this_process(), pid=child.pid, start_ticks=start_ticks(child.pid) or 0)
+        assert standing(entry(owner)) == "running"
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert standing(entry(owner)) == "crashed"
+    assert standing(entry(owner)) == "crashed"
+
+
+def test_a_process_with_a_blank_and_a_parenthesis_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = " ".join(str(number) for number in range(4, 30))
+    monkeypatch.setattr(Path, "read_text", lambda _: f"7 (a) b (c) S {fields}\n")
+    assert start_ticks(7) == 22
+    monkeypatch.setattr(Path, "read_text", lambda _: f"7 (a) b (c) Z {fields}\n")
+    assert start_ticks(7) is None
+
+
+def test_a_number_that_somebody_else_has_now_is_not_the_owner() -> None:
+    assert standing(entry(dead())) == "crashed"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"boot_id": "another"}, "rebooted"),
+        ({"machine": "another", "boot_id": "another"}, "elsewhere"),
+        ({"machine": "another"}, "elsewhere"),
+        ({"pid_namespace": 1}, "elsewhere"),
+    ],
+)
+def test_who_cannot_be_judged_by_a_number(change: dict[str, object], expected: str) -> None:
+    assert standing(entry(msgspec.structs.replace(this_process(), **change))) == expected
+
+
+# ---- the files ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(this_process(), RUN_ID, (directory[0], 0, 0))
+    ledger.add(this_process(), RUN_ID, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2))
+    ledger.add(this_process(), RUN_ID, directory)
+    (found,) = ledger.entries()
+    assert found.owner == this_process()
+    assert sorted(found.directories) == sorted([directory, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2)])
+    assert os.listdir(ledger.path) == [f"{RUN_ID}.json"]
+
+
+def test_nobody_else_may_look(ledger: Ledger, state: Path, tmp_path: Path) -> None:
+    ledger.add(this_process(), RUN_ID, made(tmp_path))
+    assert ledger.path == state == ledger_dir()
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert stat.S_IMODE((state / f"{RUN_ID}.json").stat().st_mode) == 0o600
+
+
+def test_without_xdg_it_is_in_the_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for word in ("", "relative/ones/do/not/count"):
+        monkeypatch.setenv("XDG_STATE_HOME", word)
+        assert ledger_dir() == tmp_path / ".local" / "state" / "stragglab"
+
+
+@pytest.mark.parametrize("break_it", ["open", "link", "file"])
+def test_a_ledger_that_others_could_have_written_is_refused(state: Path, tmp_path: Path, break_it: str) -> None:
+    state.parent.mkdir()
+    if break_it == "open":
+        state.mkdir()
+        state.chmod(0o770)
+    elif break_it == "link":
+        (tmp_path / "target").mkdir(mode=0o700)
+        state.symlink_to(tmp_path / "target")
+    else:
+        state.touch()
+    with pytest.raises(LedgerRefused, match=r"remove it|XDG_STATE_HOME"):
+        Ledger()
+
+
+def test_the_directory_of_another_run_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.add(dead(), RUN_ID, made(tmp_path))
+    for run_id, path in ((RUN_ID, f"/a/stragglab-{RUN_ID}"), (OTHER_ID, f"/a/stragglab-{RUN_ID}")):
+        with pytest.raises(ValueError, match="every run has"):
+            ledger.add(this_process(), run_id, (path, 1, 2))
+    (found,) = ledger.entries()
+    assert found.owner == dead()
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "foreign", "link", "fifo"])
+def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: Ledger, tmp_path: Path, how: str) -> None:
+    directory = made(tmp_path)
+    ledger.add(dead(), RUN_ID, directory)
+    ledger.add(dead(), OTHER_ID, made(tmp_path, OTHER_ID))
+    path = ledger.path / f"{RUN_ID}.json"
+    text = path.read_bytes()
+    path.unlink()
+    if how == "link":
+        (tmp_path / "copy").write_bytes(text)
+        path.symlink_to(tmp_path / "copy")
+    elif how == "fifo":
+        os.mkfifo(path)
+    else:
+        foreign = text.replace(f"stragglab-{RUN_ID}".encode(), f"stragglab-{OTHER_ID}".encode())
+        path.write_bytes({"cut": text[:-9], "empty": b"", "foreign": foreign}[how])
+    assert [found.run_id for found in ledger.entries()] == [OTHER_ID]
+    assert ledger.torn() == [path.name]
+    ledger.reap_crashed()
+    assert Path(directory[0]).is_dir()
+
+
+def test_half_a_file_is_nothing_until_it_is_old(ledger: Ledger) -> None:
+    half = ledger.path / f".{RUN_ID}.new"
+    half.write_bytes(b"{")
+    (ledger.path / "README").touch()
+    assert (ledger.entries(), ledger.torn()) == ([], [])
+    os.utime(half, (0, 0))
+    assert ledger.torn() == [half.name]
+    ledger.discard(half.name)
+    assert ledger.torn() == []
+
+
+# ---- reaping --------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_announced_is_removed_if_it_is_empty(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(dead(), RUN_ID, (directory[0], 0, 0))
+    assert ledger.reap_crashed() == []
+    assert not Path(directory[0]).exists()
+    assert ledger.entries() == []
+
+
+def test_what_was_announced_and_is_not_empty_belongs_to_somebody(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    below = Path(directory[0], "below")
+    below.mkdir()
+    ledger.add(dead(), RUN_ID, (directory[0], 0, 0))
+    assert ledger.reap(ledger.entries()[0], 0.0) == [directory[0]]
+    assert below.is_dir()
+    assert len(ledger.entries()) == 1
+
+
+def test_all_that_a_crashed_run_made_is_removed(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    Path(directory[0], "host-0", "worker-0").mkdir(parents=True)
+    ledger.add(dead(), RUN_ID, directory)
+    assert ledger.reap_crashed() == []
+    assert not Path(directory[0]).exists()
+    assert ledger.entries() == []
+
+
+def test_a_directory_that_was_made_anew_is_somebody_elses(ledger: Ledger, tmp_path: Path) -> None:
+    path, device, inode = made(tmp_path)
+    for wrong in ((path, device, inode + 1), (path, device + 1, inode)):
+        ledger.add(dead(), RUN_ID, wrong)
+        assert ledger.reap_crashed() == []
+        assert Path(path).is_dir()
+        assert ledger.entries() == []
+
+
+def test_a_link_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
+    target, device, inode = made(tmp_path)
+    link = tmp_path / f"stragglab-{RUN_ID}"
+    link.symlink_to(target)
+    inside = Path(target, "below")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    ledger.add(dead(), RUN_ID, (str(link), device, inode))
+    assert ledger.reap_crashed() == []
+    assert link.is_symlink()
+    inside.symlink_to(outside)
+    ledger.add(dead(), RUN_ID, (target, device, inode))
+    assert ledger.reap(ledger.entries()[0], 0.0) == [target]
+    assert outside.is_dir()
+
+
+def test_what_a_living_run_has_is_not_touched(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(this_process(), RUN_ID, directory)
+    assert ledger.reap_crashed() == []
+    with pytest.raises(ValueError, match="is running"):
+        ledger.reap(ledger.entries()[0])
+    assert Path(directory[0]).is_dir()
+    assert len(ledger.entries()) == 1
+
+
+def test_what_another_machine_has_is_not_touched(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(msgspec.structs.replace(dead(), machine="another"), RUN_ID, directory)
+    assert ledger.reap_crashed() == []
+    assert Path(directory[0]).is_dir()
+    assert len(ledger.entries()) == 1
+
+
+def test_after_a_reboot_there_is_only_the_file(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(msgspec.structs.replace(dead(), boot_id="another"), RUN_ID, directory)
+    assert ledger.reap_crashed() == []
+    assert Path(directory[0]).is_dir()
+    assert ledger.entries() == []
+
+
+# ---- the script -----------------------------------------------------------------------------------------------------
+
+
+def cleaned(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, list[str]]:
+    code = cleanup.main(list(argv))
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_cleanup_with_nothing_to_clean_makes_nothing(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cleaned(capsys, "--reap") == (0, [f"nothing: no run has ever been entered in {state}"])
+    assert not state.exists()
+    Ledger()
+    assert cleaned(capsys) == (0, [f"nothing: no run is entered in {state}"])
+
+
+def test_cleanup_shows_and_then_removes_what_crashed(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, running = made(tmp_path), made(tmp_path, OTHER_ID)
+    ledger.add(dead(), RUN_ID, directory)
+    ledger.add(this_process(), OTHER_ID, running)
+    elsewhere = msgspec.structs.replace(dead(), machine="another")
+    ledger.add(elsewhere, "0" * 16, (f"/a/stragglab-{'0' * 16}", 1, 2))
+    ledger.add(msgspec.structs.replace(dead(), boot_id="b"), "1" * 16, (f"/a/stragglab-{'1' * 16}", 1, 2))
+    (ledger.path / f"{'2' * 16}.json").write_bytes(b"{")
+    code, lines = cleaned(capsys)
+    assert code == 0
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "left alone; clean up there",
+        "--reap removes that",
+        "--reap strikes it from the ledger",
+        "left alone",
+        "--reap removes it",
+    ]
+    assert Path(directory[0]).is_dir()
+    code, lines = cleaned(capsys, "--reap")
+    assert code == 0
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "left alone; clean up there",
+        "removed",
+        "struck from the ledger",
+        "left alone",
+        "removed",
+    ]
+    assert (Path(directory[0]).exists(), Path(running[0]).exists()) == (False, True)
+    assert [len(cleaned(capsys)[1]), len(ledger.entries())] == [2, 2]
+
+
+def test_cleanup_that_fails_says_so(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = made(tmp_path)
+    Path(directory[0], "file").touch()
+    ledger.add(dead(), RUN_ID, directory)
+    monkeypatch.setattr(Ledger, "reap", functools.partialmethod(Ledger.reap, patience_s=0.0))
+    code, (line,) = cleaned(capsys, "--reap")
+    assert code == 1
+    assert f"could not remove {directory[0]}; try again" in line
+    assert len(ledger.entries()) == 1
+
+
+def test_cleanup_refuses_a_ledger_that_is_not_ours(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state.mkdir(parents=True)
+    state.chmod(0o777)
+    assert cleanup.main([]) == 2
+    assert "chmod 700" in capsys.readouterr().err
+
+
+def test_the_ledger_is_plain_json(ledger: Ledger, tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    ledger.add(this_process(), RUN_ID, directory)
+    text = json.loads((ledger.path / f"{RUN_ID}.json").read_text())
+    assert text["directories"] == [list(directory)]
+    assert text["owner"]["pid"] == os.getpid()

@@ -1,0 +1,119 @@
+"""By which means a run does what it is asked for, on machines that lack this or that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.containment import Isolation
+from runtime.errors import ConfigError
+from runtime.hosts import Hosts, parse_hosts
+from runtime.live.doctor import CAPABILITIES
+from runtime.live.means import Look, Means, Missing, choose_means
+from runtime.spec import Circumstances
+
+FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}
+
+
+def lacking(*names: str) -> Look:
+    """A machine without these."""
+    assert set(names) <= set(CAPABILITIES)
+    return lambda name: Missing(reason=f"no {name}", cure=f"get {name}") if name in names else None
+
+
+def choose(
+    without: tuple[str, ...] = (),
+    hosts: dict[str, Any] | None = None,
+    cpu_by: Any = "auto",
+    device: bool = False,
+    **around: Any,
+) -> Means:
+    parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
+    around = {name: frozenset(value) if isinstance(value, set) else value for name, value in around.items()}
+    return choose_means(parsed, cpu_by, device, Circumstances(num_servers=2, **around), lacking(*without))
+
+
+def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
+    assert choose().isolation is Isolation.PROCESSES
+    assert choose(("namespaces",)).isolation is Isolation.NONE
+    assert choose(containment="none").isolation is Isolation.NONE
+    everything = choose(tuple(CAPABILITIES))
+    assert (everything.throttles, everything.host_quotas, everything.cgroups) == ("none", "none", False)
+
+
+@pytest.mark.parametrize(
+    ("without", "cpu_by", "quotas", "throttles"),
+    [
+        ((), "auto", "cgroup", "cgroup"),
+        (("cgroup_cpu",), "auto", "duty", "duty"),
+        ((), "duty", "duty", "duty"),
+        ((), "cpulimit", "cgroup", "cpulimit"),
+        (("cgroup_cpu",), "cpulimit", "duty", "cpulimit"),
+        (("cpulimit",), "auto", "cgroup", "cgroup"),
+        (("cpulimit", "cgroup_cpu"), "duty", "duty", "duty"),
+    ],
+)
+def test_who_keeps_hosts_and_tasks_to_their_share(
+    without: tuple[str, ...], cpu_by: str, quotas: str, throttles: str
+) -> None:
+    means = choose(without, FOUR, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
+    assert (means.host_quotas, means.throttles) == (quotas, throttles)
+    assert means.cgroups == (quotas == "cgroup")
+
+
+def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:
+    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).throttles == "cgroup"
+    assert choose(("cgroup_cpu",), kinds={"cpu"}, disturbed={"worker:0"}).throttles == "duty"
+    assert choose(cpu_by="cpulimit", kinds={"cpu"}, disturbed={"worker:0"}).cgroups is False
+
+
+def test_latency_by_whatever_there_is() -> None:
+    late = {**FOUR, "latency_ms": 5}
+    assert choose(hosts=FOUR).latency == "none"
+    assert choose(hosts=late).latency == "netem"
+    assert choose(("netem",), late).latency == "relay"
+
+
+@pytest.mark.parametrize(
+    ("without", "hosts", "more", "words"),
+    [
+        (("network",), FOUR, {}, "cluster.hosts: no network; get network, or choose cluster=local"),
+        (("links",), FOUR, {}, "cluster.hosts: no links; get links, or choose cluster=local"),
+        ((), FOUR, {"containment": "none"}, "containment=none: emulated hosts live in namespaces"),
+        ((), FOUR, {"transport": "shm"}, "topology.transport=shm: hosts share no memory"),
+        (("cgroup_cpu",), FOUR, {"cpu_by": "cgroup"}, "cluster.cpu_by=cgroup: no cgroup_cpu; get cgroup_cpu"),
+        (
+            ("cpulimit",),
+            None,
+            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:0"}},
+            "cluster.cpu_by=cpulimit: no cpulimit; get cpulimit",
+        ),
+        (("cgroup_memory",), {**FOUR, "memory_mb": 256}, {}, "cluster.hosts.memory_mb: no cgroup_memory"),
+        (
+            ("peers",),
+            FOUR,
+            {"kinds": {"bandwidth"}, "disturbed": {"link:0>1"}},
+            "straggler: no peers; get peers, or slow down whole links",
+        ),
+        (
+            (),
+            {**FOUR, "link_mbps": None},
+            {"kinds": {"bandwidth"}, "disturbed": {"link:1"}},
+            "cluster.hosts.link_mbps=null: link:1 has no rate",
+        ),
+        ((), FOUR, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
+        ((), None, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
+    ],
+)
+def test_refused_with_the_missing_piece_and_its_cure(
+    without: tuple[str, ...], hosts: dict[str, Any] | None, more: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        choose(without, hosts, **more)
+    assert words in str(error.value)
+
+
+def test_what_is_not_asked_for_may_be_missing() -> None:
+    rest = ("netem", "peers", "cgroup_memory", "cpulimit", "cgroup_cpu")
+    assert choose(rest, FOUR).isolation is Isolation.NETWORK

@@ -1,0 +1,357 @@
+"""Patterns of real disturbances: throttling, on and off, kills and pauses, delays with a heavy tail."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from injectors.patterns import (
+    Combined,
+    Markov,
+    OnOff,
+    Pattern,
+    Poisson,
+    PowerLaw,
+    Throttle,
+    Transient,
+    TransientThrottle,
+)
+from injectors.patterns import streams as streams_module
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, validate_plan
+
+HOSTS = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06, num_hosts=4)
+
+
+def cluster_of(num_workers: int, num_hosts: int = 0) -> ClusterShape:
+    return ClusterShape(num_workers=num_workers, num_servers=2, base_iter_s=0.06, num_hosts=num_hosts)
+
+
+def by_target(plan: Plan) -> dict[str, list[Disturbance]]:
+    found = defaultdict(list)
+    for one in plan.disturbances:
+        found[one.target].append(one)
+    return found
+
+
+def rows(plan: Plan) -> list[tuple[str, float, float, str, float]]:
+    return [(one.target, one.start_s, one.end_s, one.kind, one.magnitude) for one in plan.disturbances]
+
+
+# ---- what all share --------------------------------------------------------------------------------------------------
+
+RANDOM: list[Pattern] = [
+    Markov(on_mean_s=3.0, off_mean_s=17.0, targets=("worker:*",)),
+    Poisson(mean_s=30.0),
+    PowerLaw(slot_s=0.06),
+    TransientThrottle(period_s=6.0, duration_s=3.0, offset="uniform"),
+]
+
+
+def check_streams(pattern: Pattern) -> None:
+    """Another worker does not shift the others' draws, and no two workers draw alike."""
+    few, many = (by_target(pattern.plan(cluster_of(n), 600.0, 3)) for n in (4, 9))
+    assert len(many) == 9
+    assert all(few[target] == many[target] for target in few)
+    assert len({tuple((one.start_s, one.magnitude) for one in own) for own in many.values()}) == 9
+
+
+@pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
+def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
+    check_streams(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "module"), list(zip(RANDOM, ("markov", "poisson", "power_law", "periods"), strict=True))
+)
+def test_wrong_streams_are_caught(pattern: Pattern, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shared(seed: int, name: str, target: str) -> np.random.Generator:
+        return streams_module.stream(seed, name, "worker")
+
+    monkeypatch.setattr(f"injectors.patterns.{module}.stream", shared)
+    with pytest.raises(AssertionError):
+        check_streams(pattern)
+
+
+@pytest.mark.parametrize("pattern", [*RANDOM, OnOff(on_s=6.0, off_s=5.0)], ids=lambda pattern: pattern.name)
+def test_a_longer_horizon_continues_a_shorter_one(pattern: Pattern) -> None:
+    short, long = (pattern.plan(HOSTS, horizon_s, 3) for horizon_s in (60.0, 240.0))
+    assert short.disturbances == build_plan("p", 3, 60.0, long.disturbances).disturbances
+    assert short.disturbances
+
+
+@pytest.mark.parametrize("pattern", [*RANDOM, OnOff(), Throttle()], ids=lambda pattern: pattern.name)
+def test_a_part_of_a_combination_draws_what_it_draws_alone(pattern: Pattern) -> None:
+    plan = Combined(patterns={"a": pattern, "b": Transient()}).plan(HOSTS, 60.0, 7)
+    alone = [one for part in (pattern, Transient()) for one in part.plan(HOSTS, 60.0, 7).disturbances]
+    assert plan == build_plan("combined", 7, 60.0, alone)
+
+
+def test_exponential_draws_are_exponential_and_pinned() -> None:
+    """Published plans must stay as they are, so these draws must never change."""
+    draws = streams_module.stream(0, "kill", "worker:0")
+    values = [streams_module.exponential(draws) for _ in range(10_000)]
+    assert stats.kstest(values, stats.expon.cdf).pvalue > 0.001
+    assert stats.kstest(values, stats.expon(scale=1.1).cdf).pvalue < 0.001
+    assert values[:2] == pytest.approx([1.4164332972371514, 3.214924700462632], rel=1e-12)
+
+
+# ---- throttle --------------------------------------------------------------------------------------------------------
+
+
+def test_a_throttle_holds_from_its_start_to_the_end_or_for_a_while() -> None:
+    plan = Throttle(targets=("host:*", "worker:1"), left_frac=0.2, start_s=3.0).plan(HOSTS, 10.0, 0)
+    assert rows(plan) == [(f"host:{host}", 3.0, 10.0, "cpu", 0.2) for host in range(4)] + [
+        ("worker:1", 3.0, 10.0, "cpu", 0.2)
+    ]
+    plan = Throttle(targets=("link:0>2",), kind="bandwidth", start_s=3.0, duration_s=4.0).plan(HOSTS, 10.0, 0)
+    assert rows(plan) == [("link:0>2", 3.0, 7.0, "bandwidth", 0.25)]
+    assert Throttle(start_s=11.0).plan(HOSTS, 10.0, 0).disturbances == ()
+
+
+def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
+    pattern = Throttle(targets=("worker:*", "server:*"), pick=pick)
+    return set(by_target(pattern.plan(cluster_of(num_workers), 1.0, seed)))
+
+
+def test_any_target_is_picked_as_often_as_another() -> None:
+    counts = Counter(target for seed in range(3000) for target in picked(4, seed))
+    assert len(counts) == 6
+    assert stats.chisquare(list(counts.values())).pvalue > 0.001
+
+
+def test_picks_are_pinned() -> None:
+    """A published plan can be made again, also by another process."""
+    assert [picked(4, seed) for seed in range(6)] == [
+        {target} for target in ["server:0", "worker:0", "worker:0", "worker:0", "worker:0", "server:1"]
+    ]
+
+
+def test_another_worker_takes_the_place_of_one_at_most() -> None:
+    changed = 0
+    for seed in range(300):
+        few, many = picked(4, seed, 3), picked(5, seed, 3)
+        assert few == many or (len(few - many) == 1 and many - few == {"worker:4"})
+        changed += few != many
+    assert 90 <= changed <= 170, "3 of 7"
+    assert picked(4, 0, 6) == {*cluster_of(4).targets("worker"), *cluster_of(4).targets("server")}
+
+
+# ---- transient throttling --------------------------------------------------------------------------------------------
+
+
+def test_a_transient_throttle_has_the_windows_of_the_delays_that_it_draws_as() -> None:
+    periods: dict[str, Any] = {"period_s": 6.0, "duration_s": 3.0, "offset": "uniform"}
+    delays = Transient(**periods).plan(HOSTS, 600.0, 5)
+    plan = TransientThrottle(**periods, left_frac=0.1, draws_of="transient").plan(HOSTS, 600.0, 5)
+    assert rows(plan) == [(one.target, one.start_s, one.end_s, "cpu", 0.1) for one in delays.disturbances]
+    other = TransientThrottle(**periods, left_frac=0.1).plan(HOSTS, 600.0, 5)
+    assert {one.start_s for one in other.disturbances}.isdisjoint(one.start_s for one in delays.disturbances)
+
+
+def test_links_straggle_for_the_share_of_time_that_was_asked_for() -> None:
+    pattern = TransientThrottle(kind="bandwidth", targets=("link:*",), period_s=6.0, duration_s=3.0)
+    plan = pattern.plan(HOSTS, 60_000.0, 0)
+    share = sum(one.end_s - one.start_s for one in plan.disturbances) / (4 * 60_000.0)
+    assert share == pytest.approx(0.15, abs=0.006)
+    assert set(by_target(plan)) == {f"link:{host}" for host in range(4)}
+
+
+# ---- on and off ------------------------------------------------------------------------------------------------------
+
+
+def test_on_and_off_take_turns() -> None:
+    plan = OnOff(on_s=6.0, off_s=4.0, targets=("worker:0", "worker:2")).plan(HOSTS, 23.0, 0)
+    spans = [(0.0, 6.0), (10.0, 16.0), (20.0, 23.0)]
+    assert rows(plan) == [(f"worker:{w}", *span, "cpu", 0.1) for span in spans for w in (0, 2)]
+
+
+EFFECTS: list[tuple[Kind, float, str]] = [
+    ("delay", 0.3, "worker:*"),
+    ("slowdown", 2.0, "server:*"),
+    ("cpu", 0.4, "host:1"),
+    ("bandwidth", 0.4, "link:1>0"),
+    ("cut", 1.0, "link:*"),
+    ("pause", 1.0, "host:*"),
+    ("kill", 1.0, "server:1"),
+]
+
+
+@pytest.mark.parametrize(("kind", "magnitude", "target"), EFFECTS)
+def test_patterns_in_time_plan_every_kind(kind: Kind, magnitude: float, target: str) -> None:
+    fields: dict[str, Any] = {"kind": kind, "magnitude": magnitude, "targets": (target,)}
+    for pattern in (
+        OnOff(on_s=1, off_s=2, **fields),
+        Markov(on_mean_s=1, off_mean_s=2, **fields),
+        Poisson(mean_s=3, **fields),
+    ):
+        plan = pattern.plan(HOSTS, 60.0, 0)
+        validate_plan(plan, HOSTS)
+        assert {(one.kind, one.magnitude) for one in plan.disturbances} == {(kind, magnitude)}
+
+
+# ---- markov ----------------------------------------------------------------------------------------------------------
+
+
+def test_stays_are_exponential_and_never_touch() -> None:
+    """After FlexRR's disrupted machine: on 20 s, off 60 s on average."""
+    plan = Markov().plan(cluster_of(1, num_hosts=1), 400_000.0, 0)
+    windows = plan.disturbances[1:-1]  # without what the run's start and end cut off
+    on = [one.end_s - one.start_s for one in windows]
+    off = [second.start_s - first.end_s for first, second in pairwise(windows)]
+    assert min(off) > 0
+    for lengths, mean_s in ((on, 20.0), (off, 60.0)):
+        assert stats.kstest(lengths, stats.expon(scale=mean_s).cdf).pvalue > 0.001
+        assert stats.kstest(lengths, stats.expon(scale=mean_s * 1.15).cdf).pvalue < 0.001
+    assert sum(on) / 400_000.0 == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_start_is_like_any_other_moment() -> None:
+    plan = Markov().plan(cluster_of(1, num_hosts=4000), 100.0, 0)
+    on_at = [sum(one.start_s <= t < one.end_s for one in plan.disturbances) / 4000 for t in (0.0, 10.0, 50.0, 99.0)]
+    assert on_at == pytest.approx([0.25] * 4, abs=0.028)
+
+
+# ---- kills and pauses ------------------------------------------------------------------------------------------------
+
+
+def test_lives_are_exponential_and_every_kill_has_its_delay() -> None:
+    plan = Poisson(mean_s=30.0, duration_s=2.0, targets=("worker:0",)).plan(HOSTS, 120_000.0, 0)
+    windows = plan.disturbances
+    assert len(windows) == pytest.approx(120_000 / 32, rel=0.06)
+    assert {one.kind for one in windows} == {"kill"}
+    assert all(one.end_s - one.start_s == pytest.approx(2.0, abs=2e-6) for one in windows[:-1])
+    lives = [windows[0].start_s, *(second.start_s - first.end_s for first, second in pairwise(windows))]
+    assert min(lives) >= 0
+    assert stats.kstest(lives, stats.expon(scale=30.0).cdf).pvalue > 0.001
+    assert stats.kstest(lives, stats.expon(scale=33.0).cdf).pvalue < 0.001
+
+
+# ---- power law -------------------------------------------------------------------------------------------------------
+
+
+def delays_in_iterations(**fields: Any) -> list[float]:
+    plan = PowerLaw(slot_s=0.06, **fields).plan(cluster_of(4), 6000.0, 0)
+    return [one.magnitude / 0.06 for one in plan.disturbances]
+
+
+def test_the_mean_excess_before_the_cap_is_half_an_iteration() -> None:
+    """d0 / (alpha - 2) = 0.5 of the base for alpha 4, d0 1."""
+    delays = delays_in_iterations(cap_iters=1e9)
+    assert len(delays) == pytest.approx(400_000, rel=1e-3)
+    assert np.mean(delays) == pytest.approx(0.5, abs=4 * math.sqrt(0.75 / 400_000))
+    assert np.mean(delays_in_iterations(cap_iters=1e9, d0_iters=3.0)) == pytest.approx(1.5, rel=0.02)
+
+
+def test_the_tail_is_that_of_the_formula() -> None:
+    """P(delay > x) = (1 + x)^-(alpha - 1): a Lomax distribution."""
+    delays = delays_in_iterations(cap_iters=1e9)[::20]
+    assert stats.kstest(delays, stats.lomax(3.0).cdf).pvalue > 0.001
+    assert stats.kstest(delays, stats.lomax(3.2).cdf).pvalue < 0.001
+
+
+def test_no_delay_is_longer_than_the_cap() -> None:
+    delays = delays_in_iterations()
+    assert max(delays) == pytest.approx(20.0)
+    assert sum(delay > 19.999 for delay in delays) == pytest.approx(400_000 * 21.0**-3, rel=0.5)
+
+
+def test_delays_are_in_seconds_of_the_base_iteration() -> None:
+    capped = PowerLaw(slot_s=1.0, cap_iters=0.001, d0_iters=1e6, base_s=2.0)
+    assert {one.magnitude for one in capped.plan(cluster_of(2), 50.0, 0).disturbances} == {0.002}
+    unknown = ClusterShape(num_workers=1, num_servers=1)
+    with pytest.raises(ValueError, match=r"^base_s=null: .* set base_s to seconds$"):
+        PowerLaw(slot_s=1.0).plan(unknown, 10.0, 0)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+BAD: Any = "stop"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *[
+            (
+                lambda left_frac=left_frac, cls=cls: cls(left_frac=left_frac),
+                f"left_frac={left_frac}: must be more than 0 and less",
+            )
+            for left_frac in (0, 0.0, -0.1, 1, 1.0, 1.5, 1e-9)
+            for cls in (Throttle, TransientThrottle)
+        ],
+        (lambda: Throttle(left_frac=math.nan), "left_frac=nan: must be a finite number"),
+        (lambda: Throttle(left_frac=cast(Any, True)), "left_frac=True: must be a finite number"),
+        (lambda: Throttle(kind=BAD), "kind=stop: must be one of cpu, bandwidth"),
+        (lambda: Throttle(kind=cast(Any, "kill")), "kind=kill: must be one of cpu, bandwidth"),
+        (lambda: Throttle(targets=("link:0",)), "targets=link:0: must be worker:<id>, server:<id>, host:<id>, or *"),
+        (lambda: Throttle(kind="bandwidth"), "targets=worker:0: must be link:<host>, link:<host>><host>, or * for"),
+        (lambda: Throttle(kind="bandwidth", targets=("link:0>*",)), "targets=link:0>*: must be"),
+        (lambda: Throttle(kind="bandwidth", targets=("link:*>*",)), "targets=link:*>*: must be"),
+        (lambda: Throttle(targets=("host:$(id)",)), "targets=host:$(id): must be"),
+        (lambda: Throttle(start_s=-1.0), "start_s=-1.0: must be at least 0"),
+        (lambda: Throttle(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
+        (lambda: Throttle(pick=0), "pick=0: must be a whole number, at least 1, or null"),
+        (lambda: Throttle(pick=cast(Any, 1.5)), "pick=1.5: must be a whole number"),
+        (lambda: Throttle(pick=True), "pick=True: must be a whole number"),
+        (lambda: TransientThrottle(duration_s=2000.0), "duration_s=2000.0: must be at most period_s (1800.0)"),
+        (lambda: TransientThrottle(draws_of=""), "draws_of=: must be letters"),
+        (lambda: OnOff(on_s=0.0), "on_s=0.0: must be at least 0.001"),
+        (lambda: OnOff(off_s=0.0), "off_s=0.0: must be at least 0.001"),
+        (lambda: OnOff(kind=BAD), "kind=stop: must be one of delay, slowdown, cpu, bandwidth, cut, pause, kill"),
+        (lambda: OnOff(magnitude=0.0), "magnitude=0.0: must be more than 0 and less than 1"),
+        (lambda: OnOff(kind="kill"), "magnitude=0.1: must be 1"),
+        (lambda: OnOff(kind="delay", magnitude=-1.0), "magnitude=-1.0: must be between 0 and 3600"),
+        (
+            lambda: OnOff(kind="cut", magnitude=1.0),
+            "targets=worker:0: must be link:<host>, or * for the id; cut acts on",
+        ),
+        (lambda: Markov(on_mean_s=0.0), "on_mean_s=0.0: must be at least 0.001"),
+        (lambda: Markov(off_mean_s=math.inf), "off_mean_s=inf: must be a finite number"),
+        (lambda: Markov(magnitude=1.0), "magnitude=1.0: must be more than 0 and less than 1"),
+        (lambda: Poisson(mean_s=0.0), "mean_s=0.0: must be at least 0.001"),
+        (lambda: Poisson(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
+        (lambda: Poisson(magnitude=0.5), "magnitude=0.5: must be 1"),
+        (lambda: Poisson(targets=("link:0",)), "targets=link:0: must be worker:<id>, server:<id>, host:<id>, or * for"),
+        (lambda: PowerLaw(slot_s=0.0), "slot_s=0.0: must be at least 0.001"),
+        (lambda: PowerLaw(slot_s=1.0, alpha=1.0), "alpha=1.0: must be more than 1"),
+        (lambda: PowerLaw(slot_s=1.0, d0_iters=0.0), "d0_iters=0.0: must be more than 0"),
+        (lambda: PowerLaw(slot_s=1.0, cap_iters=-1.0), "cap_iters=-1.0: must be more than 0"),
+        (lambda: PowerLaw(slot_s=1.0, base_s=0.0), "base_s=0.0: must be more than 0"),
+        (lambda: PowerLaw(slot_s=1.0, targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
+        *[(lambda cls=cls: cls(name="a b"), "name=a b: must be letters") for cls in (Throttle, OnOff, Markov, Poisson)],
+    ],
+)
+def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(message)) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        (Throttle(targets=("host:4",)), "targets=host:4: there is no such target; valid are worker:0 to worker:3,"),
+        (Throttle(kind="bandwidth", targets=("link:0>4",)), "targets=link:0>4: there is no such target"),
+        (Throttle(kind="bandwidth", targets=("link:2>2",)), "targets=link:2>2: leads from a host to itself"),
+        (Throttle(pick=2), "pick=2: there are only 1 targets to pick from"),
+        (
+            OnOff(on_s=0.01, off_s=0.01),
+            "on_s=0.01: too short for 1e+06 s and 1 targets, the plan would have 5e+07 windows",
+        ),
+        (Markov(on_mean_s=0.01, off_mean_s=0.01), "on_mean_s=0.01: too short"),
+        (Poisson(mean_s=0.001, duration_s=0.001), "mean_s=0.001: too short"),
+        (PowerLaw(slot_s=0.01), "slot_s=0.01: too short"),
+        (TransientThrottle(period_s=0.001, duration_s=0.001), "period_s=0.001: too short"),
+    ],
+)
+def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
+        pattern.plan(HOSTS, 1e6, 0)

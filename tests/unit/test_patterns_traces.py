@@ -1,0 +1,275 @@
+"""Patterns that replay files: a table of disturbances, and traces of the operators of real jobs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from injectors.patterns import OperatorTrace, Trace
+from injectors.patterns.operator_trace import COLUMNS, step_slowdowns
+from injectors.patterns.tables import ROOT, find_file, read_table
+from injectors.patterns.trace import COLUMNS as TRACE_COLUMNS
+from injectors.plan import NO_HOSTS, ClusterShape, Plan, validate_plan
+
+CLUSTER = ClusterShape(num_workers=4, num_servers=2)
+HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=4)
+SLICE = "injectors/traces/bytedance/slice.parquet"
+HEADER = "time,duration,target,kind,magnitude\n"
+
+
+def rows(plan: Plan) -> list[tuple[float, float, str, str, float]]:
+    return [(one.start_s, one.end_s, one.target, one.kind, one.magnitude) for one in plan.disturbances]
+
+
+def written(tmp_path: Path, text: str | bytes, name: str = "mine.csv") -> str:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+# ---- a table of disturbances -----------------------------------------------------------------------------------------
+
+TABLE = """\
+time, duration, kind, target, magnitude
+8, 4, bandwidth, link:0>2, 0.25
+
+2, 30, delay, worker:1, 0.5
+0.5, 1e-1, kill, host:3, 1
+200, 1, cut, link:0, 1
+"""
+
+
+def test_every_row_is_a_disturbance_in_any_order(tmp_path: Path) -> None:
+    plan = Trace(path=written(tmp_path, TABLE)).plan(HOSTS, 20.0, 0)
+    validate_plan(plan, HOSTS)
+    assert rows(plan) == [
+        (0.5, 0.6, "host:3", "kill", 1.0),
+        (2.0, 20.0, "worker:1", "delay", 0.5),
+        (8.0, 12.0, "link:0>2", "bandwidth", 0.25),
+    ]
+
+
+def test_times_are_scaled_and_magnitudes_are_not(tmp_path: Path) -> None:
+    plan = Trace(path=written(tmp_path, HEADER + "10,5,worker:0,delay,0.5\n"), time_scale=0.1).plan(CLUSTER, 20.0, 0)
+    assert rows(plan) == [(1.0, 1.5, "worker:0", "delay", 0.5)]
+
+
+def test_a_parquet_file_says_the_same(tmp_path: Path) -> None:
+    path = written(tmp_path, TABLE)
+    columns = read_table(path, TRACE_COLUMNS, others=False).columns
+    table = pa.table(
+        {key: columns[key] if key in ("kind", "target") else np.array(columns[key], float) for key in columns}
+    )
+    pq.write_table(table, tmp_path / "mine.parquet")
+    plans = [Trace(path=name).plan(HOSTS, 20.0, 0) for name in (path, str(tmp_path / "mine.parquet"))]
+    assert plans[0] == plans[1]
+
+
+def test_a_spreadsheet_s_file_is_read(tmp_path: Path) -> None:
+    text = '\ufeff"time","duration","target","kind","magnitude"\r\n"1","2","worker:0","pause","1"\r\n'
+    assert rows(Trace(path=written(tmp_path, text)).plan(CLUSTER, 9.0, 0)) == [(1.0, 3.0, "worker:0", "pause", 1.0)]
+
+
+def test_a_path_counts_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_file(SLICE) == ROOT / SLICE
+    (tmp_path / Path(SLICE).parent).mkdir(parents=True)
+    (tmp_path / SLICE).touch()
+    assert find_file(SLICE) == Path(SLICE), "what is here goes first"
+    assert find_file(str(ROOT / SLICE)) == ROOT / SLICE
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("x,1,worker:0,delay,1", "column time, x: must be a finite number"),
+        ("-1,1,worker:0,delay,1", "column time, -1: must be 0 or more"),
+        ("nan,1,worker:0,delay,1", "column time, nan: must be a finite number"),
+        ("1,0,worker:0,delay,1", "column duration, 0: must last a microsecond or more"),
+        ("1,-2,worker:0,delay,1", "column duration, -2: must last a microsecond"),
+        ("1,1e-7,worker:0,delay,1", "column duration, 1e-7: must last a microsecond"),
+        ("1,,worker:0,delay,1", "column duration, nothing: must be a finite number"),
+        ("1,inf,worker:0,delay,1", "column duration, inf: must be a finite number"),
+        ("1,1,worker:9,delay,1", "column target, worker:9: there is no such target; valid are worker:0 to worker:3"),
+        ("1,1,worker:*,delay,1", "column target, worker:*: there is no such target"),
+        ("1,1,,delay,1", "column target, nothing: there is no such target"),
+        ("1,1,worker:0;ls,delay,1", "column target, worker:0;ls: there is no such target"),
+        ('1,1,"worker\n0",delay,1', r"column target, 'worker\n0': there is no such target"),
+        ("1,1,link:1>1,bandwidth,0.5", "column target, link:1>1: leads from a host to itself"),
+        ("1,1,worker:0,cut,1", "column target, worker:0: cut acts on link:<host> only"),
+        ("1,1,worker:0,stop,1", "column kind, stop: must be one of delay, slowdown, cpu, bandwidth, cut, pause, kill"),
+        ("1,1,worker:0,cpu,0", "column magnitude, 0: must be more than 0 and less than 1"),
+        ("1,1,worker:0,cpu,1", "column magnitude, 1: must be more than 0 and less than 1"),
+        ("1,1,worker:0,cpu,-0.5", "column magnitude, -0.5: must be more than 0 and less than 1"),
+        ("1,1,worker:0,kill,", "column magnitude, nothing: must be a finite number"),
+        ("1,1,worker:0,kill,0.5", "column magnitude, 0.5: must be 1"),
+        ("1,1,worker:0,delay", "has 4 cells, the header 5"),
+        ("1,1,worker:0,delay,1,1", "has 6 cells, the header 5"),
+    ],
+)
+def test_a_wrong_cell_is_named(row: str, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER + "0,1,worker:0,delay,1\n\n" + row + "\n")
+    line = 4 + row.count("\n")
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        Trace(path=path).plan(HOSTS, 9.0, 0)
+    text = str(caught.value)
+    assert text.startswith(f"path={path}: row 2 (line {line})")
+    assert "\n" not in text
+
+
+def test_a_wrong_cell_of_a_parquet_file_is_named(tmp_path: Path) -> None:
+    table = {"time": [0.0, None], "duration": [1.0, 1.0], "target": ["worker:0"] * 2, "kind": ["delay"] * 2}
+    pq.write_table(pa.table({**table, "magnitude": [1.0, 1.0]}), path := str(tmp_path / "mine.parquet"))
+    with pytest.raises(ValueError, match=re.escape(f"path={path}: row 2, column time, nothing: must be a finite")):
+        Trace(path=path).plan(CLUSTER, 9.0, 0)
+
+
+def test_hosts_that_a_cluster_does_not_have(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER + "1,1,host:0,cpu,0.5\n")
+    with pytest.raises(ValueError, match=re.escape(f"path={path}: row 1 (line 2), column target, host:0: {NO_HOSTS}")):
+        Trace(path=path).plan(CLUSTER, 9.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "", "has no columns time; a trace has the columns time, duration, target, kind, magnitude"),
+        ("a.csv", "time,duration,target,kind\n", "has no columns magnitude"),
+        ("a.csv", "time,time,duration,target,kind,magnitude\n", "has 2 columns time"),
+        ("a.csv", "time,duration,target,kind,magnitude,why\n", "column why has no meaning"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read (it is not UTF-8 text)"),
+        ("a.csv", HEADER + '1,"2', "cannot be read ("),
+        ("a.parquet", "time,duration\n", "cannot be read (it is not a Parquet file, or broken)"),
+        ("a.parquet", "", "cannot be read (it is not a Parquet file, or broken)"),
+    ],
+)
+def test_what_is_no_such_table(name: str, text: str | bytes, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text, name)
+    with pytest.raises(ValueError, match=re.escape(f"path={path}: {message}")) as caught:
+        Trace(path=path).plan(CLUSTER, 9.0, 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    for path in ("no/such.csv", str(tmp_path / "folder.csv")):
+        with pytest.raises(ValueError, match=rf"^path={path}: there is no such file here or below {ROOT}$"):
+            Trace(path=path).plan(CLUSTER, 9.0, 0)
+    for name in ("trace.txt", "", "trace\n.txt"):
+        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv or \.parquet$"):
+            Trace(path=name)
+    with pytest.raises(ValueError, match=r"^time_scale=0: must be more than 0$"):
+        Trace(path="a.csv", time_scale=0)
+
+
+# ---- operators of real jobs ------------------------------------------------------------------------------------------
+
+
+def operators(*rows: tuple[int, int, str, float, float]) -> list[Sequence[object]]:
+    return list(zip(*rows, strict=True))
+
+
+BY_HAND = [
+    # dp_rank, step, optype, start_ts, duration; the steps last 6 and 3 s
+    (0, 7, "forward-compute", 1.0, 1.0),
+    (0, 7, "backward-compute", 2.0, 1.0),
+    (1, 7, "forward-compute", 1.0, 1.0),
+    (1, 7, "backward-compute", 2.0, 2.0),
+    (2, 7, "forward-compute", 1.0, 4.0),
+    (2, 7, "backward-compute", 5.0, 1.0),
+    (2, 7, "optimizer", 6.0, 1.0),
+    (0, 3, "forward-compute", 0.0, 2.0),
+    (1, 3, "forward-compute", 0.0, 1.0),
+    (2, 3, "forward-compute", 0.0, 1.0),
+    (0, 3, "grads-reduce-scatter", 2.0, 1.0),
+    (1, 3, "grads-reduce-scatter", 1.0, 2.0),
+]
+
+
+def test_slow_downs_are_over_the_median_rank_s_computing() -> None:
+    """Step 3: 2, 1, 1 s of computing, median 1; step 7: 2, 3, 5 s, median 3. Only computing counts."""
+    steps = step_slowdowns(*operators(*BY_HAND))
+    assert steps.edges_s.tolist() == [0.0, 3.0, 9.0]
+    assert steps.slowdown_frac == pytest.approx(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 2 / 3]]))
+
+
+def test_communication_counts_for_nothing() -> None:
+    longer = [(rank, step, kind, t, s if "compute" in kind else 0.5 * s) for rank, step, kind, t, s in BY_HAND]
+    assert (
+        step_slowdowns(*operators(*longer)).slowdown_frac == step_slowdowns(*operators(*BY_HAND)).slowdown_frac
+    ).all()
+
+
+def test_a_rank_that_is_absent_from_a_step_is_not_slowed_and_no_measure() -> None:
+    absent = [row for row in BY_HAND if row[:2] != (1, 3)]
+    assert step_slowdowns(*operators(*absent)).slowdown_frac[0] == pytest.approx([1 / 3, 0.0, 0.0])
+
+
+def by_hand(tmp_path: Path, name: str = "mine.csv") -> str:
+    with (tmp_path / name).open("w", newline="") as file:
+        csv.writer(file).writerows([[*COLUMNS, "stage"], *([*row, 0] for row in BY_HAND)])
+    return str(tmp_path / name)
+
+
+def test_ranks_become_targets_and_the_trace_starts_over(tmp_path: Path) -> None:
+    pattern = OperatorTrace(path=by_hand(tmp_path), time_scale=0.1, targets=("worker:2", "worker:*"))
+    cluster = ClusterShape(num_workers=3, num_servers=1)
+    first = [(0.0, 0.3, "worker:2", "slowdown", 1.0), (0.3, 0.9, "worker:1", "slowdown", 0.666667)]
+    again = [(0.9, 1.2, "worker:2", "slowdown", 1.0), (1.2, 1.5, "worker:1", "slowdown", 0.666667)]
+    assert rows(pattern.plan(cluster, 1.5, 0)) == first + again
+    once = OperatorTrace(path=by_hand(tmp_path), time_scale=0.1, targets=("worker:2", "worker:*"), repeat=False)
+    assert rows(once.plan(cluster, 1.5, 0)) == first
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "has no rows"),
+        ([(0, 1, "optimizer", 0.0, 1.0)], r"step 1: nobody computed \(forward-compute or backward-compute\)"),
+        ([(0, 1, "forward-compute", 0.0, 0.0)], "step 1: nobody computed"),
+        ([(0, 1, "forward-compute", 0.0, -1.0)], "column duration: holds a negative number"),
+        ([(0, 1, "forward-compute", None, 1.0)], "column start_ts: holds something that is not a"),
+        ([(0, "x", "forward-compute", 0.0, 1.0)], "column step: holds something that is not a number"),
+        ([(0, 1, "forward-compute", 0.0, float("inf"))], "column duration: holds something that is not a finite"),
+    ],
+)
+def test_what_is_no_trace_of_operators(rows: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        step_slowdowns(*(operators(*rows) or [()] * 5))
+
+
+def test_what_does_not_fit_the_run_is_refused(tmp_path: Path) -> None:
+    path = by_hand(tmp_path)
+    with pytest.raises(ValueError, match=r"^targets=worker:\*: are 4, but the trace has only 3 ranks; name at most 3"):
+        OperatorTrace(path=path).plan(CLUSTER, 9.0, 0)
+    with pytest.raises(ValueError, match=r"^time_scale=1e-07: makes steps too short for 9 s and 3 targets"):
+        OperatorTrace(path=path, time_scale=1e-7).plan(ClusterShape(num_workers=3, num_servers=1), 9.0, 0)
+    with pytest.raises(ValueError, match=r"^targets=host:0: must be worker:<id>, server:<id>, or \*"):
+        OperatorTrace(path=path, targets=("host:0",))
+    with pytest.raises(ValueError, match=r"^repeat=1: must be true or false"):
+        OperatorTrace(path=path, repeat=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^path=.*mine\.csv: has no columns dp_rank"):
+        OperatorTrace(path=written(tmp_path, HEADER)).plan(CLUSTER, 9.0, 0)
+
+
+def test_the_slice_that_we_ship_holds_what_its_notice_says() -> None:
+    columns = read_table(SLICE, COLUMNS, others=True).columns
+    steps = step_slowdowns(*(columns[name] for name in COLUMNS))
+    assert len(columns["step"]) == 14_336
+    assert steps.slowdown_frac.shape == (14, 32)
+    assert np.diff(steps.edges_s).mean() == pytest.approx(8.864, abs=0.001)
+    assert steps.slowdown_frac.mean() == pytest.approx(0.0527, abs=1e-4)
+    assert steps.slowdown_frac.max() == pytest.approx(0.452, abs=1e-3)
+    notice = (ROOT / SLICE).with_name("NOTICE").read_text()
+    assert "14,336 rows" in notice
+    assert "Apache License, Version 2.0" in notice
+    assert (ROOT / SLICE).with_name("LICENSE").read_text().lstrip().startswith("Apache License\n")
+    assert (ROOT / SLICE).stat().st_size < 100_000

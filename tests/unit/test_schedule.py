@@ -1,0 +1,247 @@
+"""The schedule against the definition: what the windows that are open come to, by kind."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from injectors.plan import RULES, Disturbance, Kind, Plan, build_plan
+from injectors.schedule import Change, Schedule
+
+TARGETS = ("worker:0", "worker:1", "server:0")
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NUMBERS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 1.5, 2.0, 7.0])
+WINDOWS = st.builds(
+    lambda start_s, length_s, target, kind, magnitude: Disturbance(
+        start_s=start_s, end_s=start_s + length_s, target=target, kind=kind, magnitude=magnitude
+    ),
+    NUMBERS,
+    NUMBERS,
+    st.sampled_from(TARGETS),
+    st.sampled_from(["delay", "slowdown"]),
+    st.sampled_from([0.1, 0.2, 0.3, 0.7, 1e9]),
+)
+ANY_WINDOWS = st.builds(
+    lambda start_s, length_s, target, kind_and_magnitude: Disturbance(
+        start_s=start_s,
+        end_s=start_s + length_s,
+        target=target,
+        kind=kind_and_magnitude[0],
+        magnitude=kind_and_magnitude[1],
+    ),
+    NUMBERS,
+    NUMBERS,
+    st.sampled_from(TARGETS[:2]),
+    st.sampled_from(
+        [(kind, magnitude) for kind in KINDS for magnitude in ((1.0,) if RULES[kind].neutral == 0 else (0.1, 0.5, 0.9))]
+        + [("delay", 0.1), ("delay", 0.2), ("slowdown", 0.3)]
+    ),
+)
+
+
+def plan_of(*windows: Disturbance) -> Plan:
+    return Plan(pattern="p", seed=0, horizon_s=100.0, disturbances=windows)
+
+
+def open_at(plan: Plan, t: float, *, closed: bool = False) -> list[int]:
+    """By definition; ``closed`` is the wrong reading, in which a window still holds at its end."""
+    return [i for i, one in enumerate(plan.disturbances) if one.start_s <= t < one.end_s or (closed and t == one.end_s)]
+
+
+def expected(plan: Plan, target: str, t: float, *, closed: bool = False) -> tuple[float, float]:
+    sums = {"delay": Fraction(0), "slowdown": Fraction(0)}
+    for one in (plan.disturbances[i] for i in open_at(plan, t, closed=closed)):
+        if one.target == target and one.kind in sums:
+            sums[one.kind] += Fraction(one.magnitude)
+    return float(sums["delay"]), float(sums["slowdown"])
+
+
+def moments(plan: Plan) -> list[float]:
+    """Every edge, just before and just after, and outside of all."""
+    edges = {time for one in plan.disturbances for time in (one.start_s, one.end_s)}
+    around = {math.nextafter(edge, direction) for edge in edges for direction in (-math.inf, math.inf)}
+    return sorted({-1.0, 1e6, *edges, *around})
+
+
+def check(plan: Plan, order: Callable[[list[float]], list[float]], *, closed: bool = False) -> None:
+    actuator = Schedule(plan)
+    edges = {time for one in plan.disturbances if one.start_s < one.end_s for time in (one.start_s, one.end_s)}
+    for t in order(moments(plan)):
+        assert actuator.active(t) == tuple(open_at(plan, t, closed=closed))
+        for target in TARGETS:
+            assert actuator.delay_for(target, t) == expected(plan, target, t, closed=closed)
+        assert actuator.next_change(t) == min((edge for edge in edges if edge > t), default=math.inf)
+
+
+@given(st.lists(WINDOWS, max_size=12), st.randoms(use_true_random=False))
+def test_it_answers_by_definition_whatever_the_order(windows: list[Disturbance], rng: random.Random) -> None:
+    plan = plan_of(*windows)
+    check(plan, list)
+    check(plan, lambda times: times[::-1])
+    check(plan, lambda times: rng.sample(times, len(times)))
+
+
+def level_by_definition(plan: Plan, target: str, kind: Kind, t: float) -> float:
+    """As the documentation words it, with the kinds written out."""
+    found = [
+        one for one in (plan.disturbances[i] for i in open_at(plan, t)) if (one.target, one.kind) == (target, kind)
+    ]
+    match kind:
+        case "delay" | "slowdown":
+            return float(sum(Fraction(one.magnitude) for one in found))
+        case "cpu" | "bandwidth":
+            return min((one.magnitude for one in found), default=1.0)
+        case "cut" | "pause" | "kill":
+            return 1.0 if found else 0.0
+
+
+@given(st.lists(ANY_WINDOWS, max_size=14))
+def test_levels_are_as_defined(windows: list[Disturbance]) -> None:
+    plan = plan_of(*windows)
+    schedule = Schedule(plan)
+    for t, target, kind in product(moments(plan), TARGETS, KINDS):
+        assert schedule.level(target, kind, t) == level_by_definition(plan, target, kind, t)
+    for t, target in product(moments(plan), TARGETS):
+        assert schedule.delay_for(target, t) == expected(plan, target, t)
+    assert schedule.kinds == {one.kind for one in windows if one.start_s < one.end_s}
+
+
+def check_changes(plan: Plan, changes: tuple[Change, ...], kinds: tuple[Kind, ...]) -> None:
+    """They tell the whole story: followed from the neutral levels they give every level, and none is idle."""
+    assert changes == tuple(sorted(changes))
+    for target, kind in product(TARGETS, kinds):
+        own = [one for one in changes if (one.target, one.kind) == (target, kind)]
+        levels = [RULES[kind].neutral, *(one.level for one in own)]
+        assert all(before != after for before, after in pairwise(levels))
+        for t in moments(plan):
+            now = sum(one.t <= t for one in own)
+            assert levels[now] == level_by_definition(plan, target, kind, t)
+
+
+@given(st.lists(ANY_WINDOWS, max_size=14), st.sets(st.sampled_from(KINDS)))
+def test_changes_tell_the_whole_story(windows: list[Disturbance], kinds: set[Kind]) -> None:
+    plan = plan_of(*windows)
+    changes = Schedule(plan).changes(kinds)
+    assert {one.kind for one in changes} == kinds & Schedule(plan).kinds
+    check_changes(plan, changes, tuple(kinds))
+
+
+def cpu(start_s: float, end_s: float, left_frac: float) -> Disturbance:
+    return Disturbance(start_s=start_s, end_s=end_s, target="worker:0", kind="cpu", magnitude=left_frac)
+
+
+@pytest.mark.parametrize("flaw", ["idle", "missing", "late"])
+def test_a_wrong_story_is_caught(flaw: str) -> None:
+    plan = plan_of(cpu(1.0, 4.0, 0.5))
+    on, off = Schedule(plan).changes(["cpu"])
+    wrong = {"idle": (on, on._replace(t=2.0), off), "missing": (on,), "late": (on._replace(t=1.5), off)}[flaw]
+    check_changes(plan, (on, off), ("cpu",))
+    with pytest.raises(AssertionError):
+        check_changes(plan, wrong, ("cpu",))
+
+
+def test_a_weaker_window_inside_a_stronger_one_changes_nothing() -> None:
+    schedule = Schedule(plan_of(cpu(1.0, 5.0, 0.2), cpu(2.0, 3.0, 0.7), cpu(4.0, 7.0, 0.5), cpu(7.0, 8.0, 0.5)))
+    rows = [(one.t, one.level) for one in schedule.changes({"cpu", "kill"})]
+    assert rows == [(1.0, 0.2), (5.0, 0.5), (8.0, 1.0)]
+    assert schedule.next_change(1.0) == 2.0, "a window opens there all the same"
+
+
+def test_kills_that_touch_or_overlap_are_one() -> None:
+    spans = [(1.0, 2.0), (2.0, 3.0), (2.5, 4.0), (5.0, 6.0)]
+    windows = [
+        Disturbance(start_s=start_s, end_s=end_s, target="host:0", kind="kill", magnitude=1.0)
+        for start_s, end_s in spans
+    ]
+    changes = Schedule(plan_of(*windows)).changes(["kill"])
+    assert changes == tuple(Change(t, "host:0", "kill", level) for t, level in ((1, 1), (4, 0), (5, 1), (6, 0)))
+
+
+def test_changes_of_one_moment_are_sorted_by_target_and_kind() -> None:
+    pairs: list[tuple[str, Kind]] = [("worker:1", "cpu"), ("host:0", "pause"), ("host:0", "cpu")]
+    windows = [
+        Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=0.5 if kind == "cpu" else 1.0)
+        for target, kind in pairs
+    ]
+    changes = Schedule(plan_of(*windows)).changes(KINDS)
+    assert [(one.t, one.target, one.kind) for one in changes[:3]] == [(0.0, *pair) for pair in sorted(pairs)]
+    assert Schedule(plan_of(*windows)).changes(["delay"]) == ()
+
+
+def test_closed_windows_would_be_caught() -> None:
+    plan = plan_of(Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1))
+    check(plan, list)
+    with pytest.raises(AssertionError):
+        check(plan, list, closed=True)
+
+
+def test_windows_are_half_open_and_add_up() -> None:
+    actuator = Schedule(
+        plan_of(
+            Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1),
+            Disturbance(start_s=1.5, end_s=3.0, target="worker:0", kind="delay", magnitude=0.2),
+            Disturbance(start_s=1.5, end_s=2.5, target="worker:0", kind="slowdown", magnitude=2.0),
+        )
+    )
+    rows = [(t, *actuator.delay_for("worker:0", t), actuator.active(t)) for t in (0.9, 1.0, 1.5, 2.0, 2.5, 3.0)]
+    assert rows == [
+        (0.9, 0.0, 0.0, ()),
+        (1.0, 0.1, 0.0, (0,)),
+        (1.5, pytest.approx(0.3), 2.0, (0, 1, 2)),
+        (2.0, 0.2, 2.0, (1, 2)),
+        (2.5, 0.2, 0.0, (1,)),
+        (3.0, 0.0, 0.0, ()),
+    ]
+    changes = [0.0]
+    while (change := actuator.next_change(changes[-1])) < math.inf:
+        changes.append(change)
+    assert changes == [0.0, 1.0, 1.5, 2.0, 2.5, 3.0]
+
+
+def test_nothing_is_left_behind_when_windows_close() -> None:
+    """Floating-point sums would leave 1.4e-17 of 0.1 + 0.2 - 0.2 - 0.1."""
+    windows = [
+        Disturbance(start_s=0.0, end_s=end_s, target="worker:0", kind="delay", magnitude=magnitude)
+        for magnitude, end_s in ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
+    ]
+    actuator = Schedule(plan_of(*windows))
+    assert [actuator.delay_for("worker:0", t)[0] for t in (1.5, 2.0)] == [0.1, 0.0]
+    assert 1e16 + 0.1 - 1e16 != 0.1
+
+
+def test_targets_that_nothing_disturbs() -> None:
+    actuator = Schedule(build_plan("none", 0, 10.0, ()))
+    assert (actuator.kinds, actuator.changes(KINDS)) == (frozenset(), ())
+    assert [actuator.level("worker:0", kind, 1.0) for kind in KINDS] == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert actuator.delay_for("worker:0", 1.0) == (0.0, 0.0)
+    assert actuator.active(1.0) == ()
+    assert actuator.next_change(0.0) == math.inf
+
+
+def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
+    """100 windows each, half of them overlapping; the pytest time-out is what fails if this were quadratic."""
+    windows = [
+        Disturbance(start_s=0.1 * i, end_s=0.1 * i + 15.0, target=f"worker:{i % 1000}", kind="delay", magnitude=0.1)
+        for i in range(100_000)
+    ]
+    actuator = Schedule(plan_of(*windows))
+    assert actuator.delay_for("worker:7", 500.8) == (0.1, 0.0)
+    assert actuator.delay_for("worker:7", 520.0) == (0.0, 0.0)
+    assert [len(actuator.active(t)) for t in (500.05, 10_020.0, 0.0)] == [150, 0, 1]
+    assert actuator.next_change(10_014.0) == pytest.approx(10_014.1)
+
+
+def test_a_hundred_thousand_quotas_on_one_host() -> None:
+    """Nested, so that all are open at once; the pytest time-out is what fails if this were quadratic."""
+    windows = [cpu(0.001 * i, 300.0 - 0.001 * i, 1.0 - (i + 1) / 200_000) for i in range(100_000)]
+    schedule = Schedule(plan_of(*windows))
+    assert len(schedule.changes(["cpu"])) == 200_000
+    assert schedule.level("worker:0", "cpu", 150.0) == 0.5

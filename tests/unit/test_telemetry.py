@@ -1,0 +1,66 @@
+"""Samples of what tasks and hosts use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from runtime.live.telemetry import Sampler, cpu_s, resident_bytes
+
+
+def burn(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        sum(range(1000))
+
+
+def test_the_processor_clock_of_a_process_is_its_own() -> None:
+    before = cpu_s(os.getpid())
+    assert before is not None
+    burn(0.1)
+    after = cpu_s(os.getpid())
+    assert after is not None
+    assert 0.1 <= after - before < 0.5
+    assert after == pytest.approx(time.process_time(), abs=0.05)
+
+
+def test_of_a_process_that_is_gone_nothing_is_known() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert cpu_s(process.pid) is None
+    assert resident_bytes(process.pid) is None
+
+
+def test_use_is_per_second_since_the_last_sample() -> None:
+    counters = [[(0, 100), (50, 0)], [(1000, 100), (50, 3000)]]
+    sampler = Sampler(lambda: counters.pop(0), [("worker:0",), ()])
+    me = [("worker:0", os.getpid())]
+    assert sampler.sample(10.0, me) == (0.0, ()), "the first only starts to count"
+    burn(0.2)
+    sampler.served(0, 0.5)
+    sampler.served(0, 0.5)
+    period_s, nodes = sampler.sample(12.0, [*me, ("server:0", 2**22)])
+    assert period_s == 2.0
+    worker, server, host, idle = nodes
+    assert worker.node == "worker:0"
+    assert worker.cpu_cores == pytest.approx(0.1, rel=0.5), "0.2 s in 2 s"
+    assert worker.memory_bytes is not None
+    assert worker.memory_bytes > 10 << 20
+    assert (server.node, server.cpu_cores, server.busy_frac) == ("server:0", None, 0.5)
+    assert (host.node, host.out_bytes_per_s, host.in_bytes_per_s) == ("host:0", 500.0, 0.0)
+    assert host.cpu_cores == worker.cpu_cores
+    assert (idle.out_bytes_per_s, idle.in_bytes_per_s, idle.cpu_cores) == (0.0, 1500.0, 0.0)
+
+
+def test_a_new_incarnation_starts_from_nothing() -> None:
+    """Its clock is another one: a difference would be nonsense, or negative."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        sampler = Sampler(None, [])
+        sampler.sample(0.0, [("worker:0", os.getpid())])
+        (node,) = sampler.sample(1.0, [("worker:0", other.pid)])[1]
+        other.communicate(b"\n")
+    assert node.cpu_cores is None
