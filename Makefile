@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench fidelity figures chaos clean
+.PHONY: help setup run test check bench fidelity injectors figures chaos clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -37,10 +37,13 @@ bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the
 fidelity: $(VENV)/.run  ## live against virtual: the whole grid, into docs/fidelity.md (half an hour; leave the machine alone)
 	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
 
+injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; leave the machine alone)
+	$(PY) scripts/calibrate_injectors.py --report docs/injectors.md $(ARGS)
+
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS
 	$(PY) scripts/figures.py $(or $(RUNS),runs)
 
-chaos: $(VENV)/.dev  ## the long fault tests (200 kills, 60 interrupted runs)
+chaos: $(VENV)/.dev  ## the long fault tests (200 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
 
 clean:  ## remove environments, caches and records

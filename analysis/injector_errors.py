@@ -15,39 +15,47 @@ SHARE_TOLERANCE = 0.01
 ROUNDING = 1e-9
 PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200}
 """By actuator of iterations: the shortest ones for which the tolerance is promised."""
+EXACT = ("cgroup", "duty")
+"""Iterations under them are even enough for their processor time to tell something."""
 UNIT_MS = 50
 """Lengths of iterations are told to a factor of two: as this times a power of two."""
 BITS_PER_MBIT = 1e6
 MEDIANS = (
-    *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "asked", "achieved"),
+    *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost"),
     *("payload_asked_bytes_per_s", "push_bytes_per_s", "pull_bytes_per_s", "readback_s", "onset_s"),
 )
 KEYS = ("by", "kind", "length_ms", "full", "magnitude")
+NOT_MEASURED = "not measured"
 
 
 def errors(windows: pd.DataFrame) -> pd.DataFrame:
-    """One row per actuator (``by``), ``kind``, ``length_ms``, ``full`` and ``magnitude``, in this order.
+    """One row per actuator (``by``), ``kind``, ``length_ms``, ``full`` and level, the weakest disturbance first.
 
-    Takes :func:`analysis.injections.collect`; windows that no iteration shows are left out, kinds that only stop
-    processes too. ``length_ms`` is the length of undisturbed iterations to a factor of two (not a number for links).
-    ``windows`` and ``iterations`` are counted, the columns of ``MEDIANS`` are medians over the windows. ``error``,
-    ``push_error`` and ``pull_error`` are relative, ``share_error`` is a difference; ``promised`` says whether the
-    iterations are long enough for the actuator, ``within`` (null: not measured), ``share_within``, ``push_within``,
-    ``pull_within`` whether the error is as small as promised.
+    Takes :func:`analysis.injections.collect`; kinds that only stop processes are left out. ``length_ms`` is the length
+    of the job's undisturbed iterations to a factor of two (not a number for links). ``windows`` and ``iterations`` are
+    counted, the columns of ``MEDIANS`` are medians over the windows. ``error``, ``push_error`` and ``pull_error`` are
+    relative, ``share_error`` is a difference; ``promised`` says whether the iterations are long enough for the
+    actuator, ``within`` (null: not measured), ``share_within``, ``push_within``, ``pull_within`` whether the error is
+    as small as promised.
     """
-    shown = windows[windows["slowdown"].notna() | windows["cpu_share"].notna()]
-    lengths = [
-        nan if kind == "bandwidth" or isnan(base) else length_ms(base) for base, kind in _pairs(shown, "base_s", "kind")
-    ]
-    shown = shown.assign(length_ms=pd.Series(lengths, index=shown.index, dtype="float64"))
+    shown = windows[windows["slowdown_asked"].notna() | windows["cpu_share"].notna()]
+    lengths = shown.loc[shown["kind"] != "bandwidth", "base_s"].groupby(shown["work"]).median().map(length_ms)
+    shown = shown.assign(length_ms=shown["work"].map(lengths).where(shown["kind"] != "bandwidth").astype("float64"))
     groups = shown.groupby(list(KEYS), dropna=False)
     table = groups[list(MEDIANS)].median().assign(windows=groups.size(), iterations=groups["iterations"].sum())
-    return _judged(table.reset_index())
+    return _judged(_sorted(table.reset_index()))
 
 
 def length_ms(base_s: float) -> float:
-    """The nearest of 50 ms times a power of two."""
-    return UNIT_MS * 2.0 ** round(log2(1e3 * base_s / UNIT_MS))
+    """The nearest of 50 ms times a power of two; not a number of what is none."""
+    return nan if isnan(base_s) else UNIT_MS * 2.0 ** round(log2(1e3 * base_s / UNIT_MS))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    known = list(PROMISED_MS)
+    rank = [known.index(by) if by in known else len(known) for by in table["by"]]
+    order = table.assign(rank=rank).sort_values(["rank", "by", "kind", "length_ms", "full", "slowdown_asked"])
+    return order.drop(columns="rank").reset_index(drop=True)
 
 
 def _judged(table: pd.DataFrame) -> pd.DataFrame:
@@ -81,7 +89,8 @@ def _pairs(frame: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, Any
 
 def verdict(table: pd.DataFrame) -> list[str]:
     """What it comes to, in a few lines that name every miss."""
-    slowed, links = table[table["kind"] != "bandwidth"], table[table["kind"] == "bandwidth"]
+    slowed = table[(table["kind"] != "bandwidth") & table["slowdown_asked"].notna()]
+    links = table[table["kind"] == "bandwidth"]
     lines = []
     for by, rows in slowed.groupby("by", sort=False):
         floor = PROMISED_MS.get(str(by), UNIT_MS)
@@ -94,17 +103,20 @@ def verdict(table: pd.DataFrame) -> list[str]:
         about = f"{by}: share of processor time within 1 %:"
         lines.append(_count(about, rows, "share_within", "share_error", "levels"))
     for name, word in (("push", "pushes"), ("pull", "pulls")):
-        rows = links[links[f"{name}_within"].notna()]
-        if len(rows):
+        if len(links):
             about = f"links: payload rate of {word} within 10 %:"
-            lines.append(_count(about, rows, f"{name}_within", f"{name}_error", "levels"))
+            lines.append(_count(about, links, f"{name}_within", f"{name}_error", "levels"))
     return lines
 
 
 def _count(what: str, rows: pd.DataFrame, held: str, error: str, units: str) -> str:
     if not len(rows):
         return f"{what} nothing measured"
-    missed = [f"{case(row)} ({percent(row[error])})" for _, row in rows.iterrows() if not row[held]]
+    missed = [
+        f"{case(row)} ({NOT_MEASURED if isnan(row[error]) else percent(row[error])})"
+        for _, row in rows.iterrows()
+        if pd.isna(row[held]) or not row[held]
+    ]
     told = f"; not {', '.join(missed)}" if missed else ""
     return f"{what} {len(rows) - len(missed)} of {len(rows)} {units}{told}"
 
@@ -114,12 +126,18 @@ def case(row: Any) -> str:
     if row["kind"] == "bandwidth":
         return f"{row['magnitude']:g} of {row['full'] * 8 / BITS_PER_MBIT:g} Mbit/s"
     left = row["magnitude"] if row["kind"] == "cpu" else 1.0 / row["slowdown_asked"]
-    return f"{left:.2g} left at {row['length_ms']:g} ms"
+    return f"{left:.2g} left" + ("" if isnan(row["length_ms"]) else f" at {row['length_ms']:g} ms")
 
 
 def percent(value: float) -> str:
     """With its sign; a dash for what was not measured."""
     return "\N{EN DASH}" if isnan(value) else f"{100 * value:+.1f} %"
+
+
+def costs(table: pd.DataFrame) -> tuple[float, float] | None:
+    """The least and the most processor time of a throttled iteration / of an undisturbed one, by exact actuators."""
+    found = table.loc[table["by"].isin(EXACT), "cpu_cost"].dropna()
+    return (float(found.min()), float(found.max())) if len(found) else None
 
 
 def latest(table: pd.DataFrame) -> dict[str, float]:

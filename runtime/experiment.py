@@ -134,8 +134,7 @@ def circumstances_of(config: Config, plan: Plan) -> Circumstances:
     return Circumstances(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
-        kinds=frozenset(one.kind for one in plan.disturbances),
-        disturbed=frozenset(one.target for one in plan.disturbances),
+        asked=frozenset((one.kind, one.target) for one in plan.disturbances),
         containment=config.containment,
     )
 

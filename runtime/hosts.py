@@ -41,8 +41,9 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     count: Annotated[int, Meta(ge=1, le=MAX_HOSTS)]
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    placement: Spread | dict[str, int] = "spread"
-    overrides: dict[int, dict[str, float | dict[str, float] | None]] = {}
+    placement: Spread | list[list[str]] = "spread"
+    """By name: the tasks of the first host, of the second, ..."""
+    overrides: dict[int, dict[str, float | dict[str, float] | None]] | None = None
     """Fields of single hosts that differ from the rest, by number."""
 
 
@@ -82,7 +83,8 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int, path: str = "cluster.hosts") -> Hosts:
     """What ``fields`` describe for so many tasks; raises :class:`ConfigError` naming the setting and its cure."""
     spec: HostsSpec = convert(dict(fields), HostsSpec, path)
-    for number in spec.overrides:
+    overrides = spec.overrides or {}
+    for number in overrides:
         if not 0 <= number < spec.count:
             raise ConfigError(f"{path}.overrides.{number}: there is no such host; they are 0 to {spec.count - 1}")
     tasks = [f"server:{server}" for server in range(num_servers)]
@@ -91,7 +93,7 @@ def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int
     own = {name: getattr(spec, name) for name in HostSpec.__struct_fields__}
     hosts = []
     for number in range(spec.count):
-        one: HostSpec = convert({**own, **spec.overrides.get(number, {})}, HostSpec, f"{path}.overrides.{number}")
+        one: HostSpec = convert({**own, **overrides.get(number, {})}, HostSpec, f"{path}.overrides.{number}")
         held = tuple(task for task in tasks if host_of[task] == number)
         hosts.append(_host(number, one, spec.real_cores_per_core, held, path))
     return Hosts(hosts=tuple(hosts), host_of=host_of)
@@ -123,9 +125,9 @@ def _place(spec: HostsSpec, tasks: list[str], num_servers: int, path: str) -> di
     """Number of the host of every task.
 
     ``spread``: workers from the first host on, servers from the last one back, round and round, so that they meet as
-    late as possible. ``pack``: as few tasks apart as possible, host after host. Otherwise as the mapping says.
+    late as possible. ``pack``: as few tasks apart as possible, host after host. Otherwise as the lists say.
     """
-    if isinstance(spec.placement, dict):
+    if isinstance(spec.placement, list):
         return _explicit(spec.placement, spec.count, tasks, path)
     if spec.placement == "pack":
         each = -(-len(tasks) // spec.count)
@@ -137,12 +139,17 @@ def _place(spec: HostsSpec, tasks: list[str], num_servers: int, path: str) -> di
     }
 
 
-def _explicit(placement: dict[str, int], count: int, tasks: list[str], path: str) -> dict[str, int]:
-    for task, number in placement.items():
-        if task not in tasks:
-            raise ConfigError(f"{path}.placement.{task}: there is no such task; they are {', '.join(tasks)}")
-        if not 0 <= number < count:
-            raise ConfigError(f"{path}.placement.{task}={number}: there is no such host; they are 0 to {count - 1}")
-    if missing := [task for task in tasks if task not in placement]:
+def _explicit(placement: list[list[str]], count: int, tasks: list[str], path: str) -> dict[str, int]:
+    if len(placement) > count:
+        raise ConfigError(f"{path}.placement: lists {len(placement)} hosts, and there are {count}; use a larger count")
+    host_of: dict[str, int] = {}
+    for number, names in enumerate(placement):
+        for task in names:
+            if task not in tasks:
+                raise ConfigError(f"{path}.placement: there is no task {task}; they are {', '.join(tasks)}")
+            if task in host_of:
+                raise ConfigError(f"{path}.placement: {task} is on host {host_of[task]} and on host {number}")
+            host_of[task] = number
+    if missing := [task for task in tasks if task not in host_of]:
         raise ConfigError(f"{path}.placement: {missing[0]} is placed nowhere; name its host, or use placement=spread")
-    return {task: placement[task] for task in tasks}
+    return host_of

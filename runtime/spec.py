@@ -33,12 +33,24 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
     num_servers: int = 1
     transport: str = "tcp"
-    kinds: frozenset[str] = frozenset()
-    """Of the disturbances in the plan."""
-    disturbed: frozenset[str] = frozenset()
-    """Their targets."""
+    asked: frozenset[tuple[str, str]] = frozenset()
+    """(kind, target) of all disturbances in the plan."""
     containment: str = "auto"
     """``auto`` or ``none``."""
+
+    @property
+    def kinds(self) -> set[str]:
+        """Of the disturbances in the plan."""
+        return {kind for kind, _ in self.asked}
+
+    @property
+    def disturbed(self) -> set[str]:
+        """All targets."""
+        return {target for _, target in self.asked}
+
+    def targets_of(self, kind: str) -> list[str]:
+        """Of one kind, sorted."""
+        return sorted(target for asked, target in self.asked if asked == kind)
 
 
 @dataclass(kw_only=True)

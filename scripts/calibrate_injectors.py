@@ -36,7 +36,7 @@ from rich.table import Table
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
 from analysis.injections import collect
-from analysis.injector_errors import BITS_PER_MBIT, errors, latest, percent, verdict
+from analysis.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
 from analysis.load import RecordError, Run, load_run
 from analysis.provenance import caption
 from runtime.errors import ConfigError
@@ -164,6 +164,12 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
     return [*cell.settings, *path, f"max_time_s={cell.lasts_s}"]
 
 
+def write_plan(cell: Cell, asked: argparse.Namespace) -> None:
+    """The file that its settings name."""
+    if cell.windows:
+        write_file(asked.out / "plans" / f"{cell.name}.csv", plan_text(cell.windows))
+
+
 def stored(cell: Cell, asked: argparse.Namespace) -> Run | None:
     """The record of this run, if it is there; one of other settings or another plan is refused."""
     path = asked.out / "records" / cell.name
@@ -187,8 +193,7 @@ def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
     shutil.rmtree(new, ignore_errors=True)
     for folder in (new.parent, place.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    if cell.windows:
-        write_file(asked.out / "plans" / f"{cell.name}.csv", plan_text(cell.windows))
+    write_plan(cell, asked)
     log = new.with_name(f"{cell.name}.log")
     code = runner([*settings(cell, asked), f"hydra.run.dir={quoted(new)}"], log)
     if code != 0:
@@ -208,17 +213,17 @@ def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
 def report(
     runs: Sequence[Run], lacking: Mapping[str, str], asked: argparse.Namespace, command: str, console: Console
 ) -> None:
-    """Tables on the terminal; ``injectors.csv``, the figure with its CSV, and the generated part of a page as files."""
+    """Tables on the terminal; ``windows.csv``, the figure with its CSV, and the generated part of a page as files."""
     windows = collect(runs)
     if not len(windows):
         raise RecordError(f"{asked.out}: no disturbance was carried out in these runs, so there is nothing to report")
     table, metas = errors(windows), [run.meta for run in runs]
     tables = list(sheets(table, windows))
-    points = [*verdict(table), *readbacks(table), *(f"left out: {what}: {why}" for what, why in lacking.items())]
+    points = [*verdict(table), *circumstances(table), *(f"left out: {what}: {why}" for what, why in lacking.items())]
     page: Path | None = asked.report
     picture = page.parent / "images" / f"{page.stem}.png" if page else asked.out / "injectors.png"
     draw_injectors(picture, metas, table)
-    written = [write_file(asked.out / "injectors.csv", windows.to_csv(index=False)), picture]
+    written = [write_file(asked.out / "windows.csv", windows.to_csv(index=False)), picture]
     if page:
         about = f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
         link = picture.relative_to(page.parent).as_posix()
@@ -240,7 +245,7 @@ def sheets(table: pd.DataFrame, windows: pd.DataFrame) -> Iterator[Sheet]:
     stops = windows[windows["outage_s"].notna()]
     if len(slowed):
         heads = ["actuator", "undisturbed (ms)", "left", "slow-down asked", "achieved", "10 % to 90 %", "error"]
-        heads += ["within 10 %", "processor share (%)", "within 1 %", "onset (ms)", "iterations"]
+        heads += ["within 10 %", "share (%)", "within 1 %", "cost", "onset (ms)", "iterations"]
         yield Sheet("Slow-down of iterations", heads, [list(slowdown_cells(row)) for _, row in slowed.iterrows()])
     if len(links):
         heads = ["link (Mbit/s)", "left", "payload asked (Mbit/s)", "pushes", "error", "pulls", "error", "within 10 %"]
@@ -261,7 +266,7 @@ def slowdown_cells(row: pd.Series) -> Iterator[str]:
     yield from (number(row["slowdown_asked"], ".2f"), number(row["slowdown"], ".2f"))
     yield f"{number(row['slowdown_p10'], '.2f')} to {number(row['slowdown_p90'], '.2f')}"
     yield from (percent(row["error"]), judged(row["within"], row["promised"]))
-    yield from (number(100 * row["cpu_share"], ".1f"), yes(row["share_within"]))
+    yield from (number(100 * row["cpu_share"], ".1f"), yes(row["share_within"]), number(row["cpu_cost"], ".2f"))
     yield from (number(1e3 * row["onset_s"], ".0f"), f"{row['iterations']:.0f}")
 
 
@@ -286,10 +291,14 @@ def judged(within: Any, promised: bool) -> str:
     return yes(within) if promised else f"({yes(within).lower()})"
 
 
-def readbacks(table: pd.DataFrame) -> Iterator[str]:
-    """How soon each actuator is in effect."""
+def circumstances(table: pd.DataFrame) -> Iterator[str]:
+    """How soon each actuator is in effect, and how quiet the machine was."""
     for by, late_s in latest(table).items():
         yield f"{by}: read back at most {1e3 * late_s:.1f} ms after the planned moment"
+    if (found := costs(table)) is not None:
+        least, most = found
+        told = f"{least:.2f} to {most:.2f} times that of an undisturbed one (1 on a quiet machine)"
+        yield f"processor time of an iteration under cgroup or duty: {told}"
 
 
 def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture: str) -> str:
@@ -305,13 +314,13 @@ def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture
 def put_between(page: Path, generated: str) -> Path:
     """Replace what stands between the two marks of ``page``; what people wrote around them stays."""
     if not page.exists():
-        return write_file(page, f"# Injectors, measured\n\n{START}\n{generated}\n{END}\n")
+        return write_file(page, f"# Injectors, measured\n\n{START}\n\n{generated}\n\n{END}\n")
     text = page.read_text()
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not (start and end):
         refuse(f"--report {page}: lacks the lines {START} and {END}, between which the result goes; add them")
-    return write_file(page, f"{before}{START}\n{generated}\n{END}{after}")
+    return write_file(page, f"{before}{START}\n\n{generated}\n\n{END}{after}")
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------

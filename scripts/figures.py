@@ -14,8 +14,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.console import Console
 
-from analysis.load import RecordError, find_runs
+from analysis.figures.injectors import draw_injectors
+from analysis.injections import collect
+from analysis.injector_errors import errors
+from analysis.load import RecordError, find_runs, load_run
 from analysis.report import compare, finish_run, print_summary
+
+THROTTLED = ("cpu", "bandwidth")
+"""Kinds of disturbances whose effect is drawn beside what was asked for."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,11 +51,21 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
             if len(runs) == 1:
                 raise
             print(f"left out: {error}", file=sys.stderr)
+    if (figure := _draw_injectors(usable, (out or runs[0]) / "figures" / "injectors.png")) is not None:
+        console.print(f"{figure}", markup=False, soft_wrap=True)
     if out is not None:
         table = compare(usable, out, baseline)
         print_summary(table, console)
         for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
             console.print(line, markup=False, soft_wrap=True)
+
+
+def _draw_injectors(paths: list[Path], figure: Path) -> Path | None:
+    """Where processors or links were throttled, and undisturbed before or after, so that it can be told by how much."""
+    runs = [load_run(path) for path in paths]
+    if not any(run.plan["kind"].isin(THROTTLED).any() for run in runs):
+        return None
+    return draw_injectors(figure, [run.meta for run in runs], errors(collect(runs)))
 
 
 def _default_out(folders: list[Path], runs: list[Path]) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
 from analysis.figures.page import new_page, save, styled
 from analysis.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
@@ -32,7 +32,8 @@ SPREAD = 1.06
 LEAST_REACH, MOST_REACH = 0.15, 0.45
 """Of the axis of errors."""
 PANEL_IN, COLUMNS = 3.0, 3
-TICKS = (1, 2, 5, 10, 20, 50, 100)
+DECADES = 2.0
+"""Axes that span less get ticks at 1, 2 and 5 of every decade."""
 
 
 POINT = ("series", "asked", "achieved", "low", "high", "error")
@@ -101,7 +102,7 @@ def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: b
     points = panel.points
     least, most = float(points["asked"].min()) / 1.35, float(points["asked"].max()) * 1.35
     ideal = np.array([least, most])
-    above.plot(ideal, ideal, color=FAINT, linewidth=0.8, zorder=1)
+    above.plot(ideal, ideal, color=FAINT, linewidth=0.8, zorder=2)
     above.fill_between(ideal, ideal * (1 - TOLERANCE_FRAC), ideal * (1 + TOLERANCE_FRAC), color="#eeeeee", linewidth=0)
     below.axhline(0.0, color=FAINT, linewidth=0.8, zorder=1)
     below.axhspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
@@ -140,15 +141,12 @@ def _frame(above: Axes, below: Axes, panel: Panel, limits: tuple[float, float], 
         axes.set_xlim(limits)
         axes.grid(visible=True)
     above.set_yscale("log")
+    steps = (1.0, 2.0, 5.0) if np.log10(limits[1] / limits[0]) < DECADES else (1.0,)
     for axis in (above.xaxis, above.yaxis, below.xaxis):
-        axis.set_minor_formatter(NullFormatter())
+        axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if limits[1] < max(TICKS):
-        for axis in (above.xaxis, above.yaxis, below.xaxis):
-            axis.set_ticks([tick for tick in TICKS if limits[0] <= tick])
     above.tick_params(labelbottom=False)
-    above.set_xlim(limits)
     above.set_title(panel.title)
     below.set_ylim(-100 * reach, 100 * reach)
     below.yaxis.set_major_locator(MultipleLocator(10 if reach <= 0.25 else 20))

@@ -65,6 +65,7 @@ def contain(isolation: Isolation) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     pids.remember_outside()
+    _end_helper_threads()
     enter_namespaces(isolation)
     lifeline = os.pipe()
     # a signal that comes before its handler is there waits: it would kill the outer process, and init would not hear it
@@ -85,6 +86,14 @@ def contain(isolation: Isolation) -> None:
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _inside.append(isolation)
+
+
+def _end_helper_threads() -> None:
+    """A fork ends the threads that numpy's BLAS may have started; beside any thread there is no new user namespace."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def obstacle(isolation: Isolation) -> str | None:

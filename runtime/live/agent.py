@@ -127,18 +127,24 @@ class Agent:
         from runtime.live.messages import Forked
 
         agent = os.getpid()
+        tied, tells_tied = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._become(agent, role, number, incarnation)
+            os.close(tied)
+            self._become(agent, tells_tied, role, number, incarnation)
+        os.close(tells_tied)
+        os.read(tied, 1)  # a rule may stop it at once, and before its life is tied to ours it could outlive us, stopped
+        os.close(tied)
         self.tasks[pid] = (role, number, incarnation)
         self.throttles.started(f"{role}:{number}", self.spec.place(role, number).host, pid)
         self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
 
-    def _become(self, agent: int, role: str, number: int, incarnation: int) -> None:
+    def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
         """In the child: never returns."""
         exit_code = 1
         try:
             die_with(agent)
+            os.close(tells_tied)
             default_signals()
             enter(self.spec.place(role, number))
             self.channel.sock.close()

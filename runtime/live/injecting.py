@@ -50,6 +50,8 @@ class Injector:
         self._waiting: deque[tuple[Change, float, float | None]] = deque()
         """Told to the agent and not answered: the change, when it was told, cores asked for."""
         self._levels: dict[tuple[str, Kind], float] = {}
+        self._killed_by: dict[str, set[str]] = {}
+        """Targets whose windows keep a task from being started: itself, its host, or both."""
 
     def prepare(self) -> None:
         """Before the job starts: quotas of hosts that the agent has to keep."""
@@ -100,11 +102,19 @@ class Injector:
                 self._ask(change, "signal")
             case "kill":
                 for task in self.machines.tasks_on(change.target):
-                    if change.level > 0:
-                        self.owner.hold(task, "killed by the plan")
-                    else:
-                        self.owner.release(task)
+                    self._kill_or_free(task, change)
                 self._note(change, begun_s, "signal", change.level, change.level)
+
+    def _kill_or_free(self, task: str, change: Change) -> None:
+        """A task is away as long as any window says so, its own or its host's."""
+        killers = self._killed_by.setdefault(task, set())
+        if change.level > 0:
+            killers.add(change.target)
+            self.owner.hold(task, "killed by the plan")
+        else:
+            killers.discard(change.target)
+            if not killers:
+                self.owner.release(task)
 
     def _throttle(self, change: Change, begun_s: float) -> None:
         by = self.machines.means.throttles

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import msgspec
 from runtime.containment import Isolation, inside
 from runtime.hosts import Host, Hosts
 from runtime.live.address import Address
-from runtime.live.means import Means
+from runtime.live.means import NOTHING, Means
 from runtime.live.messages import Place
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ RELAY_PORT = 6000
 PRIVATE = Path("/dev/shm")
 """Ends with the run: see ``runtime.containment``."""
 RELAY_EXIT_S = 2.0
+
+
+def build_machines(hosts: Hosts | None, means: Means, tasks: list[str], cores_each: float) -> tuple[Machines, str]:
+    """The machines and, if these could not be built, why; then they are those of a run without any."""
+    from runtime.live.cgroups import CgroupUnavailable, QuotaRefused
+
+    run_id = secrets.token_hex(8)
+    try:
+        return Machines(run_id, hosts, means, tasks, cores_each), ""
+    except (OSError, CgroupUnavailable, QuotaRefused) as error:
+        return Machines(run_id, None, NOTHING, tasks, cores_each), f"the emulated hosts could not be built: {error}"
 
 
 class Machines:

@@ -53,6 +53,12 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_groups or self.memory
 
 
+NOTHING = Means(
+    isolation=Isolation.NONE, host_quotas="none", throttles="none", latency="none", network=False, memory=False
+)
+"""This machine as it is."""
+
+
 def choose_means(hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: Circumstances, missing: Look) -> Means:
     """The means for ``hosts`` (None: this machine as it is) and a plan; raises :class:`ConfigError`.
 
@@ -60,7 +66,7 @@ def choose_means(hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: Circu
     """
     _refuse_hidden(hosts, device, around)
     quotas = "none" if hosts is None or not hosts.cores else _quota_means(cpu_by, missing)
-    throttles = _throttle_means(cpu_by, quotas, missing) if "cpu" in around.kinds else "none"
+    throttles = _throttle_means(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
@@ -79,15 +85,15 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: Circumstances) -> 
     if hosts is not None and around.transport != "tcp":
         raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
     paced = device or (hosts is not None and any(host.device for host in hosts.hosts))
-    hidden = sorted(target for target in around.disturbed if target.startswith(("worker:", "host:")))
-    if "cpu" in around.kinds and paced and hidden:
+    hidden = [target for target in around.targets_of("cpu") if target.startswith(("worker:", "host:"))]
+    if paced and hidden:
         raise ConfigError(
             f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled processor; "
             "set cluster.device=null, or choose a straggler that sleeps"
         )
-    if "bandwidth" in around.kinds and hosts is not None:
+    if hosts is not None:
         unlimited = [f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None]
-        for target in sorted(around.disturbed):
+        for target in around.targets_of("bandwidth"):
             if target.partition(">")[0] in unlimited:
                 raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
 
@@ -114,8 +120,19 @@ def _quota_means(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
     return "duty" if cpu_by == "duty" or missing("cgroup_cpu") else "cgroup"
 
 
-def _throttle_means(cpu_by: CpuBy, quotas: str, missing: Look) -> Literal["cgroup", "duty", "cpulimit"]:
+def _throttle_means(
+    cpu_by: CpuBy, quotas: str, around: Circumstances, missing: Look
+) -> Literal["cgroup", "duty", "cpulimit"]:
     if cpu_by == "cpulimit":
+        if whole := [target for target in around.targets_of("cpu") if target.startswith("host:")]:
+            raise ConfigError(
+                f"cluster.cpu_by=cpulimit: limits single processes, not {whole[0]}; use cluster.cpu_by=auto"
+            )
+        if quotas == "duty":
+            raise ConfigError(
+                "cluster.cpu_by=cpulimit: would continue what the quotas of hosts stop, without control groups; use "
+                "cluster.cpu_by=duty, or set cluster.hosts.cpu_cores=null"
+            )
         _demand("cpulimit", "cluster.cpu_by=cpulimit", missing, "or use cluster.cpu_by=auto")
         return "cpulimit"
     if quotas == "duty" or quotas == "cgroup":

@@ -312,6 +312,16 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Where a task lives."""
         return self.places.get(f"{role}:{number}", Place())
 
+    def shortcuts(self, role: str, number: int) -> dict[Address, Address]:
+        """For servers on a task's own host: where they listen, by where others reach them."""
+        home = self.place(role, number).host
+        near = [place for place in self.places.values() if place.host == home and place.known_as is not None]
+        return {
+            place.known_as: Address(transport="tcp", host=place.address, port=place.port)
+            for place in near
+            if place.known_as is not None
+        }
+
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(AnyMessage)

@@ -22,7 +22,7 @@ from runtime.hosts import Hosts
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
-from runtime.live.machines import Machines
+from runtime.live.machines import build_machines
 from runtime.live.means import Means
 from runtime.live.messages import TaskSpec
 from runtime.live.port import LivePort
@@ -52,7 +52,7 @@ class LiveRun:
         self.threads = int(experiment.backend.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
         tasks += [f"worker:{number}" for number in range(experiment.job.num_workers)]
-        self.machines = Machines(secrets.token_hex(8), hosts, means, tasks, float(self.threads))
+        self.machines, self.obstacle = build_machines(hosts, means, tasks, float(self.threads))
         self.session = Session(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
@@ -105,9 +105,12 @@ class LiveRun:
     def run(self) -> Outcome:
         """All of it."""
         try:
-            self._say_if_crowded()
-            self._start_agent()
             self._watch_interrupts()
+            if self.obstacle:
+                self.session.failed(self.obstacle)
+            else:
+                self._say_if_crowded()
+                self._start_agent()
             self._view()
             self.session.on_start = self._begin
             while not self.session.over:
@@ -142,9 +145,8 @@ class LiveRun:
         )
         log.close()
         assert self.agent.stdin is not None
-        with suppress(BrokenPipeError):  # it has died already, which we look into in a moment
-            with self.agent.stdin as stdin:
-                stdin.write(msgspec.msgpack.encode(self._spec()))
+        with suppress(BrokenPipeError), self.agent.stdin as stdin:  # broken: it has died, as we shall see
+            stdin.write(msgspec.msgpack.encode(self._spec()))
         agent = self.agent
         self.loop.after(0.1, lambda: self._check_agent(agent))
 

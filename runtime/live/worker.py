@@ -92,6 +92,7 @@ def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> No
         model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
         board = Board(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
         links = ServerLinks(model.num_parameters, spec.secret, identity, board)
+        links.shortcuts = spec.shortcuts(identity.role, identity.id)
         task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))
         task.run()

@@ -74,7 +74,9 @@ def job(tmp_path: Path) -> tuple[str, ...]:
     plan = tmp_path / "plan.csv"
     plan.write_text(PLAN)
     by = "auto" if missing("cpulimit") else "cpulimit"
-    hosts = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05", "cluster.hosts.latency_ms=1")
+    cores = "null" if missing("cgroup_cpu") else "4.0"  # cpulimit does not work beside duty cycles
+    hosts = ("cluster=hosts", f"cluster.hosts.cpu_cores={cores}", "cluster.hosts.real_cores_per_core=0.05")
+    hosts = (*hosts, "cluster.hosts.latency_ms=1")
     length = (f"cluster.cpu_by={by}", "workload.epochs=null", "max_time_s=60", "cluster.telemetry_every_s=0.1")
     return (*LEDGER, *hosts, *length, "straggler=trace", f"straggler.path={plan}")
 

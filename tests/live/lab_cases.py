@@ -152,6 +152,17 @@ def slowed() -> dict[str, float]:
     return found
 
 
+def read_now(end: socket.socket) -> int:
+    """How many datagrams are there."""
+    count, patience_s = 0, end.gettimeout()
+    end.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while end.recv(2000):
+            count += 1
+    end.settimeout(patience_s)
+    return count
+
+
 @case
 def cut() -> dict[str, Any]:
     """Datagrams that arrive, by when and from whom to whom; and what becomes of a connection."""
@@ -177,9 +188,13 @@ def cut() -> dict[str, Any]:
             return heard
 
         found["before"] = who_is_heard("before")
-        ends[0].sendto(bytes(60_000), (net.addresses[1], PORT))  # 48 ms of the link: on its way when it is cut
+        for _ in range(40):  # 48 ms of the link: on their way in when it is cut
+            ends[None].sendto(bytes(1400), (net.addresses[1], PORT))
         net.cut(1, True)
         net.cut(1, True)
+        read_now(ends[1])
+        time.sleep(0.1)
+        found["late"] = read_now(ends[1])
         found["while"] = who_is_heard("while")
         net.set_rate(1, 20 * MBIT)
         net.cut(1, False)

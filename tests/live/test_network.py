@@ -1,11 +1,12 @@
 """The emulated network in a real kernel: who reaches whom, how fast, and that nothing of it outlives its process.
 
-Cases run in a process of their own (``tests/live/lab_cases.py``). Rates are held to bounds that only a broken limit misses;
-how exact they are is measured by hand.
+Cases run in a process of their own (``tests/live/lab_cases.py``). Rates are held to bounds that only a broken limit
+misses; how exact they are is measured by hand.
 """
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -164,6 +165,7 @@ def test_cut_off_and_back(lab: Lab) -> None:
     pairs = [[a, b] for a in everybody for b in everybody if a != b]
     assert found["before"] == found["after"] == pairs
     assert found["while"] == [pair for pair in pairs if 1 not in pair]
+    assert found["late"] == 0, "what was on its way in is lost"
     assert found["connection"], "it lives"
     assert found["rates"] == [20 * 125_000.0] * 2, "set while it was cut"
 
@@ -278,6 +280,36 @@ def test_the_probe_reports_every_capability() -> None:
     assert set(report) == {"links", "peers", "netem"}
     for lack in report.values():
         assert lack is None or (len(lack) == 2 and all(lack))
+
+
+def test_the_probe_finds_what_the_kernel_has() -> None:
+    """Else a fault of ours would look like a poor machine, and every test here be skipped."""
+    built_in = kernel_options()
+    if obstacle(Isolation.NETWORK) or not built_in:
+        pytest.skip("no namespaces, or a kernel that does not tell how it was built")
+    report = probe_report()
+    for name, options in {"links": ("VETH", "BRIDGE", "NET_SCH_TBF"), "peers": ("NET_SCH_HTB", "NET_CLS_U32")}.items():
+        if built_in.issuperset(options):
+            assert report[name] is None
+    if "NET_SCH_NETEM" in built_in:
+        assert report["netem"] is None
+
+
+def kernel_options() -> set[str]:
+    """Names of what is built into this kernel, for good."""
+    try:
+        lines = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode().splitlines()
+    except OSError:
+        return set()
+    return {line[len("CONFIG_") : -len("=y")] for line in lines if line.endswith("=y")}
+
+
+def test_the_probe_without_namespaces(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(probe, "obstacle", lambda _: "Operation not permitted")
+    probe.main()
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {"links", "peers", "netem"}
+    assert all("operation not permitted" in reason and "user namespaces" in cure for reason, cure in report.values())
 
 
 def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,15 @@ def test_a_killed_host_takes_its_tasks_along_and_they_come_back_with_it() -> Non
     assert scene.said[2:] == [("release", "server:0"), ("release", "worker:1")]
 
 
+def test_a_task_is_away_as_long_as_any_window_says_so() -> None:
+    scene = Scene(window("kill", "worker:0", start_s=1, end_s=9), window("kill", "host:0", start_s=2, end_s=4))
+    scene.injector.start()
+    scene.clock.run_until(8)
+    assert ("release", "worker:0") not in scene.said
+    scene.clock.run_until(10)
+    assert scene.said[-1] == ("release", "worker:0")
+
+
 def test_at_the_end_nobody_stays_throttled() -> None:
     scene = Scene(
         window("cpu", "worker:0", 0.5, end_s=50),

@@ -30,7 +30,8 @@ def choose(
     **around: Any,
 ) -> Means:
     parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
-    around = {name: frozenset(value) if isinstance(value, set) else value for name, value in around.items()}
+    asked = frozenset((kind, target) for kind in around.pop("kinds", ()) for target in around.pop("disturbed", ()))
+    around["asked"] = asked
     return choose_means(parsed, cpu_by, device, Circumstances(num_servers=2, **around), lacking(*without))
 
 
@@ -49,7 +50,6 @@ def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
         (("cgroup_cpu",), "auto", "duty", "duty"),
         ((), "duty", "duty", "duty"),
         ((), "cpulimit", "cgroup", "cpulimit"),
-        (("cgroup_cpu",), "cpulimit", "duty", "cpulimit"),
         (("cpulimit",), "auto", "cgroup", "cgroup"),
         (("cpulimit", "cgroup_cpu"), "duty", "duty", "duty"),
     ],
@@ -101,6 +101,18 @@ def test_latency_by_whatever_there_is() -> None:
             {**FOUR, "link_mbps": None},
             {"kinds": {"bandwidth"}, "disturbed": {"link:1"}},
             "cluster.hosts.link_mbps=null: link:1 has no rate",
+        ),
+        (
+            (),
+            FOUR,
+            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"host:1"}},
+            "cluster.cpu_by=cpulimit: limits single processes, not host:1",
+        ),
+        (
+            ("cgroup_cpu",),
+            FOUR,
+            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:1"}},
+            "cluster.cpu_by=cpulimit: would continue what the quotas of hosts stop",
         ),
         ((), FOUR, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
         ((), None, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),

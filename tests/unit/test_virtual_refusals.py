@@ -85,7 +85,7 @@ BAD_LINES = [
     (f"{HOSTS} cluster.hosts.count=0", "cluster.hosts.count=0: must be at least 1"),
     (f"{HOSTS} cluster.hosts.cpu_cores=0.01", "cluster.hosts.real_cores_per_core=0.1: makes 0.001 cores"),
     (f"{HOSTS} +cluster.hosts.cpu=4", "cluster.hosts.cpu: no such setting"),
-    (f"{HOSTS} cluster.hosts.placement={{worker\\:7:0}}", "cluster.hosts.placement.worker:7: there is no such task"),
+    (f"{HOSTS} cluster.hosts.placement=[[worker:7]]", "cluster.hosts.placement: there is no task worker:7"),
     (
         f"{HOSTS} topology.transport=shm",
         "topology.transport=shm: hosts share no memory; use topology.transport=tcp",
@@ -157,8 +157,8 @@ GOOD_LINES = [
     f"{VIRTUAL} straggler=cpu_throttle straggler.targets=[server:0]",
     f"-m {VIRTUAL} straggler=pause,kill",
     HOSTS,
-    f"{HOSTS} cluster.num_workers=1 topology.num_servers=1 cluster.hosts.placement={{worker\\:0:0,server\\:0:0}}",
-    f"{HOSTS} +cluster.hosts.overrides={{3:{{cpu_cores:2.0,link_mbps:100}}}}",
+    f"{HOSTS} cluster.num_workers=1 topology.num_servers=1 cluster.hosts.placement=[[worker:0,server:0]]",
+    f"{HOSTS} cluster.hosts.overrides={{3:{{cpu_cores:2.0,link_mbps:100}}}}",
     f"{HOSTS} cluster.hosts.link_mbps=null cluster.hosts.cpu_cores=null cluster.hosts.count=1",
     f"-m {HOSTS} {REAL} straggler=cpu_throttle,link_throttle,disrupted_host,pause,kill",
 ]

@@ -37,7 +37,7 @@ from tests.unit.test_virtual_session import (
 
 QUARTER_WORK = Costs(compute_base_s=0.25)
 FOREVER = 1e4
-PLACES = {"worker:0": 0, "worker:1": 0, "worker:2": 1, "worker:3": 1, "server:0": 1, "server:1": 2}
+PLACES = [["worker:0", "worker:1"], ["worker:2", "worker:3", "server:0"], ["server:1"]]
 """Tasks of three hosts."""
 
 

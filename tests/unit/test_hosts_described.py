@@ -50,7 +50,7 @@ def test_placement_by_name_and_single_hosts_that_differ() -> None:
     fields = {
         "count": 2,
         "cpu_cores": 2.0,
-        "placement": {"worker:0": 1, "server:0": 0},
+        "placement": [["server:0"], ["worker:0"]],
         "overrides": {1: {"cpu_cores": 1.0, "device": {"per_sample_s": 0.25}}},
     }
     hosts = parse_hosts(fields, 1, 1)
@@ -77,9 +77,10 @@ def test_placement_by_name_and_single_hosts_that_differ() -> None:
         ({"memory_mb": 1}, "cluster.hosts.memory_mb=1"),
         ({"device": {"speed": 3}}, "cluster.hosts.device: has no speed"),
         ({"placement": "random"}, "cluster.hosts.placement=random"),
-        ({"placement": {"worker:9": 0}}, "cluster.hosts.placement.worker:9: there is no such task"),
-        ({"placement": {"worker:0": 4}}, "cluster.hosts.placement.worker:0=4: there is no such host"),
-        ({"placement": {"worker:0": 0}}, "cluster.hosts.placement: server:0 is placed nowhere"),
+        ({"placement": [["worker:9"]]}, "cluster.hosts.placement: there is no task worker:9"),
+        ({"placement": [[], [], [], [], []]}, "cluster.hosts.placement: lists 5 hosts, and there are 4"),
+        ({"placement": [["worker:0"]]}, "cluster.hosts.placement: server:0 is placed nowhere"),
+        ({"placement": [["worker:0"], ["worker:0"]]}, "worker:0 is on host 0 and on host 1"),
         ({"overrides": {4: {}}}, "cluster.hosts.overrides.4: there is no such host"),
         ({"overrides": {1: {"cpu_cores": -1.0}}}, "cluster.hosts.overrides.1.cpu_cores=-1.0"),
         ({"overrides": {1: {"cores": 1.0}}}, "cluster.hosts.overrides.1.cores"),

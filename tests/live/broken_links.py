@@ -1,0 +1,19 @@
+"""Emulated hosts whose links pass nothing: their buckets hold less than one packet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from injectors.schedule import Schedule
+from runtime.live import LiveRuntime
+from runtime.live.hosts import rules
+from runtime.spec import Experiment, Outcome
+
+
+@dataclass(kw_only=True)
+class BrokenLinks(LiveRuntime):  # type: ignore[misc]
+    """As ``cluster=hosts``."""
+
+    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+        rules.burst_bytes = lambda rate: 600
+        return super().run(experiment, schedule)

@@ -1,0 +1,176 @@
+"""Runs on emulated hosts: real tasks in networks of their own, behind links of a rate, with a share of a processor."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.load import load_run
+from runtime.live.doctor import missing
+from tests.invariants import problems, replay, strategy_of
+from tests.leaks import Start
+from tests.live.test_disturbances import assert_carried_out, write_plan
+from tests.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+KEPT_CAPABILITIES = 0b110
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: what lets root read its users' data."""
+HOSTS = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05")
+ENDLESS = ("workload.epochs=null", "save_parameters=true", "checkpoint_every_s=0.3")
+
+
+@pytest.fixture(autouse=True)
+def _hosts_here() -> None:
+    if lack := missing("network") or missing("links"):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+
+
+def status(pid: int, field: str) -> str:
+    found = re.search(rf"^{field}:\s*(\S+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def namespace(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
+
+
+def listening(pid: int) -> set[str]:
+    """Where TCP is listened for in the network of a process."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    found = set()
+    for row in rows:
+        if row[3] == "0A":
+            host, _, port = row[1].partition(":")
+            found.add(".".join(str(byte) for byte in reversed(bytes.fromhex(host))) + f":{int(port, 16)}")
+    return found
+
+
+def test_every_task_lives_on_its_host_and_has_no_power_beyond_it(start: Start) -> None:
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "cluster.hosts.latency_ms=1")
+    run.await_training(5)
+    pids = run.pids()
+    outside = namespace(os.getpid())
+    by_host: dict[int, set[str]] = {}
+    host_of = {("server", 0): 3, ("server", 1): 2, **{("worker", worker): worker for worker in range(4)}}
+    for key, host in host_of.items():
+        by_host.setdefault(host, set()).add(namespace(pids[key]))
+    assert all(len(names) == 1 for names in by_host.values()), "those of a host share its network"
+    assert len(set.union(*by_host.values()) | {outside, namespace(pids["evaluator", 0])}) == 6, "others do not"
+    assert listening(pids["server", 0]) == {"10.77.0.4:5000"}
+    assert listening(pids["worker", 0]) == set()
+    for pid in pids.values():
+        assert int(status(pid, "CapEff"), 16) & ~KEPT_CAPABILITIES == 0
+        assert int(status(pid, "CapBnd"), 16) & ~KEPT_CAPABILITIES == 0
+        assert status(pid, "NoNewPrivs") == "1"
+    run.interrupt()
+    machine = json.loads((run.run_dir / "meta.json").read_bytes())["machine"]
+    assert machine["containment"] == "network"
+    assert machine["means"]["latency"] in ("netem", "relay")
+    assert [host["tasks"] for host in machine["hosts"]][2:] == [["server:1", "worker:2"], ["server:0", "worker:3"]]
+
+
+def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> None:
+    words = write_plan(
+        tmp_path / "plan.csv",
+        (0.2, 0.8, "worker:0", "cpu", 0.25),
+        (0.3, 0.3, "host:1", "pause", 1),
+        (0.4, 1.0, "host:2", "cpu", 0.5),
+        (0.5, 1.0, "link:1", "bandwidth", 0.1),
+        (0.6, 0.8, "link:0>3", "bandwidth", 0.25),
+        (1.0, 0.3, "link:2", "cut", 1),
+        (1.6, 0.4, "host:0", "kill", 1),
+        (2.2, 0.5, "host:3", "kill", 1),
+        (2.4, 0.8, "link:3", "bandwidth", 0.5),
+    )
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "max_time_s=6", *words).finish()
+    assert_carried_out(run)
+    assert [event["worker"] for event in run.events("Lost")][:1] == [0]
+    assert len(run.events("ServerLost")) >= 1
+    uses = run.parameters()
+    assert uses.sum() == run.finished["samples_applied"] > 0
+    assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> None:
+    words = write_plan(tmp_path / "plan.csv", (1.5, 30, "link:0", "bandwidth", 0.1))
+    run = start(
+        "run",
+        *DIGITS,
+        *HOSTS,
+        "strategy=asp",
+        "cluster.hosts.link_mbps=100",
+        "workload.task.hidden_units=1024",
+        "workload.epochs=null",
+        "max_time_s=4",
+        "cluster.telemetry_every_s=0.25",
+        *words,
+    ).finish()
+    tables = load_run(run.run_dir).tables
+    begun = tables.injections.iloc[0]
+    assert begun.asked == 100e6 / 8 * 0.1
+    assert abs(begun.achieved / begun.asked - 1) < 0.01
+    rows = tables.iterations
+    own = rows[rows.worker == 0]
+    before, after = own[own.t < 1.5], own[own.start_s > 1.6]
+    payload_s = 4 * run.finished["num_parameters"] / (100e6 / 8 * 0.1 * 1448 / 1514)
+    assert before.send_s.median() < 0.5 * payload_s
+    assert after.send_s.median() > 0.9 * payload_s
+    others = rows[(rows.worker == 1) & (rows.start_s > 1.6)]
+    assert others.send_s.median() < 0.5 * payload_s, "the others' links are as they were"
+    nodes = tables.nodes
+    out = nodes[(nodes.node == "host:0") & (nodes.t > 2.0)].out_bytes_per_s
+    assert out.max() < 1.3 * 100e6 / 8 * 0.1
+
+
+def test_eight_runs_at_once_do_not_touch_each_other(start: Start) -> None:
+    runs: list[Run] = [start(f"run{number}", *LEDGER, *HOSTS, "workload.epochs=1") for number in range(8)]
+    digests = {run.finish(110).sha256 for run in runs}
+    assert len(digests) == 1, "bit for bit what each alone would have computed"
+
+
+def test_links_that_are_not_there_are_named(start: Start) -> None:
+    code, _, err = start("run", *LEDGER, *HOSTS, "straggler=link_throttle", "straggler.targets=['link:9']").wait()
+    assert code == 2
+    assert "link:9" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
+    if lack := missing("cgroup_memory"):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "cluster.hosts.memory_mb=256")
+    run.await_training(5)
+    groups = Path(f"/proc/{run.pid_of('worker', 1)}/cgroup").read_text()
+    (own,) = [line.rpartition(":")[2] for line in groups.splitlines() if "stragglab-" in line and ":cpu" not in line]
+    limits = [*Path("/sys/fs/cgroup").glob(f"*{Path(own).parent}/memory.limit_in_bytes")]
+    limits += [*Path("/sys/fs/cgroup").glob(f"{Path(own).parent}/memory.max".lstrip("/"))]
+    assert [int(path.read_text()) for path in limits] == [256 << 20]
+    run.interrupt()
+
+
+def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
+    """With a relay for the others: host 3 holds worker 3 and server 0, host 0 worker 0 alone."""
+    run = start("run", *LEDGER, *HOSTS, "cluster.hosts.latency_ms=20", "topology.num_servers=1", "workload.epochs=2")
+    rows = load_run(run.finish().run_dir).tables.iterations
+    send_s = rows.groupby("worker").send_s.median()
+    assert send_s[3] < 0.04 < 0.08 <= send_s[0], "40 ms there and 40 back"
+
+
+def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> None:
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "cluster=broken_links")
+    words = [word for word in LEDGER if not word.startswith("cluster.")]
+    run = start("run", *words, *conf, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    line = run.fail()
+    assert "the emulated hosts could not be built: link of host" in line
+    assert "burst 600 bytes" in line
+    assert not run.notes("Launched")
+    assert run.finished["status"] == "failed"
