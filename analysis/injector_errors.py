@@ -18,7 +18,8 @@ PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200}
 EXACT = ("cgroup", "duty")
 """Iterations under them are even enough for their processor time to tell something."""
 UNIT_MS = 50
-"""Lengths of iterations are told to a factor of two: as this times a power of two."""
+ABOUT = 2**0.5
+"""Lengths of iterations are told apart where they differ by a factor of two: 40 ms are about 50 ms."""
 BITS_PER_MBIT = 1e6
 MEDIANS = (
     *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost"),
@@ -31,24 +32,29 @@ NOT_MEASURED = "not measured"
 def errors(windows: pd.DataFrame) -> pd.DataFrame:
     """One row per actuator (``by``), ``kind``, ``length_ms``, ``full`` and level, the weakest disturbance first.
 
-    Takes :func:`analysis.injections.collect`; kinds that only stop processes are left out. ``length_ms`` is the length
-    of the job's undisturbed iterations to a factor of two (not a number for links). ``windows`` and ``iterations`` are
-    counted, the columns of ``MEDIANS`` are medians over the windows. ``error``, ``push_error`` and ``pull_error`` are
-    relative, ``share_error`` is a difference; ``promised`` says whether the iterations are long enough for the
-    actuator, ``within`` (null: not measured), ``share_within``, ``push_within``, ``pull_within`` whether the error is
-    as small as promised.
+    Takes :func:`analysis.injections.collect`; kinds that only stop processes are left out. ``length_ms`` is the median
+    length of the undisturbed iterations of all jobs whose iterations are about as long (not a number for links).
+    ``windows`` and ``iterations`` are counted, the columns of ``MEDIANS`` are medians over the windows. ``error``,
+    ``push_error`` and ``pull_error`` are relative, ``share_error`` is a difference; ``promised`` says whether the
+    iterations are long enough for the actuator, ``within`` (null: not measured), ``share_within``, ``push_within``,
+    ``pull_within`` whether the error is as small as promised.
     """
     shown = windows[windows["slowdown_asked"].notna() | windows["cpu_share"].notna()]
-    lengths = shown.loc[shown["kind"] != "bandwidth", "base_s"].groupby(shown["work"]).median().map(length_ms)
-    shown = shown.assign(length_ms=shown["work"].map(lengths).where(shown["kind"] != "bandwidth").astype("float64"))
+    shown = shown.assign(length_ms=_lengths_ms(shown))
     groups = shown.groupby(list(KEYS), dropna=False)
     table = groups[list(MEDIANS)].median().assign(windows=groups.size(), iterations=groups["iterations"].sum())
     return _judged(_sorted(table.reset_index()))
 
 
-def length_ms(base_s: float) -> float:
-    """The nearest of 50 ms times a power of two; not a number of what is none."""
-    return nan if isnan(base_s) else UNIT_MS * 2.0 ** round(log2(1e3 * base_s / UNIT_MS))
+def _lengths_ms(windows: pd.DataFrame) -> pd.Series:
+    """Jobs are sorted into classes by their medians, so that one that varies stays in one."""
+    base_s = windows["base_s"].where(windows["kind"] != "bandwidth")
+    octaves = base_s.groupby(windows["work"]).transform("median").map(_octave)
+    return base_s.groupby(octaves).transform("median").map(lambda middle_s: float(f"{1e3 * middle_s:.2g}"))
+
+
+def _octave(base_s: float) -> float:
+    return nan if isnan(base_s) else round(log2(1e3 * base_s / UNIT_MS))
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +72,8 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
         push_error=table["push_bytes_per_s"] / payload - 1.0,
         pull_error=table["pull_bytes_per_s"] / payload - 1.0,
         promised=[
-            isnan(length) or length >= PROMISED_MS.get(by, UNIT_MS) for length, by in _pairs(table, "length_ms", "by")
+            isnan(length) or length * ABOUT >= PROMISED_MS.get(by, UNIT_MS)
+            for length, by in _pairs(table, "length_ms", "by")
         ],
     )
     for name, tolerance in (("", TOLERANCE_FRAC), ("share", SHARE_TOLERANCE), ("push", TOLERANCE_FRAC)):

@@ -82,8 +82,20 @@ class Oracle:
 def control_groups() -> set[str]:
     """Directories that runs have made in the hierarchies of control groups."""
     roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]
-    found = {str(path) for root in roots for path in root.glob("**/stragglab-*") if path.is_dir()}
-    return {path for path in found if not path.endswith(strangers())}
+    found = {path for root in roots for path in _below(root) if path.name.startswith("stragglab-")}
+    return {str(path) for path in found if not path.name.endswith(strangers())}
+
+
+def _below(root: Path) -> list[Path]:
+    """Our own directories at or below one; others come and go meanwhile."""
+    return [Path(folder) for folder, _, _ in os.walk(root) if _is_ours(folder)]
+
+
+def _is_ours(folder: str) -> bool:
+    try:
+        return os.stat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def interfaces() -> set[str]:

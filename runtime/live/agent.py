@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from runtime.live.process import default_signals, die_with
+from runtime.live.process import default_signals, die_with, keep_freed_memory
 
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
@@ -30,6 +30,7 @@ LOOK_AROUND_S = 1.0
 def main() -> None:
     """Entry point."""
     die_with(int(sys.argv[1]))
+    keep_freed_memory()
     spec_bytes = sys.stdin.buffer.read()
     from runtime.live.messages import TaskSpec
 

@@ -45,7 +45,7 @@ def _namespaces(isolation: Isolation) -> Missing | None:
 def _network_report() -> dict[str, list[str] | None]:
     """What the probe of emulated links says, by capability: null, or reason and cure."""
     done = subprocess.run(
-        [sys.executable, "-m", "runtime.live.hosts.probe"],
+        [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -152,6 +152,21 @@ def slowed() -> dict[str, float]:
     return found
 
 
+@case
+def slowed_from_fast() -> dict[str, float]:
+    """Parts of the rate that is asked for after a cut of a rate at which hosts send several frames in one piece."""
+    with network(1000, 1000) as net:
+        stream = Stream(net, 0, 1)
+        found = {"before": stream.during(0.3) / (1000 * MBIT)}
+        for rate in (250 * MBIT, 100 * MBIT, 10 * MBIT):
+            net.set_rate(0, rate)
+            net.set_rate(1, rate)
+            stream.during(0.15)
+            found[f"at {rate / MBIT:.0f}"] = stream.during(0.5) / rate
+        stream.stop()
+    return found
+
+
 def read_now(end: socket.socket) -> int:
     """How many datagrams are there."""
     count, patience_s = 0, end.gettimeout()

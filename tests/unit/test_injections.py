@@ -12,6 +12,7 @@ import pytest
 from analysis.injections import COLUMNS, PAYLOAD_FRAC, collect, injections
 from analysis.injector_errors import errors, verdict
 from analysis.load import Run, load_run
+from runtime.live.hosts import rules
 from tests.unit.records import Disturbance, Story, apply, asp_story, bsp_story, compute, disturbance
 
 CORES = 0.4
@@ -114,6 +115,13 @@ def test_what_was_read_back_may_differ_from_what_was_asked(tmp_path: Path) -> No
     assert (row["asked"], row["achieved"]) == (0.2, 0.19)
 
 
+def test_a_note_belongs_to_the_window_of_its_target(tmp_path: Path) -> None:
+    plan = [disturbance(1.0, 3.0, f"worker:{worker}", 0.5, "cpu") for worker in (0, 1)]
+    told = Telling(*plan, num_workers=2).noted(1.0, "worker:1", "cpu", 0.5, by="duty")
+    row = only(told.work(3.0, 0.05), tmp_path)
+    assert (row["target"], row["by"]) == ("worker:1", "duty")
+
+
 def test_a_throttle_without_effect_shows(tmp_path: Path) -> None:
     row = only(throttled(level=0.25, felt_s=0.05), tmp_path)
     assert (row["slowdown_asked"], row["slowdown"]) == (4.0, pytest.approx(1.0))
@@ -138,10 +146,16 @@ def test_iterations_across_an_edge_belong_to_neither_side(tmp_path: Path) -> Non
     assert (row["felt_s"], row["base_s"]) == (pytest.approx(0.2), pytest.approx(0.17))
 
 
+def test_a_window_is_compared_with_what_is_near(tmp_path: Path) -> None:
+    told = Telling(disturbance(11.0, 13.0, "worker:0", 0.5, "cpu")).noted(11.0, "worker:0", "cpu", 0.5)
+    told.work(10.0, 0.2).work(11.0, 0.05).rest(11.02).work(13.0, 0.1)
+    assert only(told, tmp_path)["base_s"] == pytest.approx(0.05)
+
+
 def test_short_batches_are_no_measure(tmp_path: Path) -> None:
     told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
     told.work(1.0, 0.05).rest(1.2).work(1.3, 0.02, samples=3).work(3.0, 0.1)
-    assert only(told, tmp_path)["felt_s"] == pytest.approx(0.1)
+    assert only(told, tmp_path)["slowdown_p10"] == pytest.approx(2.0)
 
 
 def test_the_onset_is_the_begin_of_the_first_slow_iteration(tmp_path: Path) -> None:
@@ -183,6 +197,14 @@ def test_the_share_is_what_was_used_of_what_it_may_use(tmp_path: Path) -> None:
         throttled().observed(0.5, 1.0, worker_0=0.4).observed(1.5, 2.0, worker_0=0.19).observed(2.0, 3.0, worker_0=0.22)
     )
     assert only(told, tmp_path)["cpu_share"] == pytest.approx((0.5 * 0.19 + 1.0 * 0.22) / 1.5 / CORES)
+
+
+def test_the_cost_of_an_iteration_tells_a_slow_machine_from_a_slow_worker(tmp_path: Path) -> None:
+    """It computes 30 % longer at half of the processor than it should."""
+    told = throttled(felt_s=0.13).observed(0.4, 0.9, worker_0=0.4).observed(3.2, 3.9, worker_0=0.4)
+    row = only(told.observed(1.5, 2.5, worker_0=0.2), tmp_path)
+    assert (row["slowdown"], row["cpu_share"]) == (pytest.approx(2.6), pytest.approx(0.5))
+    assert row["cpu_cost"] == pytest.approx(1.3)
 
 
 def test_samples_across_an_edge_do_not_count(tmp_path: Path) -> None:
@@ -278,6 +300,10 @@ def test_with_several_servers_a_rate_cannot_be_told(tmp_path: Path) -> None:
     row = only(linked("link:0", num_servers=2), tmp_path)
     assert pd.isna(row["push_bytes_per_s"])
     assert row["slowdown"] == pytest.approx(4.5)
+
+
+def test_payload_is_what_the_emulated_links_count_it_as() -> None:
+    assert PAYLOAD_FRAC == rules.PAYLOAD_FRAC == 1448 / 1514
 
 
 # ---- stops ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.figures.injectors import draw_injectors
 from analysis.injections import COLUMNS, PAYLOAD_FRAC, collect
-from analysis.injector_errors import errors, verdict
+from analysis.injector_errors import costs, errors, latest, verdict
 from scripts import figures as script
 from tests.unit.records import Story, bsp_story
 from tests.unit.test_injections import CORES, LINK, Telling, linked, throttled
@@ -33,7 +33,7 @@ def test_windows_of_a_level_are_one_row_with_their_median() -> None:
     table = judged(*(window(magnitude=0.5, slowdown=slow, cpu_share=0.5) for slow in (1.9, 2.0, 2.3)))
     assert len(table) == 1
     row = table.iloc[0]
-    assert (row["windows"], row["iterations"], row["length_ms"]) == (3, 27, 50)
+    assert (row["windows"], row["iterations"], row["length_ms"]) == (3, 27, 55)
     assert (row["slowdown"], row["error"], row["within"]) == (2.0, pytest.approx(0.0), True)
 
 
@@ -43,11 +43,11 @@ def test_lengths_and_levels_are_told_apart_the_weakest_first() -> None:
     table = judged(*rows)
     found = list(zip(table["by"], table["length_ms"], table["magnitude"], strict=True))
     assert found == [
-        ("sleep", 50, 0.05),
-        ("cgroup", 50, 0.75),
-        ("cgroup", 50, 0.1),
-        ("cgroup", 200, 0.75),
-        ("cgroup", 200, 0.1),
+        ("sleep", 55, 0.05),
+        ("cgroup", 55, 0.75),
+        ("cgroup", 55, 0.1),
+        ("cgroup", 210, 0.75),
+        ("cgroup", 210, 0.1),
     ]
 
 
@@ -60,9 +60,9 @@ def test_misses_are_named() -> None:
     lines = verdict(table)
     assert lines[0] == (
         "cgroup: slow-down of iterations of 50 ms and more within 10 %: 1 of 3 levels; "
-        "not 0.25 left at 50 ms (+10.3 %), 0.1 left at 50 ms (not measured)"
+        "not 0.25 left at 55 ms (+10.3 %), 0.1 left at 55 ms (not measured)"
     )
-    assert lines[1] == "cgroup: share of processor time within 1 %: 1 of 2 levels; not 0.25 left at 50 ms (-1.5 %)"
+    assert lines[1] == "cgroup: share of processor time within 1 %: 1 of 2 levels; not 0.25 left at 55 ms (-1.5 %)"
 
 
 def test_of_cpulimit_nothing_is_promised_for_short_iterations() -> None:
@@ -73,8 +73,18 @@ def test_of_cpulimit_nothing_is_promised_for_short_iterations() -> None:
     assert list(table["promised"]) == [False, True]
     assert verdict(table) == [
         "cpulimit: slow-down of iterations of 200 ms and more within 10 %: 1 of 1 levels",
-        "cpulimit: of shorter ones, for which nothing is promised: 0 of 1 levels; not 0.5 left at 50 ms (-45.0 %)",
+        "cpulimit: of shorter ones, for which nothing is promised: 0 of 1 levels; not 0.5 left at 60 ms (-45.0 %)",
     ]
+
+
+def test_circumstances() -> None:
+    rows = [window(magnitude=0.5, slowdown=2.0, cpu_cost=cost, readback_s=cost / 1e3) for cost in (0.9, 1.0)]
+    rows += [window(by="duty", magnitude=0.5, slowdown=2.0, cpu_cost=1.2, readback_s=2e-3)]
+    rows += [window(by="cpulimit", magnitude=0.5, slowdown=2.0, cpu_cost=5.0)]
+    table = judged(*rows)
+    assert costs(table) == (pytest.approx(0.95), pytest.approx(1.2)), "cpulimit is too uneven to tell"
+    assert latest(table) == {"cgroup": pytest.approx(0.95e-3), "duty": pytest.approx(2e-3)}
+    assert costs(judged(rows[-1])) is None
 
 
 def test_links_are_judged_by_their_payload(tmp_path: Path) -> None:

@@ -129,6 +129,15 @@ def test_a_queue_is_put_once_and_changed_afterwards() -> None:
     assert all("latency" not in options for options in kernel.options)
 
 
+def test_a_bucket_still_holds_the_segments_that_wait_when_the_rate_falls() -> None:
+    kernel, one = Kernel(), Queue(7, "link", sorts=False, frames=5)
+    one.set_rate(kernel, 12.5e6)
+    assert kernel.options[-1]["burst"] == rules.burst_bytes(12.5e6), "what never came whole was split"
+    for rate in (125e6, 12.5e6, 1.25e6):
+        one.set_rate(kernel, rate)
+        assert kernel.options[-1]["burst"] >= 1.3 * 5 * rules.FRAME_BYTES
+
+
 def test_a_kernel_that_holds_something_else_is_not_believed() -> None:
     with pytest.raises(
         LinkRefused, match=r"link of host 3 out: asked for 12500000 bytes/s, the kernel holds \[6250000\]"

@@ -47,6 +47,8 @@ class Network:
         self.lab_address = rules.address(rules.LAB_NUMBER)
         self.addresses = [rules.address(number) for number, _ in hosts]
         self._ends: list[Ends] = []
+        self._out: list[Queue] = []
+        self._in: list[Queue] = []
         self._ports = [rules.port_name(number, run_id).encode() for number, _ in hosts]
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as undone:
@@ -67,8 +69,9 @@ class Network:
             self._closing.callback(os.close, ends.namespace_fd)
             self._ends.append(ends)
         wiring.introduce(bridge, self._ends)
-        self._out = [Queue(ends.inner, f"{_link(host)} out", sorts=True) for host, ends in enumerate(self._ends)]
-        self._in = [Queue(ends.port, f"{_link(host)} in", sorts=False) for host, ends in enumerate(self._ends)]
+        for host, ends in enumerate(self._ends):
+            self._out.append(Queue(ends.inner, f"{_link(host)} out", sorts=True, frames=frames))
+            self._in.append(Queue(ends.port, f"{_link(host)} in", sorts=False, frames=frames))
         for host, rate in enumerate(rates):
             self.set_rate(host, rate)
 

@@ -1,7 +1,8 @@
 """Can this machine and user make emulated links? Found out by making one, in namespaces that end with this process.
 
-``python -m runtime.live.hosts.probe`` prints, in JSON, null or a reason and a cure for each of ``links``, ``peers`` and
-``netem``. Each function tries in a namespace of its own; without root it must be called inside those of a run.
+``python -m runtime.live.hosts.probe [PARENT]`` prints, in JSON, null or a reason and a cure for each of ``links``,
+``peers`` and ``netem``. Each function tries in a namespace of its own; without root it must be called inside those of a
+run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from runtime.live.hosts import rules, wiring
 from runtime.live.hosts.netlink import routes
 from runtime.live.hosts.netns import inside, new_namespace
 from runtime.live.hosts.shaping import Queue
+from runtime.live.process import die_with
 
 RATE_BYTES_PER_S = 12.5e6
 DELAY_S = 1e-3
@@ -120,8 +122,10 @@ def report() -> dict[str, Lack | None]:
     return {name: next(filter(None, (look() for look in looks)), None) for name, looks in CAPABILITIES.items()}
 
 
-def main() -> None:
-    """Entry point."""
+def main(parent_pid: int | None = None) -> None:
+    """Entry point; it ends with the process that asks, if that says who it is."""
+    if parent_pid is not None:
+        die_with(parent_pid)
     if (words := obstacle(Isolation.NETWORK)) is not None:
         found: dict[str, Lack | None] = dict.fromkeys(
             CAPABILITIES, Lack(f"no private namespaces ({words.lower()})", USER_NAMESPACES)
@@ -134,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -32,6 +32,8 @@ SLACK_SPLIT_S = 130e-6
 SLACK_WHOLE_S = 70e-6
 """What the bucket holds above one packet, in time: how late a timer may be without loss of rate."""
 SEGMENT_S = 60e-6
+WHOLE_FACTOR = 1.3
+"""A bucket that is just as big as a segment loses rate: see above."""
 MIN_FRAMES = 5
 MAX_FRAMES = 43
 """Frames that a host sends in one piece (TSO): at most 64 kB, or about :data:`SEGMENT_S` of the link's time."""
@@ -56,7 +58,17 @@ def burst_bytes(rate_bytes_per_s: float) -> int:
     split = FRAME_BYTES + rate_bytes_per_s * SLACK_SPLIT_S
     if split <= MIN_FRAMES * FRAME_BYTES:
         return int(max(2 * FRAME_BYTES, split))
-    return int(frames_per_segment(rate_bytes_per_s) * FRAME_BYTES + rate_bytes_per_s * SLACK_WHOLE_S)
+    return burst_for(frames_per_segment(rate_bytes_per_s), rate_bytes_per_s)
+
+
+def burst_for(frames: int, rate_bytes_per_s: float) -> int:
+    """Size of a bucket that lets whole segments of so many frames through.
+
+    Segments are split when they join the queue and not later. So where a rate falls and they may wait there in one
+    piece, the bucket must still hold them: otherwise the first of them waits for ever, and all others behind it.
+    """
+    segment = frames * FRAME_BYTES
+    return int(max(WHOLE_FACTOR * segment, segment + rate_bytes_per_s * SLACK_WHOLE_S))
 
 
 def address(number: int) -> str:

@@ -35,11 +35,14 @@ QUANTUM_BYTES = 60_000
 class Queue:
     """What leaves interface ``index``; ``link`` names it in messages; ``sorts``: whether peers can have own rates.
 
-    Every method takes a netlink socket of the interface's namespace.
+    ``frames``: how many come in one piece at most. Every method takes a netlink socket of the interface's namespace.
     """
 
-    def __init__(self, index: int, link: str, *, sorts: bool) -> None:
+    def __init__(self, index: int, link: str, *, sorts: bool, frames: int | None = None) -> None:
         self.index, self.link, self.sorts = index, link, sorts
+        self._frames = rules.MAX_FRAMES if frames is None else frames
+        self._holds_segments = False
+        """Whether whole segments may wait here: a bucket of now or before has let them in."""
         self.rate_bytes_per_s: float | None = None
         """What is held; None: no limit."""
         self._present = False
@@ -62,6 +65,10 @@ class Queue:
 
     def _put_tbf(self, ip: Any, verb: str, bytes_per_s: float | None) -> float:
         rate = checked_rate(self.link, bytes_per_s)
+        burst = rules.burst_bytes(rate)
+        if self._holds_segments:
+            burst = max(burst, rules.burst_for(self._frames, rate))
+        self._holds_segments = self._holds_segments or burst >= self._frames * rules.FRAME_BYTES
         with refusals(f"{self.link}: rate {rate} bytes/s"):
             told = ip.tc(
                 verb,
@@ -70,7 +77,7 @@ class Queue:
                 TBF,
                 parent=NETEM + FIRST_CLASS if self._delayed else ROOT,
                 rate=rate,
-                burst=rules.burst_bytes(rate),
+                burst=burst,
                 limit=rules.QUEUE_BYTES,
             )
         return self._check(told, "TCA_TBF_PARMS", rate)
