@@ -205,10 +205,7 @@ NEEDS = {
     "workload=ledger": " backend=numpy",
     "backend=numpy": " workload=ledger",
     "backend=none": " cluster=virtual workload.target=null",
-    **{
-        f"straggler={name}": " cluster=hosts"
-        for name in ("link_throttle", "link_transient", "disrupted_host")
-    },
+    **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": " cluster.device=null"
         for name in ("cpu_throttle", "cpu_transient", "markov", "on_off", "quarter")
