@@ -26,8 +26,8 @@ def die_with(parent_pid: int) -> None:
 def keep_freed_memory() -> None:
     """Let this process and its forks reuse what they free instead of giving it back to the kernel (glibc).
 
-    Otherwise the activations of every iteration come from fresh pages: 3,000 page faults for a small CNN, up to twice the
-    time, and iterations that differ by a third.
+    Otherwise the activations of every iteration come from fresh pages: 3,000 page faults for a small CNN, up to twice
+    the time, and iterations that differ by a third.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
