@@ -2,6 +2,9 @@
 
 Every figure is that of an ordinary moment: a median, or a line, base + slope * x, through the middle
 (:mod:`analysis.robust`). Its error says how well these runs tell it, not how true the model is.
+
+On emulated hosts computing and carrying messages are core-seconds, told by the processor time of the tasks
+(:mod:`analysis.host_work`); the clock tells the rest, best in runs whose tasks have a core to themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.host_work import has_cores, hosts_of, touched, wire_s, work
 from analysis.load import RecordError, Run
 from analysis.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
 from analysis.schema import Other
@@ -26,6 +30,8 @@ FEWEST = 10
 SPREAD = 1.5
 """Ratio of the two ends from which on there is a slope: the partial batches of an epoch's end tell none."""
 FLOAT_BYTES = 4
+SLEPT = ("delay", "slowdown")
+"""Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else of an iteration changes."""
 
 
 @dataclass
@@ -46,22 +52,32 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
     check(runs)
     parts = list(zip(range(len(runs)), runs, num_parameters, strict=True))
     frame = pd.concat([_iterations(*part) for part in parts], ignore_index=True)
-    frame = frame[frame["samples"] > 0]
+    frame = frame[(frame["samples"] > 0) & ~frame["disturbed"]]
     if not (frame["injected_s"] == 0).any():
         names = ", ".join(str(run.path) for run in runs)
         raise RecordError(f"{names}: no undisturbed iteration in it. Add a run with straggler=none")
-    fitted = Calibration()
-    _fit_computing(frame, fitted)
-    _fit_line(fitted, ("data_base_s", "data_per_sample_s"), frame, "samples", "data_s", "batch size")
-    calm = frame[~frame["server_disturbed"]]
-    _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
-    updates = pd.concat([_updates(*part) for part in parts], ignore_index=True)
+    fitted, quick = Calibration(), _quick(frame)
+    _fit_computing(frame[frame["free"]], fitted)
+    _fit_line(fitted, ("data_base_s", "data_per_sample_s"), quick, "samples", "data_s", "batch size")
+    updates = _quick(pd.concat([_updates(*part) for part in parts], ignore_index=True))
     _fit_line(fitted, ("update_base_s", "update_per_byte_s"), updates, "grad_bytes", "each_s", "size of updates")
-    _fit_messages(frame, fitted)
+    if hosts_of(runs[0]):
+        _fit_wire(frame[frame["free"] & (frame["num_workers"] == 1)], fitted)
+        _fit_work(pd.concat([_work(*part) for part in parts], ignore_index=True), fitted)
+    else:
+        calm = frame[~frame["server_disturbed"]]
+        _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
+        fitted.missing["carry_per_byte_s"] = "contained in transfer_per_byte_s"
+    _fit_messages(frame, quick, fitted)
     _fit_rare(runs, fitted)
     for name, column in (("batch_samples", "assigned_samples"), ("num_workers", "num_workers")):
         fitted.covered[name] = (int(frame[column].min()), int(frame[column].max()))
     return fitted
+
+
+def _quick(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of tasks with a core to themselves, if there are any: what is short is mostly so under a quota, too."""
+    return rows[rows["free"]] if rows["free"].any() else rows
 
 
 # ---- records to frames ----------------------------------------------------------------------------------------------
@@ -85,6 +101,19 @@ def check(runs: Sequence[Run]) -> None:
     for one, other in pairwise(runs):
         if _machine(one) != _machine(other):
             raise RecordError(f"{one.path}, {other.path}: of different machines. Fit a model to each")
+        if bool(hosts_of(one)) != bool(hosts_of(other)):
+            raise RecordError(f"{one.path}, {other.path}: one with hosts and one without. Fit a model to each")
+    for run in runs:
+        _check_hosts(run)
+
+
+def _check_hosts(run: Run) -> None:
+    """Refuse what leaves processor time without a meaning."""
+    hosts = hosts_of(run)
+    if hosts and (run.job.get("device") or any(host["device"] for host in hosts)):
+        raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
+    if hosts and run.tables.nodes["cpu_cores"].isna().all():
+        raise RecordError(f"{run.path}: no processor time in it. Repeat it with cluster.telemetry_every_s=0.5")
 
 
 def _machine(run: Run) -> tuple[object, ...]:
@@ -96,23 +125,28 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """The iterations of a run, and for each of them what its costs depend on.
 
     ``run``, ``block`` (unique in all runs); ``paced_s`` is F(b) of its device (nan without one), ``asked_s`` the delay
-    asked for (nan for another disturbance), ``bytes`` of a gradient, ``server_disturbed`` whether a server was slowed
-    meanwhile; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
+    asked for (nan for a slow-down), ``bytes`` of a gradient, ``disturbed`` whether a window of another kind touched
+    it, ``server_disturbed`` whether a server was slowed meanwhile, ``free`` whether every task had a core, ``over_s``
+    what its push took beyond the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
     """
     held = [int(arrival.held) for arrival in run.history.arrivals]
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
     rows["num_workers"] = run.job["num_workers"]
     rows["paced_s"] = _paced(run.job.get("device"), rows["samples"])
-    rows["asked_s"], rows["server_disturbed"] = 0.0, False
+    rows["asked_s"], rows["server_disturbed"], rows["disturbed"] = 0.0, False, False
+    names = "worker:" + rows["worker"].astype(str)
     for window in run.plan.itertuples():
-        role, _, target = str(window.target).partition(":")
-        if role == "server":
-            rows["server_disturbed"] |= (rows["issued_s"] < window.end_s) & (rows["t"] >= window.start_s)
-        else:
-            hit = (rows["worker"].astype(str) == target) & rows["issued_s"].between(
-                window.start_s, window.end_s, "left"
-            )
+        tasks = touched(run, str(window.target))
+        meanwhile = (rows["issued_s"] < window.end_s) & (rows["t"] >= window.start_s)
+        if any(task.startswith("server:") for task in tasks):
+            rows["server_disturbed"] |= meanwhile
+        if window.kind in SLEPT:
+            hit = names.isin(tasks) & rows["issued_s"].between(window.start_s, window.end_s, "left")
             rows.loc[hit, "asked_s"] += window.magnitude if window.kind == "delay" else nan
+        else:
+            rows["disturbed"] |= meanwhile & names.isin(tasks)
+    rows["free"] = has_cores(run)
+    rows["over_s"] = rows["send_s"] - wire_s(run, FLOAT_BYTES * num_parameters)
     rows["block"] = number * 10**9 + rows["worker"] * 10**6 + rows.groupby("worker").cumcount() // BLOCK
     return rows.assign(**_overheads(run, rows))
 
@@ -149,9 +183,15 @@ def _overheads(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
 def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """Per report of a server: ``each_s`` of its updates, without injection; ``grad_bytes``, gradients times bytes.
 
-    Servers hold equal parts, but for a few bytes.
+    Servers hold equal parts, but for a few bytes. Reports of what a disturbance of another kind than sleep touched are
+    left out; ``free`` as in :func:`_iterations`.
     """
     busy = run.tables.server_busy
+    since_s = busy.groupby("server")["t"].shift(1, fill_value=0.0)
+    names = "server:" + busy["server"].astype(str)
+    for window in run.plan[~run.plan["kind"].isin(SLEPT)].itertuples():
+        meanwhile = (since_s < window.end_s) & (busy["t"] > window.start_s)
+        busy = busy[~(meanwhile & names.isin(touched(run, str(window.target))))]
     updates = run.tables.updates
     grads = updates[~updates["void"]].drop_duplicates("version", keep="last").set_index("version")["num_grads"]
     num_bytes = FLOAT_BYTES * num_parameters / run.job.get("num_servers", 1)
@@ -159,7 +199,16 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     num_grads = np.array([grads.loc[first:last].mean() for first, last in spans], dtype="float64")
     blocks = number * 10**9 + np.arange(len(busy)) // BLOCK
     each_s = (busy["busy_s"] - busy["injected_s"]) / busy["updates"]
-    return pd.DataFrame({"run": number, "block": blocks, "each_s": each_s, "grad_bytes": num_grads * num_bytes})
+    rows = pd.DataFrame({"run": number, "block": blocks, "each_s": each_s, "grad_bytes": num_grads * num_bytes})
+    return rows.assign(free=has_cores(run))
+
+
+def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
+    """Processor time of tasks (:func:`analysis.host_work.work`) with ``run``, ``block``; ``bytes`` of the model."""
+    rows = work(run)
+    blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
+    num_servers = run.job.get("num_servers", 1)
+    return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
 
 
 # ---- frames to figures ----------------------------------------------------------------------------------------------
@@ -212,14 +261,50 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
     return sigma.value
 
 
-def _fit_messages(frame: pd.DataFrame, fitted: Calibration) -> None:
-    """The coordinator's service time, and from what it leaves of the overhead the way of a message.
+def _fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
+    """What a push takes beyond the links, of a worker who shares them with nobody; the work at their ends overlaps."""
+    lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
+    _fit_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
+    fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
+
+
+def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
+    """Core-seconds of carrying and computing: what others explain is taken off the processor time of servers, workers.
+
+    A byte costs less where more of them come at once, so only the runs with the most workers tell.
+    """
+    rows = rows[rows["num_workers"] == rows["num_workers"].max()]
+    servers, workers = (rows[rows["role"] == role] for role in ("server", "worker"))
+    servers, workers = servers[servers["messages"] > 0], workers[workers["iterations"] > 0]
+    part_bytes = servers["bytes"] / servers["num_servers"]
+    updates_s = servers["updates"] * _value(fitted, "update_base_s")
+    updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
+    carry = ((servers["cpu_s"] - updates_s) / (servers["messages"] * part_bytes)).rename("carry")
+    _fit_median(fitted, "carry_per_byte_s", servers.assign(carry=carry), "carry", "no server was observed")
+    samples = workers["samples"] / workers["iterations"]
+    others_s = _value(fitted, "data_base_s") + _value(fitted, "data_per_sample_s") * samples
+    others_s += 2 * workers["bytes"] * _value(fitted, "carry_per_byte_s")
+    real_s = workers["cpu_s"] / workers["iterations"] - others_s
+    names = ("compute_base_s", "compute_per_sample_s")
+    for name in names:
+        fitted.estimates.pop(name, None)
+        fitted.missing.pop(name, None)
+    _fit_line(fitted, names, workers.assign(samples=samples, real_s=real_s), "samples", "real_s", "batch size")
+
+
+def _value(fitted: Calibration, name: str) -> float:
+    """0 for what these runs do not tell."""
+    return fitted.estimates[name].value if name in fitted.estimates else 0.0
+
+
+def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration) -> None:
+    """The coordinator's service time, and from what it leaves of the overhead of quick workers the way of a message.
 
     The coordinator does one thing at a time, so no gap between two events is shorter than its service; the shortest
     gaps are services, of events that met. Gaps of the overhead's own order are not: then nothing queued. Where few
     events meet, some of the gaps are a little longer than a service, and so is the figure: its error covers that.
     """
-    rows = frame[frame["overhead_s"] > 0]
+    rows = quick[quick["overhead_s"] > 0]
     if len(rows) < FEWEST:
         fitted.missing |= dict.fromkeys(("control_s", "decision_s"), _too_few(len(rows)))
         return

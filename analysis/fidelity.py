@@ -51,11 +51,12 @@ class Fidelity:
     ``measures``: ``straggler``, ``strategy``, ``seeds`` (their number), ``measure``, ``live``, ``virtual`` (medians
     over the seeds, of ``staleness_max`` the largest; infinite: a time that was not reached), ``error`` = virtual / live
     - 1 (``error_kind`` relative), virtual - live (difference) or the total-variation distance of the distributions
-    (distance), ``within`` (5 %; null where the error is not relative, or neither side reached it), ``worst_seed`` (the
-    error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an infinite time).
+    (distance), ``within`` (the tolerance; null where the error is not relative, or neither side reached it),
+    ``worst_seed`` (the error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an
+    infinite time).
 
     ``rankings``: ``straggler``, ``measure``, ``live_order``, ``virtual_order``, ``pairs`` (of strategies whose live
-    medians differ by more than 5 %), ``swapped`` (those that virtual runs do not order so), ``same`` (null: no pairs).
+    medians differ by more than that), ``swapped`` (those that virtual runs do not order so), ``same`` (null: no pairs).
 
     ``losses``: ``straggler``, ``seed``, ``losses`` (of BSP's iterations in both records), ``different``, ``missing``
     (in one of the two only), ``first`` difference in words, ``equal``.
@@ -67,9 +68,10 @@ class Fidelity:
     rankings: pd.DataFrame
     losses: pd.DataFrame
     runs: pd.DataFrame
+    tolerance_frac: float = TOLERANCE_FRAC
 
 
-def fidelity(live: Sequence[Run], virtual: Sequence[Run]) -> Fidelity:
+def fidelity(live: Sequence[Run], virtual: Sequence[Run], tolerance_frac: float = TOLERANCE_FRAC) -> Fidelity:
     """Compare records that pair up (in any order); cases come in the order of the live ones.
 
     Raises:
@@ -80,9 +82,9 @@ def fidelity(live: Sequence[Run], virtual: Sequence[Run]) -> Fidelity:
     cases = list(dict.fromkeys(zip(runs["straggler"], runs["strategy"], strict=True)))
     order = list(dict.fromkeys(straggler for straggler, _ in cases))
     cases.sort(key=lambda case: order.index(case[0]))
-    measures = pd.DataFrame([row for case in cases for row in _measures(runs, *case)], columns=list(COLUMNS))
-    measures = measures.astype(COLUMNS)
-    return Fidelity(measures, _rankings(measures), _losses(pairs), runs)
+    rows = [row for case in cases for row in _measures(runs, *case, tolerance_frac)]
+    measures = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return Fidelity(measures, _rankings(measures, tolerance_frac), _losses(pairs), runs, tolerance_frac)
 
 
 # ---- pairs ----------------------------------------------------------------------------------------------------------
@@ -160,18 +162,18 @@ def _runs(pairs: Sequence[tuple[Run, Run]]) -> pd.DataFrame:
     )
 
 
-def _measures(runs: pd.DataFrame, straggler: str, strategy: str) -> Iterator[dict[str, Any]]:
+def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac: float) -> Iterator[dict[str, Any]]:
     mine = runs[(runs["straggler"] == straggler) & (runs["strategy"] == strategy)]
     live, virtual = (mine[mine["side"] == side].set_index("seed").sort_index() for side in ("live", "virtual"))
     head = {"straggler": straggler, "strategy": strategy, "seeds": len(live)}
     for measure in (*RELATIVE, *ABSOLUTE):
-        yield head | {"measure": measure} | _compare(measure, live[measure], virtual[measure])
+        yield head | {"measure": measure} | _compare(measure, live[measure], virtual[measure], tolerance_frac)
     each = [total_variation(*pair) for pair in zip(live["staleness"], virtual["staleness"], strict=True)]
     distance = total_variation(_pooled(live["staleness"]), _pooled(virtual["staleness"]))
     yield head | {"measure": "staleness", "error": distance, "error_kind": "distance", "worst_seed": _worst(each)}
 
 
-def _compare(measure: str, live: pd.Series, virtual: pd.Series) -> dict[str, Any]:
+def _compare(measure: str, live: pd.Series, virtual: pd.Series, tolerance_frac: float) -> dict[str, Any]:
     """One measure of one case; the series are by seed."""
     kind, differ = ("relative", relative) if measure in RELATIVE else ("difference", difference)
     middle = max if measure == "staleness_max" else median
@@ -180,7 +182,7 @@ def _compare(measure: str, live: pd.Series, virtual: pd.Series) -> dict[str, Any
     return values | {
         "error": error,
         "error_kind": kind,
-        "within": within(error) if kind == "relative" and not isnan(error) else None,
+        "within": within(error, tolerance_frac) if kind == "relative" and not isnan(error) else None,
         "worst_seed": _worst(differ(*pair) for pair in zip(live, virtual, strict=True)),
         "live_missed": int(live.map(isinf).sum()),
         "virtual_missed": int(virtual.map(isinf).sum()),
@@ -229,18 +231,20 @@ def _pooled(histograms: Iterable[dict[str, int]]) -> dict[str, int]:
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 
-def _rankings(measures: pd.DataFrame) -> pd.DataFrame:
+def _rankings(measures: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
     rows = []
     for measure in NAMES:
         chosen = measures[(measures["measure"] == measure) & measures["live"].notna() & measures["virtual"].notna()]
         for straggler, group in chosen.groupby("straggler", sort=False):
             live, virtual = (dict(zip(group["strategy"], group[side], strict=True)) for side in ("live", "virtual"))
-            rows.append({"straggler": straggler, "measure": measure} | ranking(live, virtual))
+            rows.append({"straggler": straggler, "measure": measure} | ranking(live, virtual, tolerance_frac))
     columns = ["straggler", "measure", "live_order", "virtual_order", "pairs", "swapped", "same"]
     return pd.DataFrame(rows, columns=columns).astype({"same": "boolean"})
 
 
-def ranking(live: dict[str, float], virtual: dict[str, float]) -> dict[str, Any]:
+def ranking(
+    live: dict[str, float], virtual: dict[str, float], tolerance_frac: float = TOLERANCE_FRAC
+) -> dict[str, Any]:
     """Both orders of the strategies, fastest first, and the pairs that live runs tell apart and virtual ones swap.
 
     A pair whose virtual values are equal counts as swapped: the live order is then not to be seen in them.
@@ -248,7 +252,7 @@ def ranking(live: dict[str, float], virtual: dict[str, float]) -> dict[str, Any]
     apart = []
     for pair in combinations(live, 2):
         fast, slow = sorted(pair, key=lambda name: live[name])
-        if live[slow] > live[fast] * (1 + TOLERANCE_FRAC + ROUNDING):
+        if live[slow] > live[fast] * (1 + tolerance_frac + ROUNDING):
             apart.append((fast, slow))
     swapped = [f"{fast} / {slow}" for fast, slow in apart if not virtual[fast] < virtual[slow]]
     orders = {f"{name}_order": _order(values) for name, values in (("live", live), ("virtual", virtual))}
@@ -309,7 +313,7 @@ def verdict(found: Fidelity) -> list[str]:
         missed = [
             f"{row['strategy']} under {row['straggler']} ({error_text(row)})" for row in _where_not(rows, "within")
         ]
-        lines.append(_count(f"{name} within 5 %:", len(rows), "cases", missed))
+        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", len(rows), "cases", missed))
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["same"].notna()]
         missed = [f"{row['swapped']} under {row['straggler']}" for row in _where_not(rows, "same")]
         lines.append(_count(f"order of the strategies by {name} kept:", len(rows), "patterns of stragglers", missed))

@@ -2,6 +2,7 @@
 
 python scripts/compare.py                                              # 120 runs, half an hour; into out/fidelity
 python scripts/compare.py --costs my_machine --report docs/fidelity.md
+python scripts/compare.py --grid hosts --seeds 0,1,2 --report docs/fidelity_hosts.md   # emulated hosts, throttled
 python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
 python scripts/compare.py --from out/fidelity                          # only report, from the records that are there
 
@@ -20,23 +21,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from math import isinf, isnan
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import pandas as pd
 import yaml
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from analysis.fidelity import DASH, NAMES, Fidelity, error_text, fidelity, percent, verdict
+from analysis.fidelity import TOLERANCE_FRAC, fidelity, verdict
+from analysis.fidelity_page import markdown, overran, sheets
 from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
@@ -49,14 +49,46 @@ from runtime.virtual.costs import load_costs
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-CLUSTERS = {"virtual": "virtual", "live": "local"}
-"""By the runtime's name in records. A virtual run takes two seconds, so it comes first and shows what it cannot do."""
-CHOICES = {
-    "seeds": "0,1,2,3,4",
-    "strategies": "bsp,asp,ssp,backup_workers",
-    "stragglers": "none,transient,persistent",
-    "costs": "local_tcp",
+
+
+class Grid(NamedTuple):
+    """What is compared unless told otherwise.
+
+    ``clusters`` are by the runtime's name in records: a virtual run takes two seconds, so it comes first and shows what
+    it cannot do.
+    """
+
+    clusters: dict[str, str]
+    stragglers: str
+    costs: str
+    title: str
+    out: str
+    tolerance_frac: float = TOLERANCE_FRAC
+    settings: tuple[str, ...] = ()
+    seeds: str = "0,1,2,3,4"
+    strategies: str = "bsp,asp,ssp,backup_workers"
+
+
+GRIDS = {
+    "local": Grid(
+        clusters={"virtual": "virtual", "live": "local"},
+        stragglers="none,transient,persistent",
+        costs="local_tcp",
+        title="Live against virtual",
+        out="out/fidelity",
+    ),
+    "hosts": Grid(
+        clusters={"virtual": "virtual_hosts", "live": "hosts"},
+        stragglers="none,cpu_transient,link_transient",
+        costs="hosts_tcp",
+        title="Live against virtual, on emulated hosts",
+        out="out/fidelity_hosts",
+        tolerance_frac=0.10,
+        # twice the epochs: windows of 3 s in 6 s show in jobs that last for a few of them
+        settings=("workload=digits_cnn", "workload.epochs=32"),
+    ),
 }
+CHOICES = ("seeds", "strategies", "stragglers", "costs")
 OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
 COSTS = "cluster.costs="
 PATIENCE_S, GRACE_S = 60.0, 10.0
@@ -64,12 +96,6 @@ BUSY_LOAD = 0.5
 """Load average from which live timings are not to be trusted."""
 WIDE = 1000
 """Columns of a table that goes into a file."""
-NOTES = """\
-Values are medians over the seeds, errors those of the medians; "worst seed" is the error of one pair of runs. A target
-is only seen at evaluations, so the TTA may be off by one interval; interpolated it is finer. Strategies whose live
-medians are more than 5 % apart must come in the same order. Distance: total variation between the distributions of
-staleness (0 equal, 1 disjoint). JCT: job completion time, TTA: time to the target, BPT: batch processing time."""
-
 Runner = Callable[[Sequence[str], Path], int]
 """Runs ``run.py`` with these arguments, its output into that file; returns the exit code."""
 
@@ -119,7 +145,7 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner) ->
     """Those that are there, and what is missing, one run at a time. Raises :class:`ConfigError`, :class:`JobFailed`."""
     check_grid(asked)
     # seeds are the outer loop: when the machine changes its mood, all cases share that
-    cells = [Cell(*each) for each in product(asked.seeds, asked.stragglers, asked.strategies, CLUSTERS)]
+    cells = [Cell(*each) for each in product(asked.seeds, asked.stragglers, asked.strategies, asked.grid.clusters)]
     found = {cell: stored(cell, asked) for cell in cells}
     missing = [cell for cell in cells if found[cell] is None]
     if len(missing) < len(cells):
@@ -153,7 +179,7 @@ def check_grid(asked: argparse.Namespace) -> None:
     model = load_costs(asked.costs)
     asked.calibration = f"{model.name} {model.sha256[:8]}"
     where = f"hydra.sweep.dir={quoted(asked.out / 'unfinished' / 'sweep')}"
-    for runtime in CLUSTERS:
+    for runtime in asked.grid.clusters:
         whole = Cell(",".join(asked.seeds), ",".join(asked.stragglers), ",".join(asked.strategies), runtime)
         preflight(["-m", *settings(whole, asked), where])
 
@@ -162,7 +188,14 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
     """What the run's command line says, but for the directory."""
     chosen = [f"{name}={value}" for name, value in zip(("seed", "straggler", "strategy"), cell[:3], strict=True)]
     costs = [f"{COSTS}{quoted(asked.costs)}"] if cell.runtime == "virtual" else []
-    return [*asked.overrides, f"cluster={CLUSTERS[cell.runtime]}", *costs, *chosen, "draw=false", "view=none"]
+    return [
+        *asked.overrides,
+        f"cluster={asked.grid.clusters[cell.runtime]}",
+        *costs,
+        *chosen,
+        "draw=false",
+        "view=none",
+    ]
 
 
 def quoted(value: object) -> str:
@@ -244,27 +277,20 @@ def read_records(folder: Path) -> list[Run]:
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
-class Sheet(NamedTuple):
-    """A table for people."""
-
-    title: str
-    heads: Sequence[str]
-    rows: list[list[str]]
-
-
 def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console: Console) -> None:
     """Tables on the terminal; ``fidelity.csv``, the figure with its CSV, and the page as files."""
     virtual = [run for run in runs if run.meta["runtime"] == "virtual"]
-    found = fidelity([run for run in runs if run.meta["runtime"] != "virtual"], virtual)
+    live = [run for run in runs if run.meta["runtime"] != "virtual"]
+    found = fidelity(live, virtual, asked.grid.tolerance_frac)
     metas, tables, verdicts = [run.meta for run in runs], list(sheets(found)), verdict(found)
     page = asked.report or asked.out / "fidelity.md"
     picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
-    draw_fidelity(picture, metas, found.measures, found.runs)
+    draw_fidelity(picture, metas, found.measures, found.runs, found.tolerance_frac)
     numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
     link = picture.relative_to(page.parent).as_posix()
-    write_file(
-        page, markdown(tables, verdicts, found, f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}.", link)
-    )
+    head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+    paced = [overran(found)] if any(meta["job"].get("device") for meta in metas) else []
+    write_file(page, markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac))
     width, console.width = console.width, console.width if console.is_terminal else WIDE
     for sheet in tables:
         table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -276,90 +302,23 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
         console.print(str(line), soft_wrap=True)
 
 
-def sheets(found: Fidelity) -> Iterator[Sheet]:
-    """What there is to show, misses included."""
-    first = ["straggler", "strategy"]
-    cases = {case: rows.set_index("measure") for case, rows in found.measures.groupby(first, sort=False)}
-    for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
-        heads = [*first, "live (s)", "virtual (s)", "error", "within 5 %", "worst seed"]
-        heads += ["error, interpolated"] if measure == "tta_s" else []
-        rows = [[*case, *time_cells(at, measure)] for case, at in cases.items()]
-        yield Sheet(f"{name}, medians over the seeds", heads, rows)
-    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "updates", "mean staleness", "largest", "distance", "dropped"]
-    yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
-    heads = ["straggler", "by", "live order", "virtual order", "pairs apart", "swapped", "same order"]
-    rows = [
-        [name, NAMES[by], *map(str, row), yes(same)] for name, by, *row, same in found.rankings.itertuples(index=False)
-    ]
-    yield Sheet("Ranking, fastest first", heads, rows)
-    heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]
-    rows = [[*map(str, row), yes(equal)] for *row, equal in found.losses.itertuples(index=False)]
-    yield Sheet("Losses of BSP, live against virtual of the same seed", heads, rows)
-
-
-def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
-    """Live, virtual, error, verdict, the seed that is off the most; of the TTA also between evaluations."""
-    row = at.loc[measure]
-    for side in ("live", "virtual"):
-        missed, value = row[f"{side}_missed"], row[side]
-        gone = f"{missed}/{row['seeds']} {'cut off' if measure == 'jct_s' else 'missed'}" if missed else ""
-        yield " ".join(filter(None, [number(value, ".2f") if not isinf(value) else "", gone]))
-    yield error_text(row)
-    yield yes(row["within"])
-    yield percent(row["worst_seed"])
-    if measure == "tta_s":
-        yield error_text(at.loc["tta_interp_s"])
-
-
-def work_cells(at: pd.DataFrame) -> Iterator[str]:
-    """Live / virtual and the error, where there is one."""
-    for measure, factor, spec in (("bpt_median_s", 1e3, ".1f"), ("bpt_p90_s", 1e3, ".1f"), ("updates", 1, ".0f")):
-        row = at.loc[measure]
-        yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
-    for measure, spec in (("staleness_mean", ".2f"), ("staleness_max", ".0f")):
-        yield f"{number(at.loc[measure, 'live'], spec)} / {number(at.loc[measure, 'virtual'], spec)}"
-    yield number(at.loc["staleness", "error"], ".3f")
-    yield f"{number(at.loc['dropped_frac', 'live'], '.1%')} / {number(at.loc['dropped_frac', 'virtual'], '.1%')}"
-
-
-def markdown(tables: Sequence[Sheet], verdicts: Sequence[str], found: Fidelity, about: str, picture: str) -> str:
-    """The page: what was compared, the verdict, the figure, every table."""
-    live = found.runs[found.runs["side"] == "live"]
-    late = live["overruns"].sum() / max(1, live["iterations"].sum())
-    points = [*verdicts, f"live iterations that took longer than their device: {late:.1%}"]
-    lines = ["# Live against virtual", "", about, "", *(f"- {point}" for point in points), ""]
-    lines += [f"![job completion times]({picture})", "", NOTES]
-    for sheet in tables:
-        rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
-        cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]
-        lines += ["", f"## {sheet.title}", "", *(f"| {' | '.join(row)} |" for row in cells)]
-    return "\n".join([*lines, ""])
-
-
-def number(value: float, spec: str) -> str:
-    """A dash for what is not measured."""
-    return DASH if isnan(value) else format(value, spec)
-
-
-def yes(value: Any) -> str:
-    """A verdict, or a dash where there is none."""
-    return DASH if pd.isna(value) else "yes" if value else "NO"
-
-
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in CHOICES.items():
+    parser.add_argument("--grid", choices=list(GRIDS), default="local", help="what to compare (default: local)")
+    for name in CHOICES:
+        default = "; ".join(dict.fromkeys(getattr(grid, name) for grid in GRIDS.values()))
         parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help=f"default: {default}")
-    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity)")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity...)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
+    asked.grid = GRIDS[asked.grid]
     if asked.report and asked.report.is_dir():
         refuse(f"--report {asked.report}: is a directory; name a file")
     if asked.source:
@@ -367,27 +326,29 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             refuse(f"{given[0]}: not together with --from, which takes the records as they are")
         asked.out = asked.out or asked.source
         return asked
-    asked.out = (asked.out or Path("out/fidelity")).absolute()
-    asked.costs = CHOICES["costs"] if asked.costs is None else asked.costs
+    asked.out = (asked.out or Path(asked.grid.out)).absolute()
+    asked.costs = asked.grid.costs if asked.costs is None else asked.costs
     for name, group in (("seeds", None), ("strategies", "strategy"), ("stragglers", "straggler")):
-        setattr(asked, name, listed(name, getattr(asked, name), group))
-    for text in asked.overrides:
-        if text.lstrip("+~").partition("=")[0] in OURS:
+        setattr(asked, name, listed(name, getattr(asked, name), getattr(asked.grid, name), group))
+    given = [text.lstrip("+~").partition("=")[0] for text in asked.overrides]
+    for name, text in zip(given, asked.overrides, strict=True):
+        if name in OURS:
             refuse(f"{text}: is chosen by this program; see --help for its options")
+    asked.overrides = [text for text in asked.grid.settings if text.partition("=")[0] not in given] + asked.overrides
     return asked
 
 
-def listed(name: str, text: str | None, group: str | None) -> list[str]:
+def listed(name: str, text: str | None, default: str, group: str | None) -> list[str]:
     """The items of a list, each once; choices of a config group, or seeds."""
-    items = [item.strip() for item in (CHOICES[name] if text is None else text).split(",") if item.strip()]
+    items = [item.strip() for item in (default if text is None else text).split(",") if item.strip()]
     if not items:
-        refuse(f"--{name} {text!r}: names none; give some, such as {CHOICES[name]}")
+        refuse(f"--{name} {text!r}: names none; give some, such as {default}")
     known = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")) if group else []
     for item in items:
         if group and item not in known:
             refuse(f"--{name} {item}: unknown; there are {', '.join(known)}")
         if not group and not (item.isascii() and item.isdigit()):
-            refuse(f"--{name} {item}: must be whole numbers from 0 on, such as {CHOICES[name]}")
+            refuse(f"--{name} {item}: must be whole numbers from 0 on, such as {default}")
     return list(dict.fromkeys(items if group else (f"{int(item)}" for item in items)))
 
 

@@ -22,10 +22,16 @@ HEIGHT = 0.36
 SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 PALE = 0.42
 MISS = "#B00020"
-NOTE = "bars: median over the seeds, dots: seeds; diamonds: error of the median, shade: 5 % either way"
+NOTE = "bars: median over the seeds, dots: seeds; diamonds: error of the median, shade: {percent:g} % either way"
 
 
-def draw_fidelity(path: Path, metas: Sequence[dict[str, Any]], measures: pd.DataFrame, runs: pd.DataFrame) -> Path:
+def draw_fidelity(
+    path: Path,
+    metas: Sequence[dict[str, Any]],
+    measures: pd.DataFrame,
+    runs: pd.DataFrame,
+    tolerance_frac: float = TOLERANCE_FRAC,
+) -> Path:
     """Draw ``path`` (a PNG) with its numbers as CSV beside it.
 
     Args:
@@ -33,20 +39,23 @@ def draw_fidelity(path: Path, metas: Sequence[dict[str, Any]], measures: pd.Data
         metas: ``meta.json`` of the runs, for the caption.
         measures: of :class:`analysis.fidelity.Fidelity`.
         runs: of the same.
+        tolerance_frac: likewise.
     """
     medians = measures[measures["measure"] == "jct_s"]
     seeds = seed_errors(runs)
     panels = list(dict.fromkeys(medians["straggler"]))
     rows = [int((medians["straggler"] == name).sum()) for name in panels]
-    reach = _reach([*medians["error"], *seeds["error"]])
+    reach = _reach([*medians["error"], *seeds["error"]], tolerance_frac)
+    note = NOTE.format(percent=100 * tolerance_frac)
     with styled():
-        page = new_page(sum(0.75 + 0.42 * count for count in rows) + 0.25, f"{NOTE} \N{MIDDLE DOT} {caption(metas)}")
+        page = new_page(sum(0.75 + 0.42 * count for count in rows) + 0.25, f"{note} \N{MIDDLE DOT} {caption(metas)}")
         shape = {"height_ratios": [0.75 + 0.42 * count for count in rows], "width_ratios": [1.45, 1.0]}
         grid = page.subplots(len(panels), 2, squeeze=False, gridspec_kw=shape)
         for name, (times, errors) in zip(panels, grid, strict=True):
             middle, each = medians[medians["straggler"] == name], seeds[seeds["straggler"] == name]
             look = looks(medians["strategy"])
             draw_times(times, middle, each, look)
+            errors.axvspan(-100 * tolerance_frac, 100 * tolerance_frac, color="#eeeeee", linewidth=0, zorder=0)
             draw_errors(errors, middle, each, look, reach)
             times.set_title(f"stragglers: {name}")
         page.legend(handles=_keys(), loc="outside upper left", ncols=2, columnspacing=1.3, handlelength=1.2)
@@ -83,7 +92,6 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dic
 
 def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look], reach: float) -> None:
     """Relative errors in per cent; a miss is written in red, and an arrow where the axis (``reach``) ends before it."""
-    axes.axvspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
     axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=0.5)
     axes.set_xlim(-100 * reach, 100 * reach)
     for y, row in enumerate(medians.itertuples()):
@@ -117,10 +125,10 @@ def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
     axes.grid(visible=True, axis="x")
 
 
-def _reach(errors: Sequence[float]) -> float:
+def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
     """The same for all panels; not so small that noise looks large, nor so large that the shade is hard to see."""
     finite = [1.15 * abs(error) for error in errors if np.isfinite(error)]
-    return min(max([2 * TOLERANCE_FRAC, *finite]), 6 * TOLERANCE_FRAC)
+    return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)
 
 
 def _keys() -> list[Artist]:

@@ -51,6 +51,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of every parameter or gradient message."""
     transfer_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Copying a message, by the worker's processor: not shared with other workers."""
+    carry_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Work of the network stack at either end while a message travels; only hosts, whose cores it takes, feel it."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""

@@ -191,6 +191,8 @@ class Fluid:
         self._check_resource(resource)
         _check("capacity", capacity)
         self._advance(t)
+        if self._capacities[resource] == capacity:
+            return
         self._capacities[resource] = float(capacity)
         self._changed[resource] = None
         self._stale = True
@@ -226,6 +228,12 @@ class Fluid:
             return 0.0
         self._compute()
         return self._find(key).rate
+
+    def used(self, resource: str) -> float:
+        """What is flowing through it per second; infinite where nothing limits it."""
+        self._check_resource(resource)
+        self._compute()
+        return sum(activity.rate for activity in self._users[resource].values())
 
     # ---- time ------------------------------------------------------------------------------------------------------
 

@@ -150,8 +150,9 @@ class HostWorkers(Crew):
     # ---- all of them -------------------------------------------------------------------------------------------------
 
     def _send(self, iteration: Iteration, server: int, path: tuple[str, str], then: Step) -> None:
-        num_bytes = self.servers.num_bytes[server]
-        self.machines.send(self._name(iteration), path, num_bytes, self.costs.latency_s, partial(then, iteration))
+        num_bytes, costs = self.servers.num_bytes[server], self.costs
+        carry_s = costs.carry_per_byte_s * num_bytes
+        self.machines.send(self._name(iteration), path, num_bytes, costs.latency_s, partial(then, iteration), carry_s)
 
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]

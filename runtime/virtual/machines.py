@@ -6,15 +6,16 @@ downlink. A plan's windows change all of these at once, also for what is under w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
 from math import inf
 from typing import final
 
 from injectors.plan import RULES, Kind
 from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.quotas import Quota
 from runtime.virtual.sharing import Sharing
-from runtime.virtual.sites import Site
+from runtime.virtual.sites import THREAD_CORES, Site
 
 Then = Callable[[], object]
 
@@ -43,13 +44,15 @@ class Machines:
         self._levels: dict[tuple[str, Kind], float] = {}
         self._waiting: dict[str, list[Then]] = {}
         self._lives = dict.fromkeys(sites, 0)
-        self._flows: dict[str, dict[str, None]] = {task: {} for task in sites}
-        cores = {f"cores of {name}": site.cores for name, site in self._named.items()}
-        quotas = {f"quota of {task}": site.allotment for task, site in sites.items()}
-        self._processors = Sharing(clock, cores | quotas)
+        self._messages: dict[str, dict[str, list[Hashable]]] = {task: {} for task in sites}
+        gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
+        cores = dict.fromkeys((f"cores of {name}" for name in self._named), inf)
+        threads = dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES)
+        self._processors = Sharing(clock, cores | threads | gates)
+        for name in self._named:
+            self._set_cores(name)
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
-        unlimited = dict.fromkeys([*sorted(self._routes), *(f"gate of {task}" for task in sites)], inf)
-        self._links = Sharing(clock, links | unlimited)
+        self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf) | gates)
 
     # ---- what tasks do -----------------------------------------------------------------------------------------------
 
@@ -67,29 +70,48 @@ class Machines:
     def work(self, task: str, core_seconds: float, then: Then) -> None:
         """Compute; one thing at a time."""
         if core_seconds:
-            resources = (f"cores of {self.sites[task].name}", f"quota of {task}")
-            self._processors.start(task, core_seconds, resources, partial(self.awake, task, then))
+            self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then))
         else:
             self.awake(task, then)
 
-    def send(self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then) -> None:
-        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with."""
+    def send(
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+    ) -> None:
+        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
+
+        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
+        """
         source, target = self.sites[path[0]], self.sites[path[1]]
         if source is not target:
             latency_s += source.latency_s + target.latency_s
         label = ">".join(path)
-        self._flows[task][label] = None
-        sent = partial(self._sent, task, label, latency_s, then)
-        self._links.start(label, float(num_bytes), self._ways(source, target, path), sent)
+        parts: dict[Hashable, None] = dict.fromkeys([label, *((label, end) for end in path if carry_s)])
+        self._messages[task][label] = list(parts)
+
+        def done(part: Hashable) -> None:
+            del parts[part]
+            if not parts:
+                del self._messages[task][label]
+                self._later(task, latency_s, then)
+
+        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label))
+        for end in path if carry_s else ():
+            self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)))
 
     def forget(self, task: str) -> None:
         """Its process is gone."""
         self._lives[task] += 1
         self._waiting.pop(task, None)
         self._processors.stop(task)
-        for label in self._flows[task]:
+        for label, parts in self._messages[task].items():
             self._links.stop(label)
-        self._flows[task].clear()
+            for part in parts:
+                self._processors.stop(part)
+        self._messages[task].clear()
+
+    def _cores_of(self, task: str) -> tuple[str, ...]:
+        """All that its work needs."""
+        return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
 
     def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
         """All that a message has to pass; between tasks of one site, no link."""
@@ -98,10 +120,6 @@ class Machines:
             return gates
         route = f"link:{_number(source)}>{_number(target)}"
         return (f"up {source.name}", f"down {target.name}", *gates, *((route,) if route in self._routes else ()))
-
-    def _sent(self, task: str, label: str, latency_s: float, then: Then) -> None:
-        del self._flows[task][label]
-        self._later(task, latency_s, then)
 
     def _later(self, task: str, seconds: float, then: Then) -> None:
         self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
@@ -131,12 +149,17 @@ class Machines:
         return self._levels.get((target, kind), RULES[kind].neutral)
 
     def _set_cores(self, target: str) -> None:
-        """A task's quota is a part of its allotment, and lies inside the host's."""
+        """A task's quota is a part of its allotment, and lies inside the host's. A new one begins unused."""
+        level = self._level(target, "cpu")
         if target in self.sites:
-            quota = 0.0 if target in self.paused_since_s else self.sites[target].allotment * self._level(target, "cpu")
-            self._processors.set_capacity(f"quota of {target}", quota)
+            cores = self.sites[target].allotment * level if level < 1 else inf
+            self._set_quota(f"quota of {target}", cores)
         elif target in self._named:
-            self._processors.set_capacity(f"cores of {target}", self._named[target].cores * self._level(target, "cpu"))
+            self._set_quota(f"cores of {target}", self._named[target].cores * level)
+
+    def _set_quota(self, resource: str, cores: float) -> None:
+        quota = Quota(cores, self.clock.now) if cores < inf else None
+        self._processors.set_quota(resource, quota)
 
     def _set_links(self, target: str) -> None:
         """A route's rate is a part of the sender's."""
@@ -162,8 +185,8 @@ class Machines:
         else:
             del self.paused_since_s[task]
             self.resumed_s[task] = self.clock.now
-        self._set_cores(task)
-        self._links.set_capacity(f"gate of {task}", 0.0 if pauses else inf)
+        for resources in (self._processors, self._links):
+            resources.set_capacity(f"gate of {task}", 0.0 if pauses else inf)
         for then in [] if pauses else self._waiting.pop(task, []):
             then()
         return pauses

@@ -8,18 +8,23 @@ from typing import final
 
 from runtime.virtual.clock import MACHINE, NETWORK, Clock
 from runtime.virtual.fluid import Fluid
+from runtime.virtual.quotas import Quota
 
 Then = Callable[[], object]
 
 
 @final
 class Sharing:
-    """A :class:`runtime.virtual.fluid.Fluid` that moves with a clock; ``capacities`` are those of its resources."""
+    """A :class:`runtime.virtual.fluid.Fluid` that moves with a clock; ``capacities`` are those of its resources.
+
+    A resource may have a quota: an average that it gives over time, while it gives its capacity at any one.
+    """
 
     def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
         self.clock = clock
         self._fluid = Fluid(capacities)
         self._capacities = dict(capacities)
+        self._quotas: dict[str, Quota] = {}
         self._then: dict[Hashable, Then] = {}
         self._settling = False
         self._due_s = math.inf
@@ -43,6 +48,14 @@ class Sharing:
             self._fluid.set_capacity(self.clock.now, resource, capacity)
             self._settle_soon()
 
+    def set_quota(self, resource: str, quota: Quota | None) -> None:
+        """From now on it gives no more than that, in place of its quota before."""
+        if quota is not None:
+            self._quotas[resource] = quota
+        elif self._quotas.pop(resource, None) is not None:
+            self._fluid.set_capacity(self.clock.now, resource, self._capacities[resource])
+        self._settle_soon()
+
     def _settle_soon(self) -> None:
         """Once for everything that begins or ends at this moment."""
         if not self._settling:
@@ -51,7 +64,13 @@ class Sharing:
 
     def _settle(self) -> None:
         self._settling = False
+        now = self.clock.now
+        for resource, quota in self._quotas.items():
+            capacity = self._capacities[resource]
+            self._fluid.set_capacity(now, resource, capacity if quota.open(now) else min(capacity, quota.cores))
         due_s = self._fluid.next_s
+        for resource, quota in self._quotas.items():
+            due_s = min(due_s, quota.use(self._fluid.used(resource)))
         if due_s != self._due_s and math.isfinite(due_s):
             self.clock.at(due_s, MACHINE, self._complete)
         self._due_s = due_s

@@ -44,7 +44,7 @@ class FakeRunner:
         if new.name == self.interrupted_at:
             raise KeyboardInterrupt
         log.write_text("run.py: bsp on digits: it broke\nrecord: somewhere\n" if new.name in self.failing else "")
-        strategy, virtual = said["strategy"], said["cluster"] == "virtual"
+        strategy, virtual = said["strategy"], said["cluster"].startswith("virtual")
         told = story(
             strategy,
             seed=int(said["seed"]),

@@ -32,6 +32,7 @@ from tests.harness import make_experiment
 from tests.unit.test_virtual_machines import COSTS, DEVICE, PARTS, approx, fields
 from tests.unit.test_virtual_session import Tape, virtual_job
 
+pytestmark = pytest.mark.usefixtures("even_quotas")
 Change = tuple[float, str, Kind, float]
 
 
@@ -56,7 +57,8 @@ class Crew:
         self.clock = Clock()
         first = Site("host:0", cores, link)
         sites = {"worker:0": first, "worker:1": first if together else Site("host:1", cores, link)}
-        self.machines = Machines(self.clock, {**sites, "server:0": Site("host:2", server_cores, link)})
+        sites["server:0"] = Site("host:2", server_cores, link)
+        self.machines = Machines(self.clock, sites)
         self.servers = HostServers(self.machines, costs, 16, 1, calm)
         self.workers = HostWorkers(
             self.machines, costs, [profile] * 2, self.servers, on_board=on_board, seed=0, arrived=self._arrived

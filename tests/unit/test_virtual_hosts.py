@@ -18,6 +18,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines import Machines
 from runtime.virtual.sites import PAYLOAD_FRAC, Site, sites_of
 
+pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
 GIGABIT = 125e6  # bytes per second
 WIRE = 1514 / 1448
@@ -54,10 +55,19 @@ class Lab:
     def work(self, t: float, task: str, core_seconds: float) -> None:
         self.clock.at(t, PLAN, lambda: self.machines.work(task, core_seconds, self.then(task)))
 
-    def send(self, t: float, source: str, target: str, num_bytes: int = 4 * MB, latency_s: float = 0.0) -> None:
+    def send(
+        self,
+        t: float,
+        source: str,
+        target: str,
+        num_bytes: int = 4 * MB,
+        latency_s: float = 0.0,
+        carry_s: float = 0.0,
+    ) -> None:
         worker = source if source.startswith("worker") else target
         path = (source, target)
-        self.clock.at(t, PLAN, lambda: self.machines.send(worker, path, num_bytes, latency_s, self.then(path)))
+        about = (worker, path, num_bytes, latency_s, self.then(path), carry_s)
+        self.clock.at(t, PLAN, lambda: self.machines.send(*about))
 
     def run(self) -> dict[Any, float]:
         while self.clock.next_s < math.inf:
@@ -172,13 +182,14 @@ def test_a_window_changes_what_is_under_way(window: tuple[float, float], end_s: 
     assert lab.run() == approx({"worker:0": end_s})
 
 
-# ---- links ----------------------------------------------------------------------------------------------------------
-
 FOUR = {**{f"worker:{number}": number for number in range(4)}, "server:0": 4, "server:1": 5}
 
 
 def push(worker: int, server: int = 0) -> tuple[str, str]:
     return f"worker:{worker}", f"server:{server}"
+
+
+# ---- links ----------------------------------------------------------------------------------------------------------
 
 
 def test_four_megabytes_at_a_gigabit() -> None:

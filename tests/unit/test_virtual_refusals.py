@@ -50,7 +50,7 @@ BAD_LINES = [
     # cost models
     (
         f"{VIRTUAL} cluster.costs=idael",
-        "cluster.costs=idael: cannot be read (no such file or directory); there are ideal",
+        "cluster.costs=idael: cannot be read (no such file or directory); there are hosts_tcp, ideal",
     ),
     (f"{VIRTUAL} cluster.costs=@missing.yaml", "missing.yaml: cannot be read (no such file or directory)"),
     (f"{VIRTUAL} cluster.costs=@", "cannot be read (is a directory)"),
@@ -91,7 +91,7 @@ BAD_LINES = [
         "topology.transport=shm: hosts share no memory; use topology.transport=tcp",
     ),
     (
-        f"{HOSTS} cluster.device=null",
+        f"{HOSTS} cluster.costs=local_tcp",
         "cluster.device=null: the cost model local_tcp does not say how long computing takes",
     ),
     (

@@ -35,6 +35,7 @@ from tests.unit.test_virtual_session import (
     virtual_job,
 )
 
+pytestmark = pytest.mark.usefixtures("even_quotas")
 QUARTER_WORK = Costs(compute_base_s=0.25)
 FOREVER = 1e4
 PLACES = [["worker:0", "worker:1"], ["worker:2", "worker:3", "server:0"], ["server:1"]]
