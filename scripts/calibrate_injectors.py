@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from analysis.fidelity_page import Sheet, number, yes
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
 from analysis.injections import collect
@@ -49,13 +50,10 @@ from scripts.compare import (
     REFUSED,
     JobFailed,
     Runner,
-    Sheet,
-    number,
     quoted,
     read_records,
     refuse,
     run_child,
-    yes,
 )
 from scripts.injector_grid import HOSTS, WARM_S, Cell, grid, plan_text, probe
 
