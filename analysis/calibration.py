@@ -343,7 +343,8 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
-    fitted.missing["link_bytes_per_s"] = "no link of these runs has a limit"
+    links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
+    fitted.missing["link_bytes_per_s"] = links
 
 
 def _launches(run: Run) -> Iterator[float]:
