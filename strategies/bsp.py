@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
@@ -20,6 +20,8 @@ class BSP(GatedStrategy):
     order) and the next ``Compute`` of everybody. A worker that the runtime restarts is waited for and computes the
     same samples again, so a crash does not change the parameters; one that left for good leaves the round.
     """
+
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
 
     data: str = "dynamic"
 

@@ -135,7 +135,8 @@ class Lost(Event, frozen=True, kw_only=True, tag=True):
 
     ``restarting`` says that the runtime already starts its next incarnation, so that a ``Joined`` will follow soon (or
     another ``Lost``, should that be given up). It may be given its next Compute at once, which it then carries out
-    when it is back. A gradient of this worker that had already arrived stays valid.
+    when it is back. Without, it has left, unless the strategy has asked for its ``Restart``: then it joins when the
+    scheduler has found it a place, which may take long. A gradient of this worker that had already arrived stays valid.
     """
 
     worker: int
@@ -185,13 +186,43 @@ class Observed(Event, frozen=True, kw_only=True, tag=True):
     nodes: tuple[NodeUse, ...]
 
 
+class Updated(Event, frozen=True, kw_only=True, tag=True):
+    """What a server was busy with since it last told; ``busy_s / updates`` is its time per update (AntDT's server BPT)."""
+
+    server: int
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float
+    """The part of ``busy_s`` that a straggler injection added."""
+
+
+class Scheduling(Event, frozen=True, kw_only=True, tag=True):
+    """What the cluster's scheduler expects now: a node that is asked for would be pending for ``pending_s`` seconds."""
+
+    pending_s: float
+
+
 class Woke(Event, frozen=True, kw_only=True, tag=True):
     """The timer ``tag`` that the strategy asked for has fired."""
 
     tag: str
 
 
-AnyEvent = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Observed | Woke
+AnyEvent = (
+    Started
+    | Arrived
+    | Failed
+    | Lost
+    | Joined
+    | ServerLost
+    | Restored
+    | Evaluated
+    | Observed
+    | Updated
+    | Scheduling
+    | Woke
+)
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
@@ -238,6 +269,17 @@ class Checkpoint(Command, frozen=True, kw_only=True, tag=True):
     """Store the parameters of now together with the set of applied work."""
 
 
+class Restart(Command, frozen=True, kw_only=True, tag=True):
+    """Kill a node that is there, ``worker:1`` or ``server:0``, and start it again on another machine (KILL_RESTART).
+
+    The next incarnation is pending until the scheduler has a place for it. A worker's samples go back to the queue at
+    once (``Lost``, not ``restarting``) and ``Joined`` follows; the others go on. For a server the runtime stores a
+    checkpoint first, so that nothing applied is lost; everything stands still from now to ``Restored``.
+    """
+
+    node: str
+
+
 class Wake(Command, frozen=True, kw_only=True, tag=True):
     """Fire ``Woke(tag)`` at ``at_s`` (or at once if that has passed)."""
 
@@ -252,7 +294,7 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
     ok: bool = True
 
 
-AnyCommand = Compute | Apply | Drop | Evaluate | Checkpoint | Wake | Stop
+AnyCommand = Compute | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +318,9 @@ class Strategy:
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply})
     """Commands that the runtime must be able to carry out; checked before the run starts."""
+
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps"})
+    """Where its parameters may live: ``ps``; ``allreduce`` where every update is one of all workers that are there."""
 
     data: str = "dynamic"
 
