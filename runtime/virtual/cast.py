@@ -16,7 +16,7 @@ from runtime.virtual.iteration import Arrived, Crew
 from runtime.virtual.machines import SHARED, Machines
 from runtime.virtual.network import Network
 from runtime.virtual.servers import ServerGroup, Servers
-from runtime.virtual.sites import sites_of
+from runtime.virtual.sites import sites_of, sites_of_hosts
 from runtime.virtual.workers import Workers
 
 
@@ -59,7 +59,8 @@ def assemble(
         )
         return Cast(servers, workers, None)
     routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
-    machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes)
+    others = () if hosts is None else sites_of_hosts(hosts, costs)
+    machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
     on_hosts = HostServers(machines, costs, *sizes)
     profiles = [device_of(worker, profile, hosts) for worker in range(job.num_workers)]
     crew = HostWorkers(machines, costs, profiles, profile, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)

@@ -31,15 +31,18 @@ class Machines:
         clock: the run's.
         sites: of every task, by its name.
         routes: those (``link:0>2``) that a plan narrows.
+        others: sites where nobody lives yet.
     """
 
-    def __init__(self, clock: Clock, sites: Mapping[str, Site], routes: Collection[str] = ()) -> None:
+    def __init__(
+        self, clock: Clock, sites: Mapping[str, Site], routes: Collection[str] = (), others: Collection[Site] = ()
+    ) -> None:
         self.clock, self.sites = clock, dict(sites)
         self.paused_since_s: dict[str, float] = {}
         """Tasks that stand still."""
         self.resumed_s: dict[str, float] = {}
         """When tasks that stood still went on, the last time."""
-        self._named = {site.name: site for site in sites.values()}
+        self._named = {site.name: site for site in (*sites.values(), *others)}
         self._routes = frozenset(routes)
         self._levels: dict[tuple[str, Kind], float] = {}
         self._waiting: dict[str, list[Then]] = {}

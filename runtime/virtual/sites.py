@@ -42,17 +42,25 @@ def sites_of(hosts: Hosts | None, costs: Costs, num_workers: int, num_servers: i
 
     So have hosts whose own links have no limit.
     """
-    default = inf if costs.link_bytes_per_s is None else costs.link_bytes_per_s
     tasks = tasks_of(num_workers, num_servers)
     if hosts is None:
-        return {task: Site(task, link_bytes_per_s=default) for task in tasks}
-    sites = [
+        return {task: Site(task, link_bytes_per_s=_default(costs)) for task in tasks}
+    sites = sites_of_hosts(hosts, costs)
+    return {task: sites[hosts.host_of[task]] for task in tasks}
+
+
+def sites_of_hosts(hosts: Hosts, costs: Costs) -> list[Site]:
+    """All of them, also those where nobody lives yet."""
+    return [
         Site(
             f"host:{host.number}",
             inf if host.cores is None else host.cores,
-            default if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC,
+            _default(costs) if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC,
             host.latency_s,
         )
         for host in hosts.hosts
     ]
-    return {task: sites[hosts.host_of[task]] for task in tasks}
+
+
+def _default(costs: Costs) -> float:
+    return inf if costs.link_bytes_per_s is None else costs.link_bytes_per_s

@@ -174,3 +174,26 @@ def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> N
     assert "burst 600 bytes" in line
     assert not run.notes("Launched")
     assert run.finished["status"] == "failed"
+
+
+def test_a_task_that_is_restarted_moves_to_another_host(start: Start) -> None:
+    """Away from a host whose processor is throttled: the one with the fewest tasks. A server moves, too."""
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=restarting", "strategy.rule=asp")
+    orders = ("strategy.orders=['worker:0@1.0','server:0@2.0']", "cluster.hosts.count=5")
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, *conf, *orders, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    run.await_training(5)
+    before = {key: namespace(pid) for key, pid in run.pids().items()}
+    run.await_events("Joined")
+    run.await_events("Restored")
+    run.await_progress(20)
+    after = {key: namespace(pid) for key, pid in run.pids().items()}
+    assert run.notes("Moved") == [
+        {"type": "Moved", "task": "worker:0", "host": "host:1"},
+        {"type": "Moved", "task": "server:0", "host": "host:0"},
+    ]
+    assert after["worker", 0] == before["worker", 1] != before["worker", 0]
+    assert after["server", 0] == before["worker", 0] != before["server", 0]
+    run.interrupt()
+    assert problems(run.lines()) == []
+    uses, epochs = run.parameters(), run.finished["epochs_done"]
+    assert set(np.unique(uses)) <= {float(epochs), float(epochs + 1)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.hosts import parse_hosts
+from runtime.hosts import Placement, parse_hosts
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000}
 
@@ -92,3 +92,16 @@ def test_refused_with_one_line(change: dict[str, Any], words: str) -> None:
         parse_hosts({**FOUR, **change}, 2, 1)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_task_moves_to_the_host_with_the_fewest_tasks_but_its_own() -> None:
+    placement = Placement(parse_hosts({"count": 3, "placement": "pack"}, 4, 1))
+    assert placement.tasks_on == [["server:0", "worker:0"], ["worker:1", "worker:2"], ["worker:3"]]
+    assert placement.move("worker:3")
+    assert placement.tasks_on == [["server:0", "worker:0", "worker:3"], ["worker:1", "worker:2"], []]
+    assert placement.move("worker:0")
+    assert (placement.host_of["worker:0"], placement.host("worker:0").number) == (2, 2)
+
+
+def test_where_there_is_one_host_there_is_no_other() -> None:
+    assert not Placement(parse_hosts({"count": 1}, 1, 1)).move("worker:0")

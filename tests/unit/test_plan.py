@@ -13,6 +13,7 @@ import pytest
 from injectors.plan import (
     ClusterShape,
     Disturbance,
+    Kind,
     Plan,
     build_plan,
     parse_plan,
@@ -282,3 +283,19 @@ def test_targets_of_a_cluster() -> None:
     assert HOSTS.targets("link") == ["link:0", "link:1", "link:2"]
     assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"
     assert HOSTS.describe_targets().endswith("host:0 to host:2, link:0 to link:2, link:<host>><host>")
+
+
+def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing() -> None:
+    about = {"start_s": 0.0, "end_s": 1.0, "target": "worker:0", "kind": "delay", "magnitude": 1.0}
+    plan = build_plan("test", 0, 10.0, [Disturbance(**about, of_machine=True), Disturbance(**about)])
+    assert plan_json(plan).count(b"of_machine") == 1
+    assert parse_plan(plan_json(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "magnitude"), [("kill", "worker:0", 1.0), ("cpu", "host:0", 0.5), ("bandwidth", "link:0", 0.5)]
+)
+def test_what_belongs_to_no_machine_of_a_task(kind: Kind, target: str, magnitude: float) -> None:
+    one = Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=magnitude, of_machine=True)
+    with pytest.raises(ValueError, match="of_machine=True is for cpu, delay, pause, slowdown of a worker or server"):
+        validate_plan(build_plan("test", 0, 10.0, [one]), ClusterShape(num_workers=1, num_servers=1, num_hosts=1))

@@ -245,3 +245,36 @@ def test_a_hundred_thousand_quotas_on_one_host() -> None:
     schedule = Schedule(plan_of(*windows))
     assert len(schedule.changes(["cpu"])) == 200_000
     assert schedule.level("worker:0", "cpu", 150.0) == 0.5
+
+
+# ---- restarted elsewhere --------------------------------------------------------------------------------------------
+
+
+def of_machine(
+    start_s: float, end_s: float, kind: Kind = "delay", magnitude: float = 1.0, worker: int = 0
+) -> Disturbance:
+    about = {"target": f"worker:{worker}", "kind": kind, "magnitude": magnitude}
+    return Disturbance(start_s=start_s, end_s=end_s, of_machine=True, **about)
+
+
+def test_who_is_moved_leaves_what_belongs_to_the_machine_behind() -> None:
+    goes_along = Disturbance(start_s=2.0, end_s=9.0, target="worker:0", kind="delay", magnitude=0.25)
+    windows = [of_machine(0.0, 9.0), of_machine(6.0, 9.0, "cpu", 0.5), of_machine(0.0, 9.0, worker=1), goes_along]
+    schedule = Schedule(build_plan("test", 0, 100.0, windows))
+    assert schedule.delay_for("worker:0", 3.0) == (1.25, 0.0)
+    assert len(schedule.active(3.0)) == 3
+    assert schedule.moved("worker:0", 4.0)
+    assert schedule.delay_for("worker:0", 3.9) == (1.25, 0.0), "the past stays as it was"
+    assert schedule.delay_for("worker:0", 4.0) == (0.25, 0.0)
+    assert schedule.delay_for("worker:1", 4.0) == (1.0, 0.0)
+    assert schedule.level("worker:0", "cpu", 7.0) == 1.0
+    assert schedule.next_change(4.0) == 9.0
+    assert list(schedule.active(7.0)) == [1, 2]
+    assert not schedule.moved("worker:0", 5.0), "there is nothing left"
+
+
+def test_who_had_nothing_moves_without_a_trace() -> None:
+    schedule = Schedule(build_plan("test", 0, 100.0, [of_machine(0.0, 3.0)]))
+    assert not schedule.moved("worker:1", 1.0)
+    assert not schedule.moved("worker:0", 3.0)
+    assert schedule.delay_for("worker:0", 2.0) == (1.0, 0.0)

@@ -6,12 +6,15 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
+from runtime.hosts import parse_hosts
 from runtime.scheduling import ConstantPending
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
+from runtime.virtual.learner import NoLearner
 from runtime.virtual.session import Session
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
+from tests.harness import make_experiment
 from tests.restarting import Restarting
 from tests.unit.test_virtual_session import Tape, finish, ledger, session, strike, uses, virtual_job
 
@@ -98,3 +101,19 @@ def test_servers_are_watched() -> None:
     updated = tape.told("Updated")
     assert {event["server"] for event in updated} == {0, 1}
     assert not tape.noted("Updated") or len(tape.noted("Updated")) <= 2, "after the end nobody is told"
+
+
+def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
+    """Host 0, where worker 0 lives alone, has a tenth of a core; on host 4 there is nobody."""
+    hosts = parse_hosts({"count": 6, "cpu_cores": 1.0, "link_mbps": None}, 4, 1)
+    slow = [Disturbance(start_s=0.0, end_s=100.0, target="host:0", kind="cpu", magnitude=0.1)]
+    late: dict[str, float] = {}
+    for orders in ((), ("worker:0@4.0",)):
+        strategy = Restarting(rule="asp", orders=orders)
+        tape = Tape()
+        experiment = make_experiment(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        schedule = Schedule(build_plan("test", 0, 100.0, slow))
+        Session(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts).run()
+        own = [event for event in tape.told("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
+        late[str(orders)] = own[-1]["timings"]["compute_s"]
+    assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}
