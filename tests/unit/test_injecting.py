@@ -9,7 +9,7 @@ import pytest
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.containment import Isolation
-from runtime.hosts import parse_hosts
+from runtime.hosts import Placement, parse_hosts
 from runtime.live.injecting import Injector
 from runtime.live.machines import Machines
 from runtime.live.means import Means
@@ -78,6 +78,7 @@ class Scene:
         self.machines = object.__new__(Machines)  # neither groups nor networks are made here
         self.machines.hosts, self.machines.means, self.machines.tasks = HOSTS, means, TASKS
         self.machines.cores_each = 1.0
+        self.machines.placement = Placement(HOSTS)
         self.links = Links()
         self.machines.network = self.links  # type: ignore[assignment]
         self.groups = {name: Group() for name in [*TASKS, "host:0", "host:1"]}
