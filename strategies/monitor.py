@@ -7,8 +7,8 @@ windows are seconds of event time that end at the last event.
 What a record is
 ----------------
 Of a worker: the means of batch processing time and samples over ``report_iters`` iterations. Only whole batches count,
-because the short ones at an epoch's end say little about either; nor do the first ``warmup_iters`` iterations of a
-process count. Of a server: one ``Updated``. Records of a process that is gone are removed; those of all other nodes stay.
+because the short ones at an epoch's end say little about either, and not the first ``warmup_iters`` iterations of a
+process. Of a server: one ``Updated``. Records of a process that is gone are removed; those of all other nodes stay.
 """
 
 from __future__ import annotations
@@ -21,6 +21,24 @@ from strategies.windows import Window
 Span = Literal["short", "long"]
 MATURE_FRAC = 0.8
 """Part of a window's length that a node must have been there for."""
+SERVER_REPORT_S = 0.5
+"""Between two reports of a server."""
+
+
+def check_windows(short_window_s: float, long_window_s: float, decide_every_s: float, min_records: int) -> None:
+    """Raise ``ValueError`` for windows in which no decision could ever find what it needs."""
+    if long_window_s < short_window_s:
+        raise ValueError(f"long_window_s={long_window_s}: must be at least short_window_s ({short_window_s} s)")
+    if short_window_s < decide_every_s:
+        raise ValueError(
+            f"short_window_s={short_window_s}: must be at least decide_every_s ({decide_every_s} s), or part of what "
+            "happens between two decisions is in no window"
+        )
+    if long_window_s < (reports_s := min_records * SERVER_REPORT_S):
+        raise ValueError(
+            f"long_window_s={long_window_s}: must be at least {reports_s:g} s to hold min_records={min_records} "
+            f"reports of a server, which come every {SERVER_REPORT_S} s"
+        )
 
 
 @final
@@ -81,7 +99,7 @@ class Monitor:
                 self.workers = {worker: self._node(event.t) for worker in event.workers}
                 self.servers = {server: self._node(event.t) for server in range(event.num_servers)}
             case Lost():
-                self._worker(event.worker).begin(None)
+                self._worker(event.worker).begin(None, event.incarnation + 1)
             case Joined():
                 self._worker(event.worker).begin(event.t, event.incarnation)
             case ServerLost():
@@ -111,7 +129,9 @@ class Monitor:
                 server.begin(event.t)
         for worker, node in self.workers.items():
             if worker not in event.workers:
-                node.begin(None)
+                node.begin(None, node.incarnation)
+            elif node.since_s is None:
+                node.begin(event.t, node.incarnation)
 
     def _worker(self, worker: int) -> Node:
         if worker not in self.workers:
