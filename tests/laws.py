@@ -21,6 +21,7 @@ from strategies.protocol import (
     Joined,
     Lost,
     ProtocolError,
+    Restart,
     Restored,
     ServerLost,
     Started,
@@ -39,6 +40,7 @@ class Audit:
         self.t = 0.0
         self.here: set[int] = set()
         self.restarting: set[int] = set()
+        self.pending: set[int] = set()
         self.busy: dict[int, int] = {}
         self.fresh: dict[int, Grad] = {}
         self.seen: set[int] = set()
@@ -73,8 +75,9 @@ class Audit:
                 self.demand(event.worker in self.here | self.restarting, f"{event}: it was not there")
                 self.lost(event)
             case Joined():
-                self.demand(event.worker in self.restarting, f"{event}: it was not awaited")
+                self.demand(event.worker in self.restarting | self.pending, f"{event}: it was not awaited")
                 self.restarting.discard(event.worker)
+                self.pending.discard(event.worker)
                 self.here.add(event.worker)
             case ServerLost():
                 self.halted = True
@@ -82,6 +85,7 @@ class Audit:
             case Restored():
                 self.halted, self.version, self.here = False, event.version, set(event.workers)
                 self.restarting = set()
+                self.pending -= self.here
 
     def lost(self, event: Lost) -> None:
         self.here.discard(event.worker)
@@ -115,6 +119,17 @@ class Audit:
                 self.version += 1
             case Drop():
                 self.use(command)
+            case Restart():
+                self.restarted(command)
+
+    def restarted(self, command: Restart) -> None:
+        role, _, number = command.node.partition(":")
+        if role == "server":  # everything stands still at once, what is ordered after it is void
+            self.halted = True
+            self.busy, self.fresh = {}, {}
+        else:
+            self.demand(int(number) in self.here, f"{command}: not there")
+            self.pending.add(int(number))
 
     def use(self, command: Apply | Drop) -> None:
         for grad in command.grads:

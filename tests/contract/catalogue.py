@@ -18,6 +18,10 @@ CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NUM_WORKERS = (1, 2, 4, 64)
 MODES = ("calm", "restarts", "departures")
+RUSHED = {"short_window_s": 5.0, "long_window_s": 8.0, "decide_every_s": 2.0, "cooldown_s": 4.0, "min_slow_s": 0.0}
+RUSHED_COUNTS = {"report_iters": 1, "min_records": 2, "warmup_iters": 0, "max_restarts": 2}
+HURRIES: dict[str, dict[str, Any]] = {name: {**RUSHED, **RUSHED_COUNTS} for name in ("antdt_nd", "antdt_nd_asp")}
+"""Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
 
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:
@@ -57,8 +61,8 @@ class Case(msgspec.Struct, frozen=True):
         return range(2 if self.num_workers > 4 else 4)
 
     def make(self) -> Strategy:
-        """A fresh strategy."""
-        return make(self.name)
+        """A fresh strategy, in a hurry."""
+        return make(self.name, **HURRIES.get(self.name, {}))
 
 
 def cases() -> list[Case]:

@@ -157,7 +157,18 @@ def test_all_forgets_a_newcomer_that_left_again() -> None:
 
 
 def test_all_begins_anew_with_the_first_to_come_when_nobody_was_there() -> None:
-    assert AllGate(()).joined(4).go == (4,)
+    """Which is the beginning of a round; the return of somebody who is waited for is none."""
+    assert AllGate(()).joined(4) == Verdict(go=(4,), opens=True)
+    gate = AllGate(range(2))
+    gate.lost(1, True)
+    assert gate.joined(1) == Verdict(go=(1,), opens=False)
+
+
+def test_all_lets_newcomers_in_at_once_when_all_others_have_left() -> None:
+    gate = AllGate(range(1))
+    gate.joined(7)
+    assert gate.lost(0, False) == Verdict(go=(7,), opens=True)
+    assert applied(gate.arrived(grad(7))) == [7]
 
 
 # ---- each -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, split_evenly
+from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, split_evenly, staleness_factor
 
 Counts = st.integers(1, 10_000)
 
@@ -45,8 +45,17 @@ def test_an_even_split_is_even(total: int, parts: int) -> None:
     assert split == sorted(split, reverse=True)
 
 
+def test_late_gradients_count_less_where_the_rule_says_so() -> None:
+    """ADJUST_LR: four updates late, a quarter of the weight or 1 / (1 + 0.3 x 4) of it; not late, all of it."""
+    assert [staleness_factor(rule, 0) for rule in LR_RULES] == [1.0] * 4
+    assert staleness_factor("inverse", 1) == 1.0
+    assert staleness_factor("inverse", 4) == 0.25
+    assert staleness_factor("linear", 4) == pytest.approx(0.4545, abs=5e-5)
+    assert (staleness_factor("batch_linear", 4), staleness_factor("unit", 4)) == (1.0, 1.0)
+
+
 def test_a_rule_that_does_not_exist_is_refused() -> None:
     for rule in LR_RULES:
         check_lr_rule(rule)
-    with pytest.raises(ValueError, match=r"^lr_rule=quadratic: must be one of batch_linear, unit$"):
+    with pytest.raises(ValueError, match=r"^lr_rule=quadratic: must be one of batch_linear, unit, inverse, linear$"):
         check_lr_rule("quadratic")

@@ -1,0 +1,29 @@
+"""ADJUST_BS: the sizes of a round of all workers, of which some may be new or unknown (pure; AntDT section VI-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
+
+from strategies.allocation import relaxed, split_min_max
+from strategies.weights import split_evenly
+
+
+def round_sizes(
+    total: int, workers: Sequence[int], speeds: Mapping[int, float], newcomers: Collection[int] = ()
+) -> dict[int, int]:
+    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
+
+    Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
+    gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.
+    Everybody gets at least one sample where there are enough, or it could never be measured again.
+    """
+    known = [speeds[worker] for worker in workers if worker in speeds]
+    if not known or len(newcomers) >= len(workers):
+        return dict(zip(workers, split_evenly(total, len(workers)), strict=True))
+    share, usual = total // len(workers), median(known)
+    lows = [share if worker in newcomers else 1 for worker in workers]
+    highs = [share if worker in newcomers else None for worker in workers]
+    lows, highs = relaxed(total, lows, highs)
+    sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs)
+    return dict(zip(workers, sizes, strict=True))

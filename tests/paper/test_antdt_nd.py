@@ -1,0 +1,354 @@
+"""AntDT-ND against its paper: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes",
+ICDE 2024, sections VI-A and VII-A5."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from runtime.job import ComputeOrder
+from runtime.scheduling import ConstantPending
+from strategies.antdt_nd import AntDTND
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.flags import slow
+from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
+from tests.contract.catalogue import MODES, make, scenario
+from tests.faults import Crash, Outage
+from tests.harness import HeapRun, Seconds, make_job
+from tests.laws import Complaints
+
+LAPTOP: dict[str, Any] = {
+    "short_window_s": 60.0,
+    "long_window_s": 120.0,
+    "decide_every_s": 30.0,
+    "report_iters": 2,
+    "min_records": 3,
+    "cooldown_s": 120.0,
+    "max_pending_s": 60.0,
+}
+"""Windows for iterations of about a second."""
+
+
+def played(seconds: Seconds | list[float], strategy: Any = None, **options: Any) -> HeapRun:
+    """A job of 4 workers with a batch of 256 for 400 s."""
+    changes = {name: options.pop(name) for name in ("num_servers", "epochs", "num_samples") if name in options}
+    job = make_job(
+        global_batch_samples=256, batches_per_shard=10, max_time_s=options.pop("max_time_s", 400.0), **changes
+    )
+    return HeapRun(strategy or AntDTND(**LAPTOP), job, seconds, **options).run()
+
+
+def linear(*bpt_s: float) -> Seconds:
+    """Workers that need so many seconds for 64 samples: duration is linear in the batch (section VI-A, figure 8)."""
+    return lambda worker, order: bpt_s[worker] * samples_of(order) / 64
+
+
+def delayed(*sleep_s: float, cured: bool = True) -> Seconds:
+    """A second for 64 samples, and a sleep that a restart leaves behind (section VII-A4), or not."""
+    return lambda worker, order: samples_of(order) / 64 + (0.0 if cured and order.incarnation else sleep_s[worker])
+
+
+def samples_of(order: ComputeOrder) -> int:
+    return sum(part.samples for part in order.ranges)
+
+
+def decisions(run: HeapRun) -> list[tuple[float, str]]:
+    """When the words of a decision changed."""
+    words = [(line.event.t, line.state["decided"]) for line in run.lines if line.state]
+    return [now for before, now in pairwise(words) if now[1] != before[1]]
+
+
+def rounds(run: HeapRun) -> list[tuple[float, dict[int, int]]]:
+    """Sizes of every round by worker: what is ordered at the start, after a restore, and together with an update."""
+    found = []
+    for line in run.lines:
+        sizes = {command.worker: command.num_samples for command in line.commands if isinstance(command, Compute)}
+        update = any(isinstance(command, Apply) for command in line.commands)
+        if sizes and (update or isinstance(line.event, Started | Restored)):
+            found.append((line.event.t, sizes))
+    return found
+
+
+def unbalanced(run: HeapRun) -> Complaints:
+    """Rounds whose sizes do not sum to the global batch."""
+    wanted = run.job.global_batch_samples
+    return [f"t={t:g}: {sizes}" for t, sizes in rounds(run) if sum(sizes.values()) != wanted]
+
+
+def changes(run: HeapRun) -> list[tuple[float, list[int]]]:
+    """When sizes changed, and to what."""
+    seen = [(t, list(sizes.values())) for t, sizes in rounds(run)]
+    return seen[:1] + [now for before, now in pairwise(seen) if now[1] != before[1]]
+
+
+def restarts(run: HeapRun) -> list[tuple[float, str]]:
+    return [(t, node) for t, node, _ in run.restarts]
+
+
+# ---- who is a straggler ---------------------------------------------------------------------------------------------
+
+TABLE = {
+    1.5: {2: 3.000, 3: 2.000, 4: 1.800, 8: 1.615, 20: 1.541, 30: 1.526},
+    1.3: {2: 1.857, 3: 1.529, 4: 1.444, 8: 1.358, 20: 1.321, 30: 1.314},
+}
+
+
+@pytest.mark.parametrize(("ratio", "num_workers"), [(ratio, n) for ratio in TABLE for n in TABLE[ratio]])
+def test_a_straggler_is_this_much_slower_than_each_of_the_others(ratio: float, num_workers: int) -> None:
+    """Section VI-A: slow are those whose time is at least lambda times the average over all workers, themselves among
+    them: of n workers one is found that is lambda (n - 1) / (n - lambda) times as slow as each of the others."""
+    bound = TABLE[ratio][num_workers]
+    assert bound == pytest.approx(ratio * (num_workers - 1) / (num_workers - ratio), abs=5e-4)
+    others = dict.fromkeys(range(1, num_workers), 1.0)
+    assert slow({0: bound + 1e-3, **others}, ratio) == [0]
+    assert slow({0: bound - 1e-3, **others}, ratio) == []
+
+
+def test_a_transient_straggler_gets_what_it_can_do_in_time() -> None:
+    """Batch processing times 1.0, 1.1, 0.9 and 2.5 s of 64 samples each: mean 1.375 s, bound 2.0625 s, so worker 3 is a
+    straggler; throughputs 64, 58.18, 71.11 and 25.6 samples/s; min max B_i / v_i (Eq. 3) of 256 samples gives 75, 68,
+    83 and 30, from one round to the next, and times of 1.167 to 1.172 s."""
+    run = played(linear(1.0, 1.1, 0.9, 2.5), max_time_s=100.0)
+    assert [sizes for _, sizes in changes(run)] == [[64] * 4, [75, 68, 83, 30]]
+    assert decisions(run)[1][1] == "ADJUST_BS: slow worker:3"
+    times = [event.timings.compute_s for event in run.told(Arrived)[-4:]]
+    assert (min(times), max(times)) == pytest.approx((1.167, 1.172), abs=5e-4)
+    assert unbalanced(run) == []
+
+
+def test_a_decision_takes_effect_in_the_same_round_for_everybody() -> None:
+    """Section V-F: all agents act in the same iteration."""
+    run = played(linear(1.0, 1.1, 0.9, 2.5), max_time_s=100.0)
+    assert all(len(sizes) == 4 for _, sizes in rounds(run))
+    for t, order, grads in run.applied:
+        assert order.samples == 256, f"at {t}"
+        assert {grad.version for grad in grads} == {order.version - 1}
+
+
+def test_equal_workers_are_bsp() -> None:
+    """Section VI-A: the dummy action None if no straggler is detected. What remains is BSP, order for order."""
+    nd, bsp = played([1.0] * 4), played([1.0] * 4, BSP())
+    assert {words for _, words in decisions(nd)} == {"NONE"}
+    assert [c for c in nd.commands if isinstance(c, Compute | Apply | Drop)] == bsp.commands
+
+
+def test_sizes_are_even_again_when_all_are_equally_fast() -> None:
+    """After two decisions without a transient straggler, with throughputs within 10 %."""
+    bpt_s = linear(1.0, 1.0, 1.0, 4.0)
+    run = played(lambda worker, order: bpt_s(worker if order.version < 20 else 0, order))
+    assert [sizes for _, sizes in changes(run)] == [[64] * 4, [79, 79, 79, 19], [64] * 4]
+    assert decisions(run)[-2][1] == "ADJUST_BS to even sizes"
+    assert restarts(run) == []
+
+
+def test_sizes_stay_as_long_as_throughputs_differ() -> None:
+    run = played(linear(1.0, 1.0, 1.0, 4.0))
+    assert [sizes for _, sizes in changes(run)][-1] == [79, 79, 79, 19]
+    assert decisions(run)[-1][1] == "NONE"
+
+
+# ---- KILL_RESTART of workers ----------------------------------------------------------------------------------------
+
+
+def test_a_persistent_straggler_is_killed_and_its_work_goes_to_the_others() -> None:
+    """Section VI-A: KILL_RESTART if slow over the long window. The others go on at once, with all of the batch; the new
+    worker enters with B / N = 64, and three decisions later sizes are even."""
+    run = played(delayed(0, 3, 0, 0), launch_s=40.0)
+    assert restarts(run) == [(120.0, "worker:1")]
+    sizes = [(t, by_worker) for t, by_worker in rounds(run)]
+    away = [list(by_worker) for t, by_worker in sizes if 121 < t < 160]
+    assert away
+    assert all(workers == [0, 2, 3] for workers in away)
+    back = next(by_worker for t, by_worker in sizes if t >= 160)
+    assert back == {0: 64, 1: 64, 2: 64, 3: 64}
+    assert sizes[-1][1] == {0: 64, 1: 64, 2: 64, 3: 64}
+    assert unbalanced(run) == []
+
+
+def test_no_other_worker_goes_back_to_older_parameters() -> None:
+    """Section V-E3: "the latest model parameters are still held on the servers"."""
+    run = played(delayed(0, 3, 0, 0))
+    for worker in (0, 2, 3):
+        versions = [event.grad.version for event in run.told(Arrived) if event.grad.worker == worker]
+        assert versions == sorted(versions)
+    assert run.noted("Requeued")[0]["worker"] == 1
+
+
+def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
+    """Section VI-A: "... and the cluster is not busy, when the job pending time is acceptable". Sizes are adjusted."""
+    busy, idle = (played(delayed(0, 3, 0, 0), scheduler=ConstantPending(pending_s=wait)) for wait in (61.0, 59.0))
+    assert (restarts(busy), restarts(idle)) == ([], [(120.0, "worker:1")])
+    assert (
+        "worker:1 stays: another would be pending for 61 s; ADJUST_BS: slow worker:1" in dict(decisions(busy)).values()
+    )
+    assert min(changes(busy)[-1][1]) < 40
+    assert next(event.t for event in idle.told(Joined)) == 120.0 + 59.0 + 1.0
+
+
+def test_one_node_is_killed_at_a_time_the_slowest_first() -> None:
+    strategy = AntDTND(**LAPTOP, center="median_others")
+    run = played(delayed(0, 6, 7, 0), strategy)
+    assert restarts(run) == [(120.0, "worker:2"), (150.0, "worker:1")]
+    assert unbalanced(run) == []
+
+
+def test_a_worker_that_no_restart_cures_is_killed_so_many_times_and_no_more() -> None:
+    """With a cool-down between the restarts."""
+    run = played(delayed(0, 3, 0, 0, cured=False), AntDTND(**{**LAPTOP, "max_restarts": 2}), max_time_s=1000.0)
+    times = [t for t, _ in restarts(run)]
+    assert len(times) == 2
+    assert times[1] - times[0] >= 120.0
+    assert "worker:1 stays: restarted 2 times; ADJUST_BS: slow worker:1" in dict(decisions(run)).values()
+
+
+def test_who_is_slow_for_less_than_a_while_is_only_adjusted() -> None:
+    """With AntDT's numbers a transient straggler of 15 minutes can look persistent in a window of 10; the bare rule
+    would kill it, which is said."""
+    run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, min_slow_s=100.0))
+    assert restarts(run) == [(180.0, "worker:1")]
+    said = [words for _, words in decisions(run)]
+    assert any(words.startswith("worker:1 stays: slow for 60 s only; ADJUST_BS") for words in said)
+
+
+def test_a_departure_that_nobody_asked_for_leaves_the_batch_whole() -> None:
+    run = played([1.0] * 4, faults=[Crash(10.5, 2, None)])
+    assert unbalanced(run) == []
+    assert rounds(run)[-1][1] == {0: 86, 1: 85, 3: 85}
+
+
+def test_what_bsp_does_then_is_found() -> None:
+    """Negative control of the balance of rounds."""
+    assert unbalanced(played([1.0] * 4, BSP(), faults=[Crash(10.5, 2, None)])) != []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rounds_are_whole_whatever_happens(mode: str) -> None:
+    """Sum of sizes = global batch in every round: with crashes, departures, outages and restarts by the strategy."""
+    killed = 0
+    for seed in range(6):
+        hurry = {"short_window_s": 5.0, "long_window_s": 6.0, "decide_every_s": 2.0, "cooldown_s": 4.0}
+        counts = {"report_iters": 1, "min_records": 2, "warmup_iters": 0}
+        run = scenario(make("antdt_nd", **hurry, **counts), 5, mode, seed).run()
+        assert unbalanced(run) == []
+        killed += sum(isinstance(command, Restart) for command in run.commands)
+    assert killed > 5
+
+
+def test_everybody_may_leave_but_one() -> None:
+    """The last one computes the whole batch."""
+    faults = [Crash(3.5, worker, None) for worker in (0, 1, 3)]
+    run = played([1.0] * 4, faults=faults, max_time_s=20.0)
+    assert rounds(run)[-1][1] == {2: 256}
+    assert unbalanced(run) == []
+
+
+# ---- KILL_RESTART of servers ----------------------------------------------------------------------------------------
+
+
+class Serving(HeapRun):
+    """Servers tell every half second; ``busy_s[j]`` seconds per update of server j, a tenth of that after a restart."""
+
+    def __init__(self, busy_s: list[float], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.busy_s = list(busy_s)
+        self.push(0.5, 2, self.tell)
+
+    def tell(self, t: float) -> None:
+        for server, busy_s in enumerate(self.busy_s):
+            self.core.updated(t, server, self.core.version, updates=4, busy_s=4 * busy_s, injected_s=0.0)
+        self.push(t + 0.5, 2, self.tell)
+
+    def lose_server(self, t: float | None = None) -> None:
+        node = self.restarts[-1][1]
+        server = int(node.partition(":")[2])
+        self.busy_s[server] /= 10
+        self.core.server_lost(self.at(t), server, 0, "killed")
+
+
+def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:
+    job = make_job(num_servers=len(busy_s), global_batch_samples=256, batches_per_shard=10, max_time_s=300.0)
+    run = Serving(busy_s, AntDTND(**{**LAPTOP, **settings}), job, seconds)
+    run.run()
+    return run
+
+
+def test_a_persistent_server_is_restarted() -> None:
+    """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow."""
+    run = serving([0.1, 0.1, 0.21])
+    assert restarts(run) == [(120.0, "server:2")]
+    assert [event.version for event in run.told(Restored)] == [run.checkpoints[0][0]]
+    assert restarts(serving([0.1, 0.1, 0.19])) == []
+    assert restarts(serving([0.1])) == []
+
+
+def test_servers_go_before_workers_and_one_node_at_a_time() -> None:
+    """The worker has its turn when its window is mature again: the halt was no time of its own."""
+    run = serving([0.01, 0.01, 0.1], delayed(0, 3, 0, 0))
+    assert [node for _, node in restarts(run)] == ["server:2", "worker:1"]
+    assert restarts(run)[0][0] == 120.0
+    assert unbalanced(run) == []
+
+
+def test_updates_that_take_no_time_to_speak_of_are_nobodys_fault() -> None:
+    assert restarts(serving([0.001, 0.001, 0.01])) == [(120.0, "server:2")]
+    assert restarts(serving([0.001, 0.001, 0.01], min_update_s=0.02)) == []
+
+
+def test_decisions_go_on_after_an_outage() -> None:
+    """Timers that fire while everything stands still are void; there is exactly one timer afterwards, too."""
+    for down_s in (5.0, 100.0):
+        run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP), faults=[Outage(25.0, down_s)], max_time_s=600.0)
+        assert [node for _, node in restarts(run)] == ["worker:1"]
+        timers = [command.at_s for line in run.lines for command in line.commands if hasattr(command, "at_s")]
+        late = [at_s for at_s in timers if at_s > 25 + down_s + 31]
+        assert {round(after - before, 6) for before, after in pairwise(late)} == {30.0}
+
+
+# ---- ASP ------------------------------------------------------------------------------------------------------------
+
+
+def test_in_asp_only_restarts_are_left() -> None:
+    """Section VII-B1: "the primary contribution comes from the DDS", then KILL_RESTART; batch sizes stay."""
+    run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, mode="asp"))
+    assert [node for _, node in restarts(run)] == ["worker:1"]
+    assert {command.num_samples for command in run.commands if isinstance(command, Compute)} == {64}
+
+
+def test_without_a_straggler_it_is_asp_dds() -> None:
+    nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="dynamic"))
+    assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_the_fields_are_those_of_the_paper() -> None:
+    """Section VII-A5: lambda 1.5, windows of 5 and 10 minutes, reports every 10 iterations, actions every 5 minutes."""
+    nd = AntDTND()
+    assert (nd.slowness_ratio, nd.short_window_s, nd.long_window_s) == (1.5, 300.0, 600.0)
+    assert (nd.report_iters, nd.decide_every_s, nd.center, nd.min_slow_s) == (10, 300.0, "mean_all", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"slowness_ratio": 1.0}, "slowness_ratio=1.0: must be above 1"),
+        ({"short_window_s": 200.0}, "short_window_s=200.0: must be at least decide_every_s (300.0 s)"),
+        ({"long_window_s": 200.0}, "long_window_s=200.0: must be at least short_window_s (300.0 s)"),
+        ({"report_iters": 0}, "report_iters=0: must be a whole number, 1 or more"),
+        ({"mode": "ssp"}, "mode=ssp: must be bsp or asp"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=r"must be") as refused:
+        AntDTND(**changes)
+    assert str(refused.value).startswith(words)
+
+
+def test_a_ratio_that_no_worker_can_reach_is_refused() -> None:
+    AntDTND().validate(2)
+    with pytest.raises(ValueError, match=r"^slowness_ratio=4.0: must be less than the number of workers \(4\)"):
+        AntDTND(slowness_ratio=4.0).validate(4)

@@ -1,0 +1,132 @@
+"""Who is slow, who may be restarted, and how a round is divided."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.adjust_bs import round_sizes
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.flags import bounds, check_ratio, slow
+from strategies.restarts import Restarts
+
+Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
+
+
+# ---- slow -----------------------------------------------------------------------------------------------------------
+
+
+@given(seconds=Seconds)
+def test_the_median_is_that_of_the_others(seconds: dict[int, float]) -> None:
+    found = bounds(seconds, 2.0, "median_others")
+    for node in seconds:
+        others = [taken for other, taken in seconds.items() if other != node]
+        assert found[node] == pytest.approx(2.0 * median(others))
+
+
+def test_the_slowest_comes_first_and_of_two_alike_the_lower_number() -> None:
+    assert slow({3: 9.0, 1: 8.0, 2: 9.0, 0: 1.0, 4: 1.0, 5: 1.0}, 1.5) == [2, 3, 1]
+
+
+def test_nobody_is_slow_where_nothing_was_measured_or_nothing_takes_any_time() -> None:
+    for center in ("mean_all", "median_others"):
+        assert slow({}, 1.5, center) == []
+        assert slow({0: 1.0}, 1.5, center) == []
+        assert slow({0: 0.0, 1: 0.0}, 1.5, center) == []
+
+
+def test_among_few_the_median_of_the_others_finds_what_the_mean_of_all_does_not() -> None:
+    assert slow({0: 1.0, 1: 2.5}, 1.5) == []
+    assert slow({0: 1.0, 1: 2.5}, 1.5, "median_others") == [1]
+
+
+def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
+    check_ratio("slowness_ratio", 1.5, 2, "mean_all")
+    check_ratio("slowness_ratio", 4.0, 2, "median_others")
+    with pytest.raises(ValueError, match=r"^slowness_ratio=2.0: must be less than the number of workers \(2\)"):
+        check_ratio("slowness_ratio", 2.0, 2, "mean_all")
+    with pytest.raises(ValueError, match=r"^center=median_others: needs 2 workers or more$"):
+        check_ratio("slowness_ratio", 1.5, 1, "median_others")
+
+
+# ---- restarts -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
+    restarts, said = Restarts(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0), list[str]()
+    assert restarts.pick(0.0, ["worker:1"], said) == "worker:1"
+    assert restarts.pick(9.0, ["worker:1", "worker:2"], said) == "worker:2"
+    assert restarts.pick(10.0, ["worker:1"], said) == "worker:1"
+    assert restarts.pick(99.0, ["worker:1"], said) is None
+    assert said == [
+        "KILL_RESTART worker:1",
+        "worker:1 stays: cools down",
+        "KILL_RESTART worker:2",
+        "KILL_RESTART worker:1",
+        "worker:1 stays: restarted 2 times",
+    ]
+    assert restarts.total == 3
+
+
+def test_a_worker_must_have_been_slow_at_every_decision_for_so_long() -> None:
+    restarts, said = Restarts(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0), list[str]()
+    for t, flagged in ((0.0, True), (3.0, False), (6.0, True), (9.0, True)):
+        restarts.watch(t, ["worker:1"] * flagged)
+        assert restarts.pick(t, ["worker:1"] * flagged, said) is None
+    assert said[-1] == "worker:1 stays: slow for 3 s only"
+    restarts.watch(11.0, ["worker:1"])
+    assert restarts.pick(11.0, ["worker:1"], said) == "worker:1"
+    assert restarts.pick(11.0, ["server:0"], said) == "server:0", "that is said of transient stragglers, of workers"
+
+
+# ---- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_even_as_long_as_nothing_is_known() -> None:
+    assert round_sizes(10, (0, 2, 5), {}) == {0: 4, 2: 3, 5: 3}
+    assert round_sizes(10, (0, 2, 5), {7: 3.0}) == {0: 4, 2: 3, 5: 3}, "worker 7 has left"
+    assert round_sizes(10, (0, 2, 5), {0: 9.0}, (0, 2, 5)) == {0: 4, 2: 3, 5: 3}, "all are new"
+
+
+def test_a_worker_without_a_speed_is_as_fast_as_the_median() -> None:
+    assert round_sizes(240, (0, 1, 2, 3), {0: 10.0, 1: 20.0, 2: 30.0}) == {0: 30, 1: 60, 2: 90, 3: 60}
+
+
+def test_a_newcomer_begins_with_an_even_share_and_the_others_share_the_rest_by_speed() -> None:
+    assert round_sizes(256, (0, 1, 2, 3), {0: 100.0, 2: 100.0, 3: 50.0}, {1}) == {0: 77, 1: 64, 2: 77, 3: 38}
+
+
+@given(
+    total=st.integers(0, 3000),
+    speeds=st.lists(st.one_of(st.none(), st.floats(0.001, 1e5)), min_size=1, max_size=12),
+    new=st.sets(st.integers(0, 11)),
+)
+def test_sizes_sum_to_the_batch_whoever_is_there(total: int, speeds: list[float | None], new: set[int]) -> None:
+    known = {worker: speed for worker, speed in enumerate(speeds) if speed is not None}
+    sizes = round_sizes(total, range(len(speeds)), known, new & set(range(len(speeds))))
+    assert sum(sizes.values()) == total
+    assert min(sizes.values()) >= (1 if total >= len(speeds) else 0)
+
+
+# ---- words for people -----------------------------------------------------------------------------------------------
+
+
+def test_settings_are_refused_by_name_value_and_cure() -> None:
+    check_whole("n", 3, 3)
+    check_number("x", 0, least=0.0)
+    check_choice("c", "a", "a", "b")
+    for call, words in (
+        (lambda: check_whole("n", 2, 3), "n=2: must be a whole number, 3 or more"),
+        (lambda: check_whole("n", True), "n=True: must be a whole number, 0 or more"),
+        (lambda: check_number("x", -0.5, least=0.0), "x=-0.5: must be 0 or more"),
+        (lambda: check_number("x", 1.0, above=1.0), "x=1.0: must be above 1"),
+        (lambda: check_number("x", float("nan"), above=0.0), "x=nan: must be a number, above 0"),
+        (lambda: check_number("x", "1", least=0.0), "x=1: must be a number, 0 or more"),
+        (lambda: check_choice("c", "d", "a", "b"), "c=d: must be a or b"),
+    ):
+        with pytest.raises(ValueError, match="must be") as refused:
+            call()
+        assert str(refused.value) == words

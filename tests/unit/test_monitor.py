@@ -1,0 +1,240 @@
+"""Sliding windows over what nodes have reported."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.monitor import Monitor, check_windows
+from strategies.protocol import (
+    Arrived,
+    Grad,
+    Joined,
+    Lost,
+    Restored,
+    ServerLost,
+    Started,
+    Timings,
+    Updated,
+    Woke,
+)
+from strategies.windows import Window
+
+
+def monitor(**changes: float) -> Monitor:
+    """Two workers and two servers that were there at 0 s, with windows of 10 and 20 s."""
+    settings = {"short_window_s": 10.0, "long_window_s": 20.0, "report_iters": 1, "min_records": 1, **changes}
+    made = Monitor(**settings)  # type: ignore[arg-type]
+    made.saw(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
+    return made
+
+
+def arrived(
+    t: float, bpt_s: float, samples: int = 64, worker: int = 0, incarnation: int = 0, assigned: int | None = None
+) -> Arrived:
+    grad = Grad(
+        id=0,
+        worker=worker,
+        incarnation=incarnation,
+        iteration=0,
+        version=0,
+        samples=samples,
+        assigned_samples=samples if assigned is None else assigned,
+    )
+    return Arrived(t=t, grad=grad, timings=Timings(wait_s=9.0, data_s=bpt_s / 4, compute_s=bpt_s * 3 / 4, send_s=5.0))
+
+
+def updated(t: float, busy_s: float, updates: int = 10, server: int = 0) -> Updated:
+    return Updated(t=t, server=server, version=0, updates=updates, busy_s=busy_s, injected_s=0.0)
+
+
+# ---- windows --------------------------------------------------------------------------------------------------------
+
+RECORDS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=60)
+
+
+@given(steps=RECORDS, length_s=st.floats(0.1, 10), later_s=st.floats(0, 12))
+def test_a_window_holds_what_is_not_older_than_it_is_long(
+    steps: list[tuple[float, float, float]], length_s: float, later_s: float
+) -> None:
+    window, t, all_of = Window(length_s), 0.0, []
+    for step, x, y in steps:
+        t += step
+        window.push(t, x, y)
+        all_of.append((t, x, y))
+    now = t + later_s
+    kept = [record for record in all_of if record[0] >= now - length_s]
+    assert window.expire(now) == len(kept)
+    assert window.sum_x == pytest.approx(math.fsum(x for _, x, _ in kept), abs=1e-9)
+    assert window.sum_y == pytest.approx(math.fsum(y for _, _, y in kept), abs=1e-9)
+
+
+def test_an_empty_window_has_forgotten_what_was_rounded() -> None:
+    window = Window(1.0)
+    for t in range(1000):
+        window.push(t / 1000, 1e9 if t % 2 else 0.1, 0.3)
+    assert window.expire(5.0) == 0
+    assert (window.sum_x, window.sum_y) == (0.0, 0.0)
+
+
+# ---- means ----------------------------------------------------------------------------------------------------------
+
+
+def test_throughput_is_the_mean_of_ratios() -> None:
+    """Records (64, 1.0 s), (64, 2.0 s), (32, 0.5 s): 53.33 samples/s. The ratio of the sums would be 45.71, the last
+    batch over the mean time 27.43 (AntDT section VI-A: throughput is aggregated over the window)."""
+    seen = monitor()
+    for t, (samples, bpt_s) in enumerate([(64, 1.0), (64, 2.0), (32, 0.5)]):
+        seen.saw(arrived(float(t), bpt_s, samples))
+    assert seen.speed_samples_per_s(0) == pytest.approx(53.33, abs=5e-3)
+    assert seen.mean_bpt_s(0, "short") == pytest.approx(3.5 / 3)
+
+
+def test_waiting_and_sending_are_no_part_of_it() -> None:
+    """A barrier makes all workers look alike to whoever counts the waiting."""
+    seen = monitor()
+    seen.saw(arrived(1.0, 0.4))
+    assert seen.mean_bpt_s(0, "short") == pytest.approx(0.4)
+
+
+def test_a_record_is_the_mean_over_so_many_iterations() -> None:
+    seen = monitor(report_iters=2)
+    for t, bpt_s in enumerate([1.0, 3.0, 5.0]):
+        seen.saw(arrived(float(t), bpt_s))
+    assert seen.mean_bpt_s(0, "short") == pytest.approx(2.0), "the third waits for the fourth"
+    assert seen.speed_samples_per_s(0) == pytest.approx(64 / 2.0)
+
+
+def test_a_server_is_as_slow_as_its_mean_update() -> None:
+    """10 updates in 0.1 s and 30 in 0.9 s are 40 in 1.0 s."""
+    seen = monitor()
+    seen.saw(updated(0.5, 0.1, 10))
+    seen.saw(updated(1.0, 0.9, 30))
+    seen.saw(updated(1.5, 0.0, 0))
+    assert seen.mean_update_s(0) == pytest.approx(0.025)
+    assert seen.mean_update_s(1) is None
+
+
+def test_the_short_window_forgets_sooner() -> None:
+    seen = monitor()
+    seen.saw(arrived(1.0, 4.0))
+    seen.saw(arrived(12.0, 1.0))
+    assert (seen.mean_bpt_s(0, "short"), seen.mean_bpt_s(0, "long")) == (1.0, 2.5)
+    seen.saw(Woke(t=22.5, tag="x"))
+    assert (seen.mean_bpt_s(0, "short"), seen.mean_bpt_s(0, "long")) == (None, 1.0)
+
+
+def test_short_and_empty_batches_and_first_iterations_do_not_count() -> None:
+    seen = monitor(warmup_iters=2)
+    for t, (bpt_s, samples) in enumerate([(9.0, 64), (9.0, 64), (0.1, 8), (0.0, 0)]):
+        seen.saw(arrived(float(t), bpt_s, samples, assigned=64))
+    assert seen.mean_bpt_s(0, "short") is None
+    seen.saw(arrived(5.0, 1.0))
+    assert seen.mean_bpt_s(0, "short") == 1.0
+
+
+# ---- maturity -------------------------------------------------------------------------------------------------------
+
+
+def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
+    seen = monitor(min_records=3)
+    for t in (2.0, 4.0, 6.0, 7.9):
+        seen.saw(arrived(t, 1.0))
+        assert not seen.mature("worker:0", "short")
+    seen.saw(Woke(t=8.0, tag="x"))
+    assert (seen.mature("worker:0", "short"), seen.mature("worker:0", "long")) == (True, False)
+    assert not seen.mature("worker:1", "short"), "it has said nothing"
+    assert not seen.mature("worker:9", "short"), "nobody has heard of it"
+    assert seen.mature_bpts_s("short") == {0: 1.0}
+    seen.saw(Woke(t=15.0, tag="x"))
+    assert not seen.mature("worker:0", "short"), "all but two records are too old"
+
+
+def test_few_records_are_no_speed() -> None:
+    seen = monitor(min_records=2)
+    seen.saw(arrived(1.0, 1.0))
+    assert seen.speed_samples_per_s(0) is None
+    seen.saw(arrived(2.0, 1.0))
+    assert seen.speeds_samples_per_s() == {0: 64.0}
+
+
+def test_a_server_matures_likewise() -> None:
+    seen = monitor(min_records=2)
+    for t in (5.0, 15.9, 16.0):
+        seen.saw(updated(t, 0.1))
+        assert seen.mature("server:0", "long") == (t == 16.0)
+    assert seen.mature_updates_s() == pytest.approx({0: 0.01})
+
+
+# ---- lives ----------------------------------------------------------------------------------------------------------
+
+
+def fed() -> Monitor:
+    """Both workers and both servers known well at 20 s."""
+    seen = monitor()
+    for t in range(21):
+        for node in (0, 1):
+            seen.saw(arrived(float(t), 1.0 + node, worker=node))
+            seen.saw(updated(float(t), 0.1 * (1 + node), server=node))
+    return seen
+
+
+def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
+    seen = fed()
+    seen.saw(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=True))
+    assert seen.mature_bpts_s("long") == {1: 2.0}
+    seen.saw(Joined(t=25.0, worker=0, incarnation=1))
+    for t in (26.0, 30.0, 33.0):
+        seen.saw(arrived(t, 0.5, incarnation=1))
+        seen.saw(arrived(t, 2.0, worker=1))
+        assert seen.mean_bpt_s(0, "long") == 0.5
+        assert seen.mature("worker:0", "short") == (t == 33.0)
+        assert seen.mature("worker:1", "long")
+
+
+def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its_incarnation() -> None:
+    """Its ``Lost`` and its ``Joined`` are told to nobody then."""
+    seen = fed()
+    seen.saw(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
+    seen.saw(Restored(t=22.0, version=0, workers=(0, 1)))
+    assert seen.mature("worker:0", "long")
+    seen.saw(arrived(23.0, 0.5, incarnation=1))
+    assert seen.mean_bpt_s(0, "long") == 0.5
+    assert not seen.mature("worker:0", "short")
+    assert seen.mature("worker:1", "long")
+
+
+def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> None:
+    seen = fed()
+    seen.saw(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
+    assert seen.mean_update_s(1) is None
+    seen.saw(Restored(t=22.0, version=0, workers=(0,)))
+    seen.saw(updated(23.0, 0.3, server=1))
+    assert seen.mean_update_s(1) == pytest.approx(0.03)
+    assert (seen.mature("server:0", "long"), seen.mature("server:1", "short")) == (True, False)
+    assert seen.mean_bpt_s(1, "long") is None, "worker 1 is not among those that live"
+
+
+def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
+    """``failover=checkpoint``: it is lost, and back with the others, without a ``Joined``."""
+    seen = fed()
+    seen.saw(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
+    seen.saw(Restored(t=24.0, version=0, workers=(0, 1)))
+    seen.saw(arrived(32.0, 0.5, incarnation=1))
+    assert seen.mature("worker:0", "short")
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_windows_that_can_never_hold_what_is_needed_are_refused() -> None:
+    check_windows(300, 600, 300, 5)
+    with pytest.raises(ValueError, match=r"^long_window_s=5: must be at least short_window_s \(6 s\)"):
+        check_windows(6, 5, 3, 5)
+    with pytest.raises(ValueError, match=r"^short_window_s=6: must be at least decide_every_s \(7 s\)"):
+        check_windows(6, 12, 7, 5)
+    with pytest.raises(ValueError, match=r"^long_window_s=2: must be at least 2.5 s to hold min_records=5 reports"):
+        check_windows(1, 2, 1, 5)
