@@ -41,6 +41,15 @@ class GatedStrategy(Strategy):
         """Samples per Compute of each worker; the default is the nominal even split of the global batch."""
         return list(started.batch_samples)
 
+    def before_round(self, workers: tuple[int, ...]) -> None:
+        """``workers`` are about to get their orders together: a load policy may change ``self._batch`` here.
+
+        Called at the start, after a restore, and whenever an update lets workers go; so with the gate ``all`` exactly
+        once per round and with all of its members, and sizes that are changed nowhere else change for everybody in the
+        same round. Sizes are what is *assigned*: a worker that leaves within the round takes its part along (its
+        samples go back to the queue), and the update of that round is the mean over what the others bring.
+        """
+
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Ask the gate, answer with commands."""
         match event:
@@ -69,7 +78,9 @@ class GatedStrategy(Strategy):
 
     def _begin(self, workers: tuple[int, ...], version: int) -> list[AnyCommand]:
         self._gate = self.make_gate(workers, version)
-        return [self._compute(worker) for worker in self._gate.begin()]
+        if first := self._gate.begin():
+            self.before_round(first)
+        return [self._compute(worker) for worker in first]
 
     def _compute(self, worker: int) -> Compute:
         return Compute(worker=worker, num_samples=self._batch[worker])
@@ -78,6 +89,8 @@ class GatedStrategy(Strategy):
         commands: list[AnyCommand] = list(self._update(verdict))
         if verdict.drop:
             commands.append(Drop(grads=tuple(grad.id for grad in verdict.drop), requeue=self.requeue))
+        if verdict.go and (verdict.apply or verdict.opens):
+            self.before_round(verdict.go)
         commands += [self._compute(worker) for worker in verdict.go]
         return commands
 
