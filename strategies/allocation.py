@@ -1,0 +1,109 @@
+"""Who computes how many samples so that the slowest is as early as possible: exact, in whole samples.
+
+``minimise max_i F_i(b_i)  subject to  sum b_i = total,  low_i <= b_i <= high_i`` (AntDT Eq. 3 with bounds). Handing out
+one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; proportional shares
+rounded by largest remainder are not. Ties go to the lower index, so equal speeds give sizes that differ by at most one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from math import ceil, inf, isfinite
+
+import numpy as np
+
+High = int | None
+"""Upper bound in samples; None: no bound."""
+
+
+def split_min_max(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High]) -> list[int]:
+    """``total`` samples over workers of ``speeds`` samples per second, within bounds: the least ``max b_i / v_i``.
+
+    Raises:
+        ValueError: no split keeps the bounds (the message says which), or a speed is not positive and finite.
+    """
+    check_bounds(total, lows, highs)
+    for index, speed in enumerate(speeds):
+        if not (isfinite(speed) and speed > 0):
+            raise ValueError(f"speed {speed} of worker {index}: must be positive and finite")
+    start = _seed(total, speeds, lows, highs)
+    return _hand_out(total, start, highs, lambda index, samples: samples / speeds[index])
+
+
+def split_by_time(
+    total: int, times: Sequence[Callable[[int], float]], lows: Sequence[int], highs: Sequence[High]
+) -> list[int]:
+    """The same where worker i needs ``times[i](b)`` seconds, non-decreasing in b: the least ``max times[i](b_i)``.
+
+    Raises:
+        ValueError: no split keeps the bounds (the message says which).
+    """
+    check_bounds(total, lows, highs)
+    return _hand_out(total, list(lows), highs, lambda index, samples: times[index](samples))
+
+
+def check_bounds(total: int, lows: Sequence[int], highs: Sequence[High]) -> None:
+    """Raise ``ValueError`` naming the bounds that no split of ``total`` samples can keep."""
+    for index, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        if high is not None and low > high:
+            raise ValueError(f"worker {index}: lower bound of {low} samples above its upper bound of {high}")
+    if sum(lows) > total:
+        raise ValueError(f"the lower bounds sum to {sum(lows)} samples, more than the {total} that there are")
+    if (most := _sum_of_highs(highs)) < total:
+        raise ValueError(f"the upper bounds sum to {most:g} samples, less than the {total} that there are")
+
+
+def relaxed(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
+    """Bounds that ``total`` fits into, for a job that runs and lost a worker; unchanged where it fits already.
+
+    Lower bounds give way first, the largest before the others; then upper bounds, all by the same factor.
+    """
+    eased_lows, eased_highs = list(lows), list(highs)
+    most = _sum_of_highs(highs)
+    if most < total:
+        eased_highs = [None if not most else ceil((high or 0) * total / most) for high in highs]
+    if sum(lows) > total:
+        cut = max(level for level in range(max(lows)) if sum(min(low, level) for low in lows) <= total)
+        eased_lows = [min(low, cut) for low in lows]
+    return eased_lows, eased_highs
+
+
+def _sum_of_highs(highs: Sequence[High]) -> float:
+    return sum(inf if high is None else high for high in highs)
+
+
+def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High]) -> list[int]:
+    """What the greedy has handed out shortly before its end: everything that takes less than some time.
+
+    That time is the continuous optimum, found by bisection from below, less a margin far above the rounding of a
+    float: within it the greedy itself decides, so the result is the one from the lower bounds on, sample for sample.
+    """
+    speed, low = np.asarray(speeds, dtype=float), np.asarray(lows, dtype=float)
+    high = np.asarray([total if most is None else min(most, total) for most in highs], dtype=float)
+    high = np.maximum(high, low)
+    early, late = 0.0, float(np.max(high / speed, initial=0.0))
+    for _ in range(100):
+        middle = (early + late) / 2
+        if np.clip(middle * speed, low, high).sum() <= total:
+            early = middle
+        else:
+            late = middle
+    return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed), low, high)]
+
+
+def _hand_out(
+    total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]
+) -> list[int]:
+    """The greedy: the next sample to whoever is done first with one more."""
+    room = [index for index, high in enumerate(highs) if high is None or samples[index] < high]
+    heap = [(time(index, samples[index] + 1), index) for index in room]
+    heapq.heapify(heap)
+    for _ in range(total - sum(samples)):
+        _, index = heap[0]
+        samples[index] += 1
+        if samples[index] == highs[index]:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, (time(index, samples[index] + 1), index))
+    return samples
