@@ -20,13 +20,13 @@ from strategies.protocol import (
     Stop,
     Strategy,
 )
-from strategies.weights import lr_scale, mean_weight
+from strategies.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 
 
 class GatedStrategy(Strategy):
     """Abstract: a subclass says which gate stands between the workers and the parameters, and who computes how much.
 
-    The one intermediate class of the package. ``batch[i]`` is the batch of worker i, ``lr_rule`` one of
+    The one intermediate class of the package. ``_batch[i]`` is the batch of worker i, ``lr_rule`` one of
     ``weights.LR_RULES``, ``requeue`` whether the samples of a dropped gradient are computed again.
     """
 
@@ -77,6 +77,7 @@ class GatedStrategy(Strategy):
         return self._gate.log_state()
 
     def _begin(self, workers: tuple[int, ...], version: int) -> list[AnyCommand]:
+        self._version = version
         self._gate = self.make_gate(workers, version)
         if first := self._gate.begin():
             self.before_round(first)
@@ -101,4 +102,9 @@ class GatedStrategy(Strategy):
             weight = mean_weight(sum(grad.samples for grad in used))
             assigned = sum(grad.assigned_samples for grad in verdict.apply)
             scale = lr_scale(self.lr_rule, assigned, self._global_batch)
-            yield Apply(grads=tuple(grad.id for grad in used), weights=(weight,) * len(used), lr_scale=scale)
+            weights = (weight,) * len(used)
+            if self.lr_rule in STALENESS_RULES:
+                ages = [self._version - grad.version for grad in used]
+                weights = tuple([weight * staleness_factor(self.lr_rule, age) for age in ages])
+            self._version += 1
+            yield Apply(grads=tuple(grad.id for grad in used), weights=weights, lr_scale=scale)
