@@ -123,6 +123,25 @@ class Observed(_Tagged, frozen=True, tag=True, gc=False):
     nodes: tuple[NodeUse, ...]
 
 
+class Updated(_Tagged, frozen=True, tag=True, gc=False):
+    """What a server was busy with since it last told: its last ``updates`` updates, up to ``version``.
+
+    A note, unless the strategy wants to be told.
+    """
+
+    server: int
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float = 0.0
+
+
+class Scheduling(_Tagged, frozen=True, tag=True, gc=False):
+    """What the scheduler expects."""
+
+    pending_s: float
+
+
 class Woke(_Tagged, frozen=True, tag=True, gc=False):
     """A timer of the strategy."""
 
@@ -159,6 +178,12 @@ class Checkpoint(_Tagged, frozen=True, tag=True, gc=False):
     """Store the parameters of now."""
 
 
+class Restart(_Tagged, frozen=True, tag=True, gc=False):
+    """Kill a node and start it on another machine."""
+
+    node: str
+
+
 class Wake(_Tagged, frozen=True, tag=True, gc=False):
     """Arm a timer."""
 
@@ -174,16 +199,6 @@ class Held(_Tagged, frozen=True, tag=True, gc=False):
     """A Compute waits because no data is free."""
 
     worker: int
-
-
-class Updated(_Tagged, frozen=True, tag=True, gc=False):
-    """What a server was busy with since its last such note: its last ``updates`` updates, up to ``version``."""
-
-    server: int
-    version: int
-    updates: int
-    busy_s: float
-    injected_s: float = 0.0
 
 
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
@@ -219,8 +234,21 @@ class Other(msgspec.Struct, frozen=True, gc=False):
     fields: dict[str, Any]
 
 
-Event = Started | Arrived | Failed | Lost | Joined | ServerLost | Restored | Evaluated | Observed | Woke
-Command = Compute | Apply | Drop | Evaluate | Checkpoint | Wake | Stop
+Event = (
+    Started
+    | Arrived
+    | Failed
+    | Lost
+    | Joined
+    | ServerLost
+    | Restored
+    | Evaluated
+    | Observed
+    | Updated
+    | Scheduling
+    | Woke
+)
+Command = Compute | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
 Note = Held | Updated | Injected | Finished
 
 

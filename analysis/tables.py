@@ -158,11 +158,14 @@ def _nodes(lines: list[Line]) -> pd.DataFrame:
 
 
 def _server_busy(lines: list[Line]) -> pd.DataFrame:
-    """One row per ``Updated`` note: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``."""
-    found = [line for line in lines if isinstance(line.note, Updated)]
-    columns: dict[str, Any] = {"t": _floats(found, "t")}
-    columns |= {name: _ints(found, f"note.{name}") for name in ("server", "version", "updates")}
-    columns |= {name: _floats(found, f"note.{name}") for name in ("busy_s", "injected_s")}
+    """One row per ``Updated``: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``.
+
+    It is a note, or an event where the strategy asked to be told.
+    """
+    found = [(line.t, told) for line in lines if isinstance(told := line.note or line.event, Updated)]
+    columns: dict[str, Any] = {"t": np.array([t for t, _ in found], dtype="float64")}
+    kinds = {"server": "int64", "version": "int64", "updates": "int64", "busy_s": "float64", "injected_s": "float64"}
+    columns |= {name: np.array([getattr(told, name) for _, told in found], dtype=kind) for name, kind in kinds.items()}
     return pd.DataFrame(columns)
 
 

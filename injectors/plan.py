@@ -52,6 +52,9 @@ RULES: dict[Kind, Rule] = {
 }
 """Windows on different targets do not compose here but physically: a worker's quota lies inside its host's."""
 
+OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "pause"})
+"""Kinds that may be ``of_machine``, where they act on a task."""
+
 FORM_TEXT: dict[Form, str] = {
     "worker": "worker:<id>",
     "server": "server:<id>",
@@ -110,7 +113,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join([*words, FORM_TEXT["route"]] if self.num_hosts > 1 else words)
 
 
-class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """``target`` is disturbed during [start_s, end_s), seconds since the job's start.
 
     ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server.
@@ -123,6 +126,9 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     :data:`RULES` says which target a kind acts on and what holds where windows overlap. Windows that touch are one: a
     second ``kill`` that begins in or at the end of another finds nothing to kill and puts the schedule off.
+
+    ``of_machine``: not the task is slow but the machine that it was started on, so a task that a strategy restarts
+    elsewhere (KILL_RESTART) leaves it behind. One that crashes comes back to it.
     """
 
     start_s: float
@@ -130,6 +136,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     target: str
     kind: Kind
     magnitude: float
+    of_machine: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,11 +184,12 @@ def _clip(one: Disturbance, horizon_s: float) -> Disturbance:
         target=one.target,
         kind=one.kind,
         magnitude=round(float(one.magnitude), DECIMALS),
+        of_machine=one.of_machine,
     )
 
 
-def _order(one: Disturbance) -> tuple[float, str, float, str, float]:
-    return one.start_s, one.target, one.end_s, one.kind, one.magnitude
+def _order(one: Disturbance) -> tuple[float, str, float, str, float, bool]:
+    return one.start_s, one.target, one.end_s, one.kind, one.magnitude, one.of_machine
 
 
 def plan_json(plan: Plan) -> bytes:
@@ -239,6 +247,8 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
         return Problem("start_s", "must be 0 or more")
     if not one.start_s < one.end_s < math.inf:
         return Problem("end_s", f"must be later than start_s={one.start_s}")
+    if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ("worker", "server")):
+        return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker or server")
     text = magnitude_problem(one.kind, one.magnitude)
     return Problem("magnitude", text) if text else None
 

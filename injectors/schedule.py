@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, final
 
+import msgspec
+
 from injectors.plan import RULES, Disturbance, Kind, Plan
 
 _NOTHING = (0.0, 0.0)
@@ -89,6 +91,7 @@ class _Delays:
 class Schedule:
     """Answers for any ``t`` (seconds since the job's start); windows are half open, [start_s, end_s).
 
+    :meth:`moved` tells it that a task has been restarted elsewhere, which changes what it answers for later times.
     :meth:`delay_for`, :meth:`level` and :meth:`next_change` take O(log n) of the n windows (of the target, of the
     plan); :meth:`active` only looks at what opened or closed since it was last asked, and starts over when ``t``
     decreases.
@@ -98,15 +101,19 @@ class Schedule:
     """
 
     def __init__(self, plan: Plan) -> None:
+        self._windows = dict(enumerate(plan.disturbances))
+        self.kinds: frozenset[Kind] = frozenset(one.kind for one in plan.disturbances if one.start_s < one.end_s)
+        self._compile()
+
+    def _compile(self) -> None:
         windows: dict[tuple[str, Kind], list[Disturbance]] = {}
         opening: list[tuple[float, int]] = []
         closing: list[tuple[float, int]] = []
-        for index, one in enumerate(plan.disturbances):
+        for index, one in self._windows.items():
             if one.start_s < one.end_s:
                 windows.setdefault((one.target, one.kind), []).append(one)
                 opening.append((one.start_s, index))
                 closing.append((one.end_s, index))
-        self.kinds: frozenset[Kind] = frozenset(kind for _, kind in windows)
         steps = {key: _Steps(key[1], own) for key, own in windows.items()}
         delayed = {target for target, kind in steps if kind in ("delay", "slowdown")}
         self._steps = steps
@@ -117,6 +124,18 @@ class Schedule:
         self._opened = self._closed = 0
         self._open: set[int] = set()
         self._indices: tuple[int, ...] = ()
+
+    def moved(self, target: str, t: float) -> bool:
+        """``target`` is on another machine from ``t`` on; whether it left a disturbance behind."""
+        left = {i: one for i, one in self._windows.items() if one.of_machine and one.target == target and one.end_s > t}
+        for index, one in left.items():
+            if one.start_s < t:
+                self._windows[index] = msgspec.structs.replace(one, end_s=t)
+            else:
+                del self._windows[index]
+        if left:
+            self._compile()
+        return bool(left)
 
     def delay_for(self, target: str, t: float) -> tuple[float, float]:
         """(seconds, fraction of its own computing time) by which work that ``target`` begins at ``t`` takes longer."""

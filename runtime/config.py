@@ -90,6 +90,8 @@ class Config(_Strict, frozen=True):
     max_time_s: Annotated[float, Meta(gt=0, le=MAX_JOB_S)]
     eval_every_s: Positive | None
     checkpoint_every_s: Positive | None
+    scheduler: Spec
+    failover: Literal["shards", "checkpoint"]
     stop_at_target: bool
     save_parameters: bool
     record: Literal["events", "iterations"]
@@ -107,11 +109,13 @@ def parse(raw: Mapping[str, Any]) -> Config:
     """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
     checking.refuse_nonfinite(raw)
     config: Config = checking.convert(raw, Config, "")
-    for path in ("strategy", "straggler", "workload.task", "cluster", "backend"):
+    for path in ("strategy", "straggler", "workload.task", "cluster", "backend", "scheduler"):
         _refuse_without_target(_at(raw, path), path)
     for path, kind in CORE.items():
         checking.convert(_at(raw, path), kind, path)
     batch = config.workload.global_batch_samples
+    if config.failover == "checkpoint" and config.checkpoint_every_s is None:
+        raise ConfigError("failover=checkpoint: needs checkpoints; set checkpoint_every_s, or choose failover=shards")
     if batch < config.num_workers:
         raise ConfigError(
             f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "

@@ -11,6 +11,7 @@ spinning.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import assert_never
@@ -20,6 +21,7 @@ import msgspec
 from runtime.executor import Disturb, Executor
 from runtime.job import Job, Port, Record
 from runtime.ledger import Order
+from runtime.scheduling import ConstantPending, Scheduler
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -36,18 +38,26 @@ from strategies.protocol import (
     Lost,
     NodeUse,
     Observed,
+    ProtocolError,
+    Restart,
     Restored,
+    Scheduling,
     ServerLost,
     Started,
     Stop,
     Strategy,
     Timings,
+    Updated,
     Wake,
     Woke,
 )
 
-CAPABILITIES: frozenset[type[Command]] = frozenset({Compute, Apply, Drop, Evaluate, Checkpoint, Wake, Stop})
+CAPABILITIES: frozenset[type[Command]] = frozenset(
+    {Compute, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop}
+)
 """Commands that it can carry out, whatever the port."""
+UPDATED = ("server", "version", "updates", "busy_s", "injected_s")
+RESTARTED = "restarted by the strategy"
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 
@@ -67,9 +77,11 @@ class Coordinator:
         *,
         disturb: Disturb,
         stopwatch: Callable[[], float],
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
-        self.stopwatch = stopwatch
+        self.stopwatch, self.scheduler = stopwatch, scheduler or ConstantPending()
+        self.restarts = 0
         self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done)
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
         self.cut = self.executor.cut
@@ -108,6 +120,8 @@ class Coordinator:
                 num_servers=self.job.num_servers,
             )
         )
+        if Restart in self.strategy.needs:
+            self._quote(0.0)
 
     def arrived(
         self,
@@ -149,7 +163,15 @@ class Coordinator:
         incarnation = self.members.lost(worker, restarting)
         self.executor.lost(t, worker, here=here, restarting=restarting, reason=reason)
         if (here or not restarting) and not self.halted:
-            self._tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
+            lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting)
+            if self.job.failover == "checkpoint":
+                self._go_back()
+            self._tell(lost)
+
+    def _go_back(self) -> None:
+        """Nothing counts until the runtime has brought everybody back to the last checkpoint."""
+        self.halted = True
+        self.executor.void()
 
     def worker_joined(self, t: float, worker: int, incarnation: int) -> None:
         """A restarted worker is connected to all servers."""
@@ -161,8 +183,7 @@ class Coordinator:
         """A server is gone: its part of the parameters, and so every version since the last checkpoint."""
         if self.status:
             return
-        self.halted = True
-        self.executor.void()
+        self._go_back()
         self._tell(ServerLost(t=t, server=server, incarnation=incarnation, reason=reason))
 
     def restored(self, t: float, version: int, state: bytes) -> None:
@@ -192,6 +213,14 @@ class Coordinator:
         if not self.status and not self.halted:
             self._tell(Observed(t=t, period_s=period_s, nodes=nodes))
 
+    def updated(self, t: float, server: int, version: int, updates: int, busy_s: float, injected_s: float) -> None:
+        """A server has told what it was busy with."""
+        event = Updated(t=t, server=server, version=version, updates=updates, busy_s=busy_s, injected_s=injected_s)
+        if self.strategy.watches_servers and not self.status and not self.halted:
+            self._tell(event)
+        else:
+            self.record.note(t, "Updated", **{name: getattr(event, name) for name in UPDATED})
+
     def woke(self, t: float, tag: str) -> None:
         """A timer has fired."""
         if self.status:
@@ -201,6 +230,8 @@ class Coordinator:
             self._tell(Woke(t=t, tag=name))
         elif name == "limit":
             self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
+        elif name == "scheduling":
+            self._quote(self._advance(t))
         elif name == "evaluate" and self.job.eval_every_s:
             self._advance(t)
             self._evaluate()
@@ -273,6 +304,8 @@ class Coordinator:
                 self.executor.apply(self._t, command)
             case Drop():
                 self.executor.drop(self._t, command)
+            case Restart():
+                self._restart(command)
             case Wake():
                 self.port.wake(command.at_s, f"strategy:{command.tag}")
             case Evaluate():
@@ -283,6 +316,36 @@ class Coordinator:
                 self.finish(self._t, "done" if command.ok else "failed", command.reason)
             case _:
                 assert_never(command)
+
+    def _restart(self, command: Restart) -> None:
+        """KILL_RESTART: a worker is gone from now on; a server when all servers have stored what they hold."""
+        role, _, number = command.node.partition(":")
+        counts = {"worker": self.job.num_workers, "server": self.job.num_servers}
+        if not number.isdigit() or int(number) >= counts.get(role, 0):
+            raise ProtocolError(f"{command}: there is no such node")
+        node = int(number)
+        if role == "worker" and not self.members.is_here(node):
+            raise self.ledger.error(node, f"{command} although it is not there")
+        pending_s = self.scheduler.draw_s(self._t, self.job.seed, self.restarts)
+        self.restarts += 1
+        self.record.note(self._t, "Restarting", node=command.node, pending_s=pending_s)
+        if role == "server":
+            self._checkpoint()
+            self._go_back()
+        else:
+            incarnation = self.members.restarted(node)
+            self.executor.lost(self._t, node, here=True, restarting=False, reason=RESTARTED)
+            lost = Lost(t=self._t, worker=node, incarnation=incarnation, reason=RESTARTED, restarting=False)
+            if self.job.failover == "checkpoint":
+                self._go_back()
+            self._tell(lost)
+        self.port.restart(command.node, pending_s)
+
+    def _quote(self, t: float) -> None:
+        """Tell what the scheduler expects, now and whenever that changes."""
+        self._tell(Scheduling(t=t, pending_s=self.scheduler.expected_s(t)))
+        if math.isfinite(following := self.scheduler.next_change_s(t)):
+            self.port.wake(following, "runtime:scheduling")
 
     def _nonfinite(self, t: float, order: Order) -> None:
         t, worker = self._advance(t), order.worker

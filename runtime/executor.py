@@ -162,6 +162,7 @@ class Executor:
 
     def joined(self, t: float, worker: int) -> None:
         """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""
+        self.shards.back(worker)
         if worker in self.reserved:
             command, ranges = self.reserved.pop(worker)
             order = msgspec.structs.replace(self.ledger.busy[worker], version=self.version)

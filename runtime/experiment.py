@@ -57,6 +57,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
         around=around,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
+        scheduler=instantiate(config.scheduler, "scheduler"),
         tick=view.tick,
     )
     outcome: Outcome = runtime.run(experiment, Schedule(plan))
@@ -101,6 +102,7 @@ def make_job(config: Config, num_samples: int) -> Job:
         higher_is_better=workload.higher_is_better,
         target=workload.target,
         stop_at_target=config.stop_at_target,
+        failover=config.failover,
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,
     )
@@ -192,6 +194,7 @@ def write_head(
             "topology": config.topology.name,
             "transport": config.topology.transport,
             "device": config.cluster.get("device"),
+            "scheduler_fields": _fields(config.scheduler),
             "data": strategy.data,
             "num_shards": cut_for(job, strategy.data).num_shards,
             **about,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -28,6 +28,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     higher_is_better: bool
     target: float | None
     stop_at_target: bool
+    failover: Literal["shards", "checkpoint"] = "shards"
+    """What a lost worker costs: its own samples, computed again; or everything since the last checkpoint, by all."""
     lr: float
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""
@@ -83,6 +85,14 @@ class Port(Protocol):
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the parameters of now and ``state`` in the same atomic file."""
+        ...
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """Kill ``worker:1`` or ``server:0`` and start it elsewhere, not before it was pending for so long.
+
+        The coordinator has voided what the worker had under way. A server goes when the checkpoint that was ordered
+        just before is stored; then ``Coordinator.server_lost`` and ``restored`` follow.
+        """
         ...
 
     def wake(self, at_s: float, tag: str) -> None:

@@ -10,7 +10,7 @@ class Member(msgspec.Struct):
 
     incarnation: int = 0
     state: str = "launching"
-    """``launching``, ``here`` or ``left``."""
+    """``launching``, ``here``, ``pending`` (its next incarnation waits for a place) or ``left``."""
 
 
 class Membership:
@@ -22,7 +22,7 @@ class Membership:
     def joined(self, worker: int, incarnation: int) -> bool:
         """True if this is the incarnation that we wait for."""
         member = self.members[worker]
-        if member.state != "launching" or member.incarnation != incarnation:
+        if member.state not in ("launching", "pending") or member.incarnation != incarnation:
             return False
         member.state = "here"
         return True
@@ -35,17 +35,27 @@ class Membership:
         member.incarnation += 1
         return gone
 
+    def restarted(self, worker: int) -> int:
+        """The current incarnation is killed, to be started again elsewhere, some time; returns its number."""
+        gone = self.lost(worker, restarting=False)
+        self.members[worker].state = "pending"
+        return gone
+
     def is_here(self, worker: int) -> bool:
         """Connected and able to compute."""
         return worker in self.members and self.members[worker].state == "here"
 
     def is_expected(self, worker: int) -> bool:
         """Here, or on its way."""
-        return worker in self.members and self.members[worker].state != "left"
+        return worker in self.members and self.members[worker].state not in ("left", "pending")
 
     def here(self) -> tuple[int, ...]:
         """Everybody who can compute."""
         return tuple(worker for worker, member in self.members.items() if member.state == "here")
+
+    def anyone_pending(self) -> bool:
+        """Somebody waits for a place."""
+        return any(member.state == "pending" for member in self.members.values())
 
     def anyone_launching(self) -> bool:
         """Somebody is on its way."""

@@ -105,6 +105,7 @@ def check_job(config: Config) -> Needs:
     task = instantiate(config.workload.task, "workload.task")
     backend = instantiate(config.backend, "backend")
     runtime = instantiate(config.cluster, "cluster")
+    instantiate(config.scheduler, "scheduler")
     check_strategy(strategy, config)
     check_backend(backend, runtime, config)
     check_record(runtime, config)

@@ -174,9 +174,13 @@ class Shards:
         return samples
 
     def leave(self, worker: int) -> None:
-        """A worker has gone for good: what it had drawn goes to the others."""
+        """A worker has gone: what it had drawn goes to the others."""
         self.departed.add(worker)
         self.requeued.extend(self.local.pop(worker, ()))
+
+    def back(self, worker: int) -> None:
+        """A worker that had gone is there again: from the next epoch on it has its part."""
+        self.departed.discard(worker)
 
     def _draw(self, local: deque[Range]) -> bool:
         """Move the head of the queue into a local queue.

@@ -13,6 +13,7 @@ from runtime.columns import IterationWriter
 from runtime.containment import Isolation
 from runtime.coordinator import Coordinator
 from runtime.job import Job, Record
+from runtime.scheduling import ConstantPending, Scheduler
 from strategies.protocol import Strategy
 
 
@@ -71,6 +72,8 @@ class Experiment:
     """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
     tick: Callable[[float], None]
     """Called a few times per second with the job's time, for the view."""
+    scheduler: Scheduler = field(default_factory=ConstantPending)
+    """Of the cluster that the job runs on."""
     interrupted_by: int = 0
     """The signal that ended the run, if one did."""
 

@@ -8,7 +8,7 @@ from typing import final
 from strategies.gated import GatedStrategy
 from strategies.gates import EachGate, Gate
 from strategies.protocol import Rhythm
-from strategies.weights import check_lr_rule
+from strategies.weights import STALENESS_RULES, check_lr_rule
 
 
 @final
@@ -23,7 +23,8 @@ class ASP(GatedStrategy):
     Attributes:
         data: ``even`` or ``dynamic``.
         lr_rule: ``batch_linear`` scales the learning rate by the worker's share of the global batch, so that N times
-            more updates of 1/N of the batch move as far; ``unit`` leaves it alone as native TensorFlow does.
+            more updates of 1/N of the batch move as far; ``unit`` leaves it alone as native TensorFlow does;
+            ``inverse`` and ``linear`` are ``batch_linear`` with a penalty for late gradients (AntDT's ADJUST_LR).
     """
 
     data: str = "even"
@@ -39,6 +40,8 @@ class ASP(GatedStrategy):
         """Nobody waits."""
         return EachGate(workers)
 
-    def rhythm(self) -> Rhythm:
-        """Everybody may be ahead."""
+    def rhythm(self) -> Rhythm | None:
+        """Everybody may be ahead; what depends on the staleness cannot be known beforehand."""
+        if self.lr_rule in STALENESS_RULES:
+            return None
         return Rhythm(lr_scale=1.0 if self.lr_rule == "unit" else None, bound=None)

@@ -20,13 +20,13 @@ from strategies.protocol import (
     Stop,
     Strategy,
 )
-from strategies.weights import lr_scale, mean_weight
+from strategies.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 
 
 class GatedStrategy(Strategy):
     """Abstract: a subclass says which gate stands between the workers and the parameters, and who computes how much.
 
-    The one intermediate class of the package. ``batch[i]`` is the batch of worker i, ``lr_rule`` one of
+    The one intermediate class of the package. ``_batch[i]`` is the batch of worker i, ``lr_rule`` one of
     ``weights.LR_RULES``, ``requeue`` whether the samples of a dropped gradient are computed again.
     """
 
@@ -40,6 +40,15 @@ class GatedStrategy(Strategy):
     def shares(self, started: Started) -> list[int]:
         """Samples per Compute of each worker; the default is the nominal even split of the global batch."""
         return list(started.batch_samples)
+
+    def before_round(self, workers: tuple[int, ...]) -> None:
+        """``workers`` are about to get their orders together: a load policy may change ``self._batch`` here.
+
+        Called at the start, after a restore, and whenever an update lets workers go; so with the gate ``all`` exactly
+        once per round and with all of its members, and sizes that are changed nowhere else change for everybody in the
+        same round. Sizes are what is *assigned*: a worker that leaves within the round takes its part along (its
+        samples go back to the queue), and the update of that round is the mean over what the others bring.
+        """
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Ask the gate, answer with commands."""
@@ -68,8 +77,11 @@ class GatedStrategy(Strategy):
         return self._gate.log_state()
 
     def _begin(self, workers: tuple[int, ...], version: int) -> list[AnyCommand]:
+        self._version = version
         self._gate = self.make_gate(workers, version)
-        return [self._compute(worker) for worker in self._gate.begin()]
+        if first := self._gate.begin():
+            self.before_round(first)
+        return [self._compute(worker) for worker in first]
 
     def _compute(self, worker: int) -> Compute:
         return Compute(worker=worker, num_samples=self._batch[worker])
@@ -78,6 +90,8 @@ class GatedStrategy(Strategy):
         commands: list[AnyCommand] = list(self._update(verdict))
         if verdict.drop:
             commands.append(Drop(grads=tuple(grad.id for grad in verdict.drop), requeue=self.requeue))
+        if verdict.go and (verdict.apply or verdict.opens):
+            self.before_round(verdict.go)
         commands += [self._compute(worker) for worker in verdict.go]
         return commands
 
@@ -88,4 +102,9 @@ class GatedStrategy(Strategy):
             weight = mean_weight(sum(grad.samples for grad in used))
             assigned = sum(grad.assigned_samples for grad in verdict.apply)
             scale = lr_scale(self.lr_rule, assigned, self._global_batch)
-            yield Apply(grads=tuple(grad.id for grad in used), weights=(weight,) * len(used), lr_scale=scale)
+            weights = (weight,) * len(used)
+            if self.lr_rule in STALENESS_RULES:
+                ages = [self._version - grad.version for grad in used]
+                weights = tuple([weight * staleness_factor(self.lr_rule, age) for age in ages])
+            self._version += 1
+            yield Apply(grads=tuple(grad.id for grad in used), weights=weights, lr_scale=scale)

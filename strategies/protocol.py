@@ -322,6 +322,9 @@ class Strategy:
     topologies: ClassVar[frozenset[str]] = frozenset({"ps"})
     """Where its parameters may live: ``ps``; ``allreduce`` where every update is one of all workers that are there."""
 
+    watches_servers: ClassVar[bool] = False
+    """Whether it wants to be told ``Updated``; for others these reports go into the record only."""
+
     data: str = "dynamic"
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:

@@ -8,7 +8,7 @@ from typing import final
 from strategies.gated import GatedStrategy
 from strategies.gates import BoundedGate, EachGate, Gate
 from strategies.protocol import Rhythm
-from strategies.weights import check_lr_rule
+from strategies.weights import STALENESS_RULES, check_lr_rule
 
 
 @final
@@ -44,6 +44,8 @@ class SSP(GatedStrategy):
         """No bound at all is the gate of ASP."""
         return EachGate(workers) if self.bound is None else BoundedGate(workers, self.bound)
 
-    def rhythm(self) -> Rhythm:
-        """The gate says it all."""
+    def rhythm(self) -> Rhythm | None:
+        """The gate says it all, unless the rate depends on the staleness."""
+        if self.lr_rule in STALENESS_RULES:
+            return None
         return Rhythm(lr_scale=1.0 if self.lr_rule == "unit" else None, bound=self.bound)

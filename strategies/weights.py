@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-LR_RULES = ("batch_linear", "unit")
+STALENESS_RULES = ("inverse", "linear")
+"""Rules that are ``batch_linear`` and besides penalise late gradients (ADJUST_LR, AntDT section V-E1, Table II)."""
+LR_RULES = ("batch_linear", "unit", *STALENESS_RULES)
+LINEAR_PENALTY_PER_UPDATE = 0.3
 
 
 def mean_weight(num_samples: int) -> float:
@@ -18,6 +21,18 @@ def lr_scale(rule: str, assigned_samples: int, global_batch_samples: int) -> flo
     received samples count, so that the short last round of an epoch keeps the full rate.
     """
     return 1.0 if rule == "unit" else assigned_samples / global_batch_samples
+
+
+def staleness_factor(rule: str, staleness_updates: int) -> float:
+    """By what the weight of a gradient is multiplied that was computed ``staleness_updates`` versions ago.
+
+    ``inverse`` is 1 / staleness (after Zhang et al., "Staleness-aware async-SGD", IJCAI 2016), ``linear``
+    1 / (1 + 0.3 staleness). The weights of an update are not normalised again: a late gradient moves the parameters
+    less and nobody else's moves them more.
+    """
+    if rule == "inverse":
+        return 1.0 / max(1, staleness_updates)
+    return 1.0 / (1.0 + LINEAR_PENALTY_PER_UPDATE * staleness_updates) if rule == "linear" else 1.0
 
 
 def split_evenly(total: int, parts: int) -> list[int]:

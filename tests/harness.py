@@ -113,6 +113,7 @@ class Desk:
         self.timers: list[tuple[float, str]] = []
         self.evaluations: list[int] = []
         self.checkpoints: list[tuple[int, bytes]] = []
+        self.restarts: list[tuple[float, str, float]] = []
         self.lines: list[Line] = []
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
         options = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0, **options}
@@ -150,6 +151,9 @@ class Desk:
     def checkpoint(self, version: int, state: bytes) -> None:
         self.checkpoints.append((version, state))
         self.stable = (version, state)
+
+    def restart(self, node: str, pending_s: float) -> None:
+        self.restarts.append((self.t, node, pending_s))
 
     # ---- Record ------------------------------------------------------------------------------------------------------
 
@@ -284,8 +288,11 @@ class HeapRun(Desk):
         seconds: Seconds | Sequence[float],
         faults: Sequence[Fault] = (),
         outcome: Outcome = lambda order: "ok",
+        launch_s: float = 1.0,
+        **options: Any,
     ) -> None:
-        super().__init__(strategy, job)
+        self.launch_s = launch_s
+        super().__init__(strategy, job, **options)
         self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
         self.outcome = outcome
         self.heap: list[tuple[float, int, int, Callable[[float], None]]] = []
@@ -308,6 +315,16 @@ class HeapRun(Desk):
 
     def evaluate(self, version: int, *, last: bool) -> None:
         self.core.evaluated(self.t, version, self.t, {})
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """As the runtimes do it: a worker joins, a server comes back with everything that was applied."""
+        super().restart(node, pending_s)
+        role, _, number = node.partition(":")
+        if role == "worker":
+            incarnation = self.core.members.members[int(number)].incarnation
+            self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
+        else:
+            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, down_s=pending_s + self.launch_s)))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:

@@ -24,6 +24,8 @@ class Persistent(Pattern):
         sleep_s: seconds added to every iteration (every update of a server); None if ``sleep_iters`` is given.
         sleep_iters: the same as a multiple of the undisturbed iteration's nominal time.
         intensity: 0 to 1; scales the delay.
+        of_machine: True: their machines are slow, and a strategy that restarts one elsewhere gets rid of it (AntDT's
+            KILL_RESTART); False: they are slow wherever they run.
         name: see :class:`Pattern`.
     """
 
@@ -32,6 +34,7 @@ class Persistent(Pattern):
     sleep_s: float | None = 4.0
     sleep_iters: float | None = None
     intensity: float = 1.0
+    of_machine: bool = True
     name: str = "persistent"
 
     def __post_init__(self) -> None:
@@ -45,7 +48,14 @@ class Persistent(Pattern):
         """One window per target; none when ``start_s`` lies beyond the horizon."""
         delay = delay_s(self.sleep_s, self.sleep_iters, self.intensity, cluster)
         windows = (
-            Disturbance(start_s=self.start_s, end_s=horizon_s, target=target, kind="delay", magnitude=delay)
+            Disturbance(
+                start_s=self.start_s,
+                end_s=horizon_s,
+                target=target,
+                kind="delay",
+                magnitude=delay,
+                of_machine=self.of_machine,
+            )
             for target in expand_targets(self.targets, cluster)
         )
         return build_plan(self.name, seed, horizon_s, windows)

@@ -25,6 +25,8 @@ class Throttle(Pattern):
         targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
         start_s: seconds since the job's start.
         duration_s: seconds; None: to the end.
+        of_machine: True: a strategy that restarts a throttled worker or server elsewhere gets rid of it. Of hosts and
+            links it says nothing.
         pick: so many of the targets, drawn with the seed; None: all of them.
         name: see :class:`Pattern`.
     """
@@ -34,6 +36,7 @@ class Throttle(Pattern):
     targets: tuple[str, ...] = ("worker:0",)
     start_s: float = 0.0
     duration_s: float | None = None
+    of_machine: bool = True
     pick: int | None = None
     name: str = "throttle"
 
@@ -52,7 +55,14 @@ class Throttle(Pattern):
         """One window per target; none when ``start_s`` lies beyond the horizon."""
         end_s = horizon_s if self.duration_s is None else self.start_s + self.duration_s
         windows = (
-            Disturbance(start_s=self.start_s, end_s=end_s, target=target, kind=self.kind, magnitude=self.left_frac)
+            Disturbance(
+                start_s=self.start_s,
+                end_s=end_s,
+                target=target,
+                kind=self.kind,
+                magnitude=self.left_frac,
+                of_machine=self.of_machine and target.startswith(("worker:", "server:")),
+            )
             for target in self._picked(expand_targets(self.targets, cluster), seed)
         )
         return build_plan(self.name, seed, horizon_s, windows)

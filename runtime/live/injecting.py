@@ -46,6 +46,7 @@ class Injector:
         self, schedule: Schedule, machines: Machines, loop: Loop, owner: Owner, tell: Callable[[Message], None]
     ) -> None:
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
+        self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
         self._waiting: deque[tuple[Change, float, float | None]] = deque()
         """Told to the agent and not answered: the change, when it was told, cores asked for."""
@@ -69,6 +70,18 @@ class Injector:
             self._carry_out(self._changes.popleft())
         if self._changes:
             self.loop.at(self._changes[0].t, self._next)
+
+    def moved(self, target: str) -> None:
+        """A task will be started on another machine: what disturbed the old one does not follow."""
+        now = self.loop.now
+        if not self.schedule.moved(target, now):
+            return
+        self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)
+        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        for kind in kinds:
+            level = self.schedule.level(target, kind, now)
+            if level != self._levels.get((target, kind), RULES[kind].neutral):
+                self._carry_out(Change(now, target, kind, level))
 
     def stop(self) -> None:
         """Nobody is to end throttled or stopped: whatever is on is taken back."""

@@ -27,6 +27,10 @@ class Owner(Protocol):
         """Store a checkpoint now."""
         ...
 
+    def wants_restart(self, node: str, pending_s: float) -> None:
+        """Kill a task and start it elsewhere."""
+        ...
+
     def evaluator_incarnation(self) -> int | None:
         """Who evaluates; None while nobody can."""
         ...
@@ -50,6 +54,7 @@ class LivePort:
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
         self._work: list[ComputeOrder] = []
+        self._restarts: list[tuple[str, float]] = []
 
     def compute(self, order: ComputeOrder) -> None:
         """Parameters to the worker, then the order."""
@@ -69,6 +74,10 @@ class LivePort:
     def wake(self, at_s: float, tag: str) -> None:
         """A timer."""
         self.loop.at(at_s, lambda: self.owner.woke(tag))
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """When everything ordered before has been sent."""
+        self._restarts.append((node, pending_s))
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """After everything ordered before."""
@@ -95,6 +104,9 @@ class LivePort:
         for order in work:
             self.sent_s[order.worker] = self.loop.now
             self.hub.send(("worker", order.worker), Work(order=order))
+        restarts, self._restarts = self._restarts, []
+        for node, pending_s in restarts:
+            self.owner.wants_restart(node, pending_s)
 
     def discard(self) -> None:
         """Forget what was ordered but not sent."""

@@ -83,6 +83,7 @@ class LiveRun:
             start_deadline_s=runtime.start_deadline_s,
             iteration_deadline_s=runtime.iteration_deadline_s,
             max_restarts=runtime.max_restarts,
+            failover=job.failover,
         )
         return Supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
 
@@ -100,6 +101,7 @@ class LiveRun:
             experiment.record,
             disturb=self.schedule.delay_for,
             stopwatch=time.perf_counter,
+            scheduler=experiment.scheduler,
         )
 
     def run(self) -> Outcome:

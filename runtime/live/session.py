@@ -85,7 +85,7 @@ class Session:
                 self.injector.answered(message)
             case Busy():
                 self.served(identity.id, message.busy_s)
-                self.note("Updated", server=identity.id, **_fields(message))
+                self._drive(lambda t: self.coordinator.updated(t, identity.id, **_fields(message)))
 
     def on_closed(self, identity: Identity) -> None:
         """A task's connection is gone."""
@@ -163,8 +163,7 @@ class Session:
 
     def server_lost(self, server: int, incarnation: int, reason: str) -> None:
         """Everything stands still until the servers are back."""
-        self.port.discard()
-        self.evaluator_lost()
+        self.rolled_back()
         self._drive(lambda t: self.coordinator.server_lost(t, server, incarnation, reason))
         self.port.discard()
 
@@ -215,6 +214,19 @@ class Session:
     def wants_checkpoint(self, version: int, state: bytes) -> None:
         """All servers store their part."""
         self.supervisor.save(version, state)
+
+    def wants_restart(self, node: str, pending_s: float) -> None:
+        """KILL_RESTART: another machine, without what disturbed the old one."""
+        self.supervisor.restart(_key(node), pending_s)
+
+    def moved(self, role: str, number: int) -> None:
+        """A task's next incarnation will be somewhere else."""
+        self.injector.moved(f"{role}:{number}")
+
+    def rolled_back(self) -> None:
+        """What is under way is void, and so is what was ordered."""
+        self.port.discard()
+        self.evaluator_lost()
 
     def evaluator_incarnation(self) -> int | None:
         """Who evaluates; None while nobody can."""

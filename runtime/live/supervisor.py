@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -29,6 +30,7 @@ from runtime.live.messages import (
 )
 from runtime.live.tasks import MAX_STILLBORN, Key, Task, death
 
+RESTARTED = "restarted by the strategy"
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
 
@@ -41,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     start_deadline_s: float
     iteration_deadline_s: float
     max_restarts: int | None
+    failover: str = "shards"
 
 
 class Listener(Protocol):
@@ -78,6 +81,14 @@ class Listener(Protocol):
         """All servers hold a checkpoint again, all workers are connected to them."""
         ...
 
+    def moved(self, role: str, number: int) -> None:
+        """A task will be started on another machine."""
+        ...
+
+    def rolled_back(self) -> None:
+        """Everybody goes back to the last checkpoint: what is under way is void."""
+        ...
+
     def failed(self, reason: str) -> None:
         """The run cannot go on."""
         ...
@@ -106,6 +117,8 @@ class Supervisor:
         self.restarts = 0
         self.next_checkpoint = 0
         self.complete_checkpoint = -1
+        self._when_saved: tuple[int, Callable[[], None]] | None = None
+        """A checkpoint that is waited for, and what then happens."""
         self._saved: dict[int, set[int]] = {}
         self._saved_about: dict[int, tuple[int, float]] = {}
         self._loaded: dict[int, Loaded] = {}
@@ -247,7 +260,8 @@ class Supervisor:
         self._check_attached()
 
     def _check_attached(self) -> None:
-        waiting = [task for task in self.clients if task.state not in ("attached", "left")]
+        absent = ("left",) if self.settings.failover == "checkpoint" else ("left", "pending")
+        waiting = [task for task in self.clients if task.state not in ("attached", *absent)]
         if self.phase == "attaching" and not any(task.role == "worker" for task in waiting):
             self.phase = "none"
             if self.started:
@@ -278,19 +292,61 @@ class Supervisor:
     def hold(self, key: Key, reason: str) -> None:
         """Kill a task and do not start it again before :meth:`release`: it waits for a place, as on a busy cluster."""
         task = self.tasks[key]
-        if task.held or task.state == "left":
+        if task.state == "left":
             return
-        task.held = True
+        waits = task.held
+        task.holders.add("plan")
+        if waits:
+            return
         self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=task.incarnation))
         self._replace(task, reason, restarting=True)
         task.stillborn = 0  # it did not die of itself
 
     def release(self, key: Key) -> None:
         """The wait is over."""
-        task = self.tasks[key]
-        if task.held:
-            task.held = False
+        self._free(self.tasks[key], "plan")
+
+    def _free(self, task: Task, holder: str) -> None:
+        if holder not in task.holders:
+            return
+        task.holders.discard(holder)
+        if not task.held:
+            task.state = "launching"
             self._launch(task)
+
+    def restart(self, key: Key, pending_s: float) -> None:
+        """KILL_RESTART. A server is killed when the checkpoint that was ordered last is stored, or will not be."""
+        task = self.tasks[key]
+        if task.role == "worker":
+            self._move(task, pending_s)
+            return
+        incarnation = task.incarnation
+
+        def move() -> None:
+            if task.expects(incarnation) and self.phase == "none":
+                self._when_saved = None
+                self._move(task, pending_s)
+
+        self._when_saved = (self.next_checkpoint - 1, move)
+        self.loop.after(self.settings.iteration_deadline_s, move)
+
+    def _move(self, task: Task, pending_s: float) -> None:
+        """The old incarnation ends now; the next one starts elsewhere when the scheduler has a place."""
+        self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=task.incarnation))
+        self.listener.moved(task.role, task.id)
+        gone = task.incarnation
+        task.next_incarnation(self.loop.now)
+        task.stillborn = 0
+        task.holders.add("scheduler")
+        self.hub.hang_up(task.key)
+        if task.role == "server":
+            self._tell_gone(task, gone, RESTARTED, restarting=True)
+        else:
+            task.state = "pending"
+            self._fence(task, gone)
+            if self.settings.failover == "checkpoint":
+                self._go_back()
+        self.loop.after(pending_s, lambda: self._free(task, "scheduler"))
 
     def _gone(self, task: Task, reason: str, retryable: bool) -> None:
         if not retryable:
@@ -325,18 +381,31 @@ class Supervisor:
             if self.started:
                 self.listener.server_lost(task.id, gone, reason)
             return
-        for server in self.servers:
-            self.hub.send(server.key, Fence(role=task.role, id=task.id, incarnation=gone))
+        self._fence(task, gone)
         if not self.started:
             return
         if task.role == "worker":
             self.listener.worker_lost(task.id, reason, restarting)
             if all(client.state == "left" for client in self.clients if client.role == "worker"):
                 self.listener.failed("no worker is left")
+            elif self.settings.failover == "checkpoint":
+                self._go_back()
             elif not restarting:
                 self._check_attached()
         else:
             self.listener.evaluator_lost()
+
+    def _fence(self, task: Task, gone: int) -> None:
+        for server in self.servers:
+            self.hub.send(server.key, Fence(role=task.role, id=task.id, incarnation=gone))
+
+    def _go_back(self) -> None:
+        """The fail-over of systems without a data service: all servers read the last checkpoint, all workers begin anew."""
+        self.listener.rolled_back()
+        if self.phase in ("none", "attaching", "loading"):
+            self.generation += 1
+            self.phase = "launching"
+            self._servers_changed()
 
     def _tick(self) -> None:
         """Leases. If our own loop was stopped (a suspended machine), nobody else is to blame: arm them anew."""
@@ -376,6 +445,8 @@ class Supervisor:
             version, begun = self._saved_about[message.id]
             self._saved = {number: saved for number, saved in self._saved.items() if number > message.id}
             self.listener.note("Checkpointed", id=message.id, version=version, seconds=self.loop.now - begun)
+            if self._when_saved is not None and message.id >= self._when_saved[0]:
+                self._when_saved[1]()
 
     def _load_done(self, task: Task, message: Loaded) -> None:
         if message.generation != self.generation or self.phase != "loading":

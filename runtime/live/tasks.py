@@ -20,7 +20,8 @@ class Task(msgspec.Struct, kw_only=True):
     incarnation: int = 0
     pid: int = 0
     state: str = "launching"
-    """``launching`` -> ``ready`` (built) -> ``attached`` (connected to all servers); ``left`` for good."""
+    """``launching`` -> ``ready`` (built) -> ``attached`` (connected to all servers); ``left`` for good;
+    ``pending``: the strategy wants it elsewhere, and there is no place yet."""
     heard_s: float = 0.0
     connected: bool = False
     address: Address | None = None
@@ -28,8 +29,13 @@ class Task(msgspec.Struct, kw_only=True):
     """Where the evaluator reaches a server, if not at ``address``."""
     generation: int = -1
     stillborn: int = 0
-    held: bool = False
-    """Killed by the plan, and not to be started yet."""
+    holders: set[str] = set()
+    """Who has killed it and does not want it started yet: ``plan``, ``scheduler``."""
+
+    @property
+    def held(self) -> bool:
+        """It is not to be started yet."""
+        return bool(self.holders)
 
     @property
     def key(self) -> Key:

@@ -25,9 +25,11 @@ class VirtualPort:
         woke: Callable[[str], None],
         evaluated: Callable[[float, int, dict[str, float]], None],
         checkpointed: Callable[[float, int, bytes, Any], None],
+        restarted: Callable[[float, str, float], None],
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self._woke, self._evaluated, self._checkpointed = woke, evaluated, checkpointed
+        self._restarted = restarted
         self._orders: list[Callable[[float], None]] = []
 
     def compute(self, order: ComputeOrder) -> None:
@@ -49,6 +51,10 @@ class VirtualPort:
     def checkpoint(self, version: int, state: bytes) -> None:
         """Keep the parameters of now."""
         self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """KILL_RESTART."""
+        self._orders.append(lambda sent_s: self._restarted(sent_s, node, pending_s))
 
     def wake(self, at_s: float, tag: str) -> None:
         """A timer."""

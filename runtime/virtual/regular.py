@@ -177,7 +177,9 @@ class RegularRun(ABC):
             self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
 
     def _report(self, t: float) -> None:
-        self.servers.report(lambda kind, **fields: self.record.note(t, kind, **fields), self.version)
+        for about in self.servers.report():
+            fields = about._asdict()
+            self.record.note(t, "Updated", server=fields.pop("server"), version=self.version, **fields)
 
     def _evaluate(self, t: float) -> None:
         if metrics := self.learner.evaluate():

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, final
+from typing import NamedTuple, final
 
 from runtime.executor import Disturb
 from runtime.vectors import server_range
 from runtime.virtual.costs import Costs
 
-Note = Callable[..., None]
-
 REPORT_EVERY_S = 0.5
 """Virtual seconds between two reports of what the servers were busy with."""
+
+
+class BusyServer(NamedTuple):
+    """What a server reports: see :class:`strategies.protocol.Updated`."""
+
+    server: int
+    updates: int
+    busy_s: float
+    injected_s: float
 
 
 class ServerGroup(ABC):
@@ -46,13 +53,14 @@ class ServerGroup(ABC):
         """Reading a checkpoint: as long as the largest part takes."""
         return max(self.costs.checkpoint_s(num_bytes) for num_bytes in self.num_bytes)
 
-    def report(self, note: Note, version: int) -> None:
-        """What each was busy with since the last report."""
+    def report(self) -> list[BusyServer]:
+        """What each was busy with since the last report; those that did nothing are missing."""
+        told = []
         for server, (updates, busy_s, injected_s) in enumerate(self._busy):
             if updates:
-                fields: dict[str, Any] = {"busy_s": busy_s, "injected_s": injected_s}
-                note("Updated", server=server, version=version, updates=int(updates), **fields)
+                told.append(BusyServer(server, int(updates), busy_s, injected_s))
                 self._busy[server] = [0, 0.0, 0.0]
+        return told
 
     def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
         """With one more update."""

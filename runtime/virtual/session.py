@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
@@ -92,6 +93,7 @@ class Session:
             woke=self._woke,
             evaluated=self._evaluated,
             checkpointed=lambda *about: self.supervisor.save(*about),
+            restarted=lambda *about: self.supervisor.restart(*about),
         )
         self.stopwatch = Stopwatch(measures=measures_decisions)
         self.coordinator = Coordinator(
@@ -101,6 +103,7 @@ class Session:
             self.record,
             disturb=schedule.delay_for,
             stopwatch=self.stopwatch,
+            scheduler=experiment.scheduler,
         )
         self.supervisor = Supervisor(
             self.clock,
@@ -115,6 +118,7 @@ class Session:
             discard=self.port.discard,
             note=self._note,
             fail=self._fail,
+            moved=lambda task: self.windows.moved(task),
         )
         self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
         self.failure: str | None = None
@@ -153,10 +157,11 @@ class Session:
         if self.failure is None:
             t = coordinator.finished_s
             self.port.flush(t)
-            self.servers.report(lambda kind, **fields: self.record.note(t, kind, **fields), coordinator.version)
+            for about in self.servers.report():
+                coordinator.updated(t, version=coordinator.version, **about._asdict())
             if metrics := self.learner.evaluate():
-                event = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
-                self.record.event(t, event, (), coordinator.version, 0.0, None)
+                scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
+                self.record.event(t, scored, (), coordinator.version, 0.0, None)
         outcome = outcome_of(
             coordinator,
             failure=self.failure,
@@ -230,7 +235,13 @@ class Session:
         self.record.note(self.clock.now, kind, **fields)
 
     def _report(self) -> None:
-        self.servers.report(self._note, self.coordinator.version)
+        version = self.coordinator.version
+        for about in self.servers.report():
+            tell = partial(self.coordinator.updated, version=version, **about._asdict())
+            if self.coordinator.strategy.watches_servers:
+                self._drive(tell)
+            else:
+                tell(self.clock.now)
         self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
 
     def _announce(self) -> None:

@@ -18,6 +18,7 @@ from runtime.virtual.servers import ServerGroup
 Call = Callable[[float], None]
 
 BY_PLAN = "killed by the plan"
+RESTARTED = "restarted by the strategy"
 
 
 class Saved(NamedTuple):
@@ -53,10 +54,14 @@ class Supervisor:
         discard: Callable[[], None],
         note: Callable[..., None],
         fail: Callable[[str], None],
+        moved: Callable[[str], None],
     ) -> None:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
         self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
-        self.drive, self.discard, self.note, self.fail = drive, discard, note, fail
+        self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
+        self._goes_back = coordinator.job.failover == "checkpoint"
+        self._leaving: tuple[int, int, float] | None = None
+        """A server that restarts once a checkpoint is stored: the checkpoint, the server, how long it will be pending."""
         self._generation = 0
         self._servers_back = True
         self._lost_servers = [0] * len(servers.num_bytes)
@@ -84,6 +89,8 @@ class Supervisor:
         if generation == self._generation and self.coordinator.status is None:
             self._stable = saved
             self.note("Checkpointed", id=saved.number, version=saved.version, seconds=self.clock.now - asked_s)
+            if self._leaving is not None and saved.number >= self._leaving[0]:
+                self.drive(self._leave)
 
     # ---- workers -----------------------------------------------------------------------------------------------------
 
@@ -98,6 +105,8 @@ class Supervisor:
         self.workers.lose(worker)
         self.note("Exited", role="worker", id=worker, incarnation=member.incarnation, reason=reason)
         self.coordinator.worker_lost(t, worker, reason, restarting)
+        if self._goes_back:
+            self._void()
         if restarting:
             self._start_worker(worker, t + self.costs.restart_s)
         elif all(other.state == "left" for other in self.coordinator.members.members.values()):
@@ -120,7 +129,40 @@ class Supervisor:
 
     def _join(self, t: float, worker: int, incarnation: int) -> None:
         self.coordinator.worker_joined(t, worker, incarnation)
-        self._recover(t)
+        if self._goes_back and self._servers_back and self.coordinator.halted:
+            read_s = self.servers.restore_s() + self.costs.control_s
+            self.clock.at(t + read_s, MESSAGE, self.drive, self._recover)
+        else:
+            self._recover(t)
+
+    def _void(self) -> None:
+        """Everybody will go back to the last checkpoint."""
+        self._generation += 1
+        self.workers.lose_all()
+        self.servers.halt()
+        self.discard()
+
+    # ---- what the strategy wants -------------------------------------------------------------------------------------
+
+    def restart(self, t: float, node: str, pending_s: float) -> None:
+        """KILL_RESTART: the coordinator has voided what a worker had; of a server it has ordered a checkpoint before."""
+        role, number = _parse(node)
+        if role == "server":
+            self._leaving = (self._next_checkpoint - 1, number, pending_s)
+            return
+        member = self.coordinator.members.members[number]
+        self.note("Exited", role="worker", id=number, incarnation=member.incarnation - 1, reason=RESTARTED)
+        self.workers.lose(number)
+        self.moved(node)
+        if self._goes_back:
+            self._void()
+        self._start_worker(number, t + pending_s + self.costs.launch_s)
+
+    def _leave(self, t: float) -> None:
+        if self._leaving is not None:
+            _, server, pending_s = self._leaving
+            self.moved(f"server:{server}")
+            self._lost_server(t, server, RESTARTED, pending_s + self.costs.launch_s)
 
     # ---- servers -----------------------------------------------------------------------------------------------------
 
@@ -128,18 +170,18 @@ class Supervisor:
         """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
         self.drive(lambda t: self._lost_server(t, server, reason))
 
-    def _lost_server(self, t: float, server: int, reason: str) -> None:
-        self._generation += 1
+    def _lost_server(self, t: float, server: int, reason: str, away_s: float | None = None) -> None:
+        """``away_s``: until its next incarnation is ready, where that is not as long as after a crash."""
         self._servers_back = False
+        self._leaving = None
         self._away.add(server)
         gone = self._lost_servers[server]
         self._lost_servers[server] += 1
         self.note("Exited", role="server", id=server, incarnation=gone, reason=reason)
-        self.workers.lose_all()
-        self.servers.halt()
+        self._void()
         self.coordinator.server_lost(t, server, gone, reason)
         self.discard()
-        self._start_server(server, t + self.costs.restart_s)
+        self._start_server(server, t + (self.costs.restart_s if away_s is None else away_s))
 
     def _start_server(self, server: int, ready_s: float) -> None:
         """All servers read the checkpoint when the last of them is there."""
@@ -164,7 +206,8 @@ class Supervisor:
     def _recover(self, t: float) -> None:
         """As the live supervisor does it: once all servers and all workers that restart are back."""
         coordinator = self.coordinator
-        if not coordinator.halted or not self._servers_back or coordinator.members.anyone_launching():
+        absent = coordinator.members.anyone_launching() or (self._goes_back and coordinator.members.anyone_pending())
+        if not coordinator.halted or self._leaving is not None or not self._servers_back or absent:
             return
         self.learner.load(self._stable.dumped)
         self.servers.begin_again(t)

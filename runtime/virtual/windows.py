@@ -23,8 +23,9 @@ class Windows:
         self, clock: Clock, schedule: Schedule, hosts: Hosts | None, machines: Machines | None, supervisor: Supervisor
     ) -> None:
         self.clock, self.hosts, self.machines, self.supervisor = clock, hosts, machines, supervisor
+        self.schedule = schedule
         self._changes = schedule.changes(ACTIVE)
-        self._next = 0
+        self._next = self._epoch = 0
         self._killing: set[str] = set()
         """Targets whose windows are open."""
         self._dead: set[str] = set()
@@ -32,10 +33,27 @@ class Windows:
     def begin(self) -> None:
         """Wait for the next change, if there is one."""
         if self._next < len(self._changes):
-            self.clock.at(self._changes[self._next].t, PLAN, self._turn)
+            self.clock.at(self._changes[self._next].t, PLAN, self._turn, self._epoch)
 
-    def _turn(self) -> None:
+    def moved(self, task: str) -> None:
+        """A task will be started on another machine: what disturbed the old one does not follow."""
+        now = self.clock.now
+        before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
+        if not self.schedule.moved(task, now):
+            return
+        waited = self._next < len(self._changes)
+        self._changes, self._next = tuple(one for one in self.schedule.changes(ACTIVE) if one.t > now), 0
+        if waited:
+            self._epoch += 1
+            self.begin()
+        for kind, level in before:
+            if self.machines is not None and (new := self.schedule.level(task, kind, now)) != level:
+                self._disturb(Change(now, task, kind, new))
+
+    def _turn(self, epoch: int) -> None:
         """All changes of one moment: a task whose window closes while that of its host opens stays dead."""
+        if epoch != self._epoch:
+            return
         first, t = self._next, self._changes[self._next].t
         while self._next < len(self._changes) and self._changes[self._next].t == t:
             self._next += 1

@@ -11,7 +11,7 @@ from strategies.protocol import Grad
 
 @final
 class AllGate:
-    """Everybody waits for everybody. New workers enter with the next round.
+    """Everybody waits for everybody. New workers enter with the next round, or at once when nobody else is left.
 
     ``missing`` are the members whose gradient of this round is not here yet, ``lost_work`` those of
     them whose Compute died with their process.
@@ -41,7 +41,7 @@ class AllGate:
             return NOTHING
         for crowd in (self.members, self.missing, self.lost_work, self.newcomers):
             crowd.discard(worker)
-        return self._complete() if self.buffer and not self.missing else NOTHING
+        return self._complete() if not self.missing and (self.buffer or self.newcomers) else NOTHING
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes again what it lost; if it lost nothing, it has its order or waits already."""
@@ -50,10 +50,11 @@ class AllGate:
             return NOTHING
         if worker in self.members and worker not in self.lost_work:
             return NOTHING
+        opens = not self.members
         self.members.add(worker)
         self.missing.add(worker)
         self.lost_work.discard(worker)
-        return Verdict(go=(worker,))
+        return Verdict(go=(worker,), opens=opens)
 
     def _complete(self) -> Verdict:
         """Members that are restarting get their next order with the others, or they would draw other samples."""
@@ -62,7 +63,7 @@ class AllGate:
         self.members |= self.newcomers
         self.newcomers = set()
         self.missing = set(self.members)
-        return Verdict(apply=update, go=tuple(sorted(self.members)))
+        return Verdict(apply=update, go=tuple(sorted(self.members)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many of the round are here."""

@@ -11,11 +11,15 @@ from strategies.protocol import Grad
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """``apply`` these as one update, ``drop`` those, then let ``go`` compute. All in the order in which to do it."""
+    """``apply`` these as one update, ``drop`` those, then let ``go`` compute. All in the order in which to do it.
+
+    ``opens`` says that a round begins although there is nothing to apply, because nobody of the last one is left.
+    """
 
     apply: tuple[Grad, ...] = ()
     drop: tuple[Grad, ...] = ()
     go: tuple[int, ...] = ()
+    opens: bool = False
 
 
 NOTHING = Verdict()

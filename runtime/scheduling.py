@@ -1,0 +1,134 @@
+"""The cluster's scheduler: how long a node that is asked for is pending until it has a place.
+
+A cluster that is idle has one at once, a busy one after minutes or hours (AntDT section V-E2: negligible when idle, dozens
+of minutes at peak), and what strategies make of that depends on it. Waiting times depend on the seed and the
+number of the restart alone, so they can be replayed.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, final
+
+import numpy as np
+
+MAX_PENDING_S = 7 * 24 * 3600.0
+
+
+class Scheduler(Protocol):
+    """Of a cluster that other jobs use, too."""
+
+    def draw_s(self, t: float, seed: int, number: int) -> float:
+        """How long the node asked for at ``t`` (seconds since the job's start) as number 0, 1, ... will wait."""
+        ...
+
+    def expected_s(self, t: float) -> float:
+        """What it tells a strategy that asks at ``t``."""
+        ...
+
+    def next_change_s(self, t: float) -> float:
+        """When it will tell something else; infinity: never."""
+        ...
+
+
+def _check(name: str, value: float) -> None:
+    if not 0 <= value <= MAX_PENDING_S:
+        raise ValueError(f"{name}={value:g}: must be between 0 and {MAX_PENDING_S:g} seconds (a week)")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ConstantPending:
+    """Every node waits for ``pending_s`` seconds; 0: the cluster is idle."""
+
+    pending_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the field."""
+        _check("pending_s", self.pending_s)
+
+    def draw_s(self, t: float, seed: int, number: int) -> float:
+        """See :class:`Scheduler`."""
+        return self.pending_s
+
+    def expected_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        return self.pending_s
+
+    def next_change_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        return math.inf
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LognormalPending:
+    """Waiting times are lognormal: half of them longer than ``median_s``, ``sigma`` the deviation of the logarithm.
+
+    A strategy is told the mean.
+    """
+
+    median_s: float = 5.0
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check("median_s", self.median_s)
+        if not 0 <= self.sigma <= 3:
+            raise ValueError(f"sigma={self.sigma:g}: must be between 0 and 3")
+
+    def draw_s(self, t: float, seed: int, number: int) -> float:
+        """See :class:`Scheduler`."""
+        drawn = float(np.random.default_rng([seed, number]).normal())
+        return min(MAX_PENDING_S, self.median_s * math.exp(self.sigma * drawn))
+
+    def expected_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        return self.median_s * math.exp(self.sigma**2 / 2)
+
+    def next_change_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        return math.inf
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TracePending:
+    """Waiting times from a CSV file with the columns ``t_s`` and ``pending_s``: each row holds from its time on."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        """Read it."""
+        try:
+            with Path(self.path).open(newline="") as file:
+                rows = [(float(row["t_s"]), float(row["pending_s"])) for row in csv.DictReader(file)]
+        except OSError as error:
+            raise ValueError(f"path={self.path}: {(error.strerror or str(error)).lower()}") from None
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"path={self.path}: must be CSV with numbers in the columns t_s and pending_s") from None
+        times = [t for t, _ in rows]
+        if not rows or times[0] != 0 or times != sorted(set(times)):
+            raise ValueError(f"path={self.path}: t_s must begin with 0 and grow from row to row")
+        for _, pending in rows:
+            _check("pending_s", pending)
+        object.__setattr__(self, "_times", times)
+        object.__setattr__(self, "_pending_s", [pending for _, pending in rows])
+
+    def draw_s(self, t: float, seed: int, number: int) -> float:
+        """See :class:`Scheduler`."""
+        return self.expected_s(t)
+
+    def expected_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        return float(self._pending_s[max(0, bisect_right(self._times, t) - 1)])  # type: ignore[attr-defined]
+
+    def next_change_s(self, t: float) -> float:
+        """See :class:`Scheduler`."""
+        times = self._times  # type: ignore[attr-defined]
+        position = bisect_right(times, t)
+        return float(times[position]) if position < len(times) else math.inf

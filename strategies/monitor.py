@@ -1,0 +1,173 @@
+"""What every node was like lately: sliding windows over batch processing times, throughput and update times (pure).
+
+AntDT's Monitor (section V-D), shared by every system that decides by measured speed. A strategy feeds it all events
+(:meth:`Monitor.saw`) and asks for means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per); the
+windows are seconds of event time that end at the last event.
+
+What a record is
+----------------
+Of a worker: the means of batch processing time and samples over ``report_iters`` iterations. Only whole batches count,
+because the short ones at an epoch's end say little about either; nor do the first ``warmup_iters`` iterations of a
+process count. Of a server: one ``Updated``. Records of a process that is gone are removed; those of all other nodes stay.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored, ServerLost, Started, Timings, Updated
+from strategies.windows import Window
+
+Span = Literal["short", "long"]
+MATURE_FRAC = 0.8
+"""Part of a window's length that a node must have been there for."""
+
+
+@final
+class Node:
+    """Both windows of one process; ``since_s`` is when it was (re)started, None while it is away."""
+
+    def __init__(self, short_s: float, long_s: float) -> None:
+        self.windows: dict[Span, Window] = {"short": Window(short_s), "long": Window(long_s)}
+        self.lengths_s = short_s, long_s
+        self.since_s: float | None = None
+        self.incarnation = 0
+
+    def begin(self, t: float | None, incarnation: int = 0) -> None:
+        """Forget everything; a process has started at ``t``, or is gone (None)."""
+        self.windows = {"short": Window(self.lengths_s[0]), "long": Window(self.lengths_s[1])}
+        self.since_s, self.incarnation = t, incarnation
+        self.iterations = self.gathered = 0
+        self.bpt_s = self.samples = 0.0
+
+    def push(self, t: float, x: float, y: float) -> None:
+        """Into both windows."""
+        for window in self.windows.values():
+            window.push(t, x, y)
+
+
+@final
+class Monitor:
+    """Sliding windows of every worker and every server.
+
+    Args:
+        short_window_s: length of the ``short`` window.
+        long_window_s: length of the ``long`` window.
+        report_iters: iterations of a worker that make one record.
+        min_records: fewer records are no basis for a decision.
+        warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
+    """
+
+    def __init__(
+        self, short_window_s: float, long_window_s: float, report_iters: int, min_records: int, warmup_iters: int = 0
+    ) -> None:
+        self.short_window_s, self.long_window_s = short_window_s, long_window_s
+        self.report_iters, self.min_records, self.warmup_iters = report_iters, min_records, warmup_iters
+        self.t = 0.0
+        self.workers: dict[int, Node] = {}
+        self.servers: dict[int, Node] = {}
+
+    # ---- what it hears -----------------------------------------------------------------------------------------------
+
+    def saw(self, event: AnyEvent) -> None:
+        """Any event of the job; those that say nothing about a node's speed or life only move the time on."""
+        self.t = event.t
+        match event:
+            case Arrived():
+                self._iterated(event.t, event.grad, event.timings)
+            case Updated(updates=updates) if updates:
+                self.servers[event.server].push(event.t, event.busy_s, updates)
+            case Started():
+                self.workers = {worker: self._node(event.t) for worker in event.workers}
+                self.servers = {server: self._node(event.t) for server in range(event.num_servers)}
+            case Lost():
+                self._worker(event.worker).begin(None)
+            case Joined():
+                self._worker(event.worker).begin(event.t, event.incarnation)
+            case ServerLost():
+                self.servers[event.server].begin(None)
+            case Restored():
+                self._restored(event)
+
+    def _iterated(self, t: float, grad: Grad, timings: Timings) -> None:
+        node = self._worker(grad.worker)
+        if node.since_s is None or node.incarnation != grad.incarnation:
+            node.begin(t, grad.incarnation)  # it was replaced while everything stood still, which nobody is told
+        if not 0 < grad.samples == grad.assigned_samples or timings.bpt_s <= 0.0:
+            return
+        node.iterations += 1
+        if node.iterations <= self.warmup_iters:
+            return
+        node.gathered += 1
+        node.bpt_s += timings.bpt_s
+        node.samples += grad.samples
+        if node.gathered == self.report_iters:
+            node.push(t, node.bpt_s / node.gathered, node.samples / node.bpt_s)
+            node.gathered, node.bpt_s, node.samples = 0, 0.0, 0.0
+
+    def _restored(self, event: Restored) -> None:
+        for server in self.servers.values():
+            if server.since_s is None:
+                server.begin(event.t)
+        for worker, node in self.workers.items():
+            if worker not in event.workers:
+                node.begin(None)
+
+    def _worker(self, worker: int) -> Node:
+        if worker not in self.workers:
+            self.workers[worker] = self._node(None)
+        return self.workers[worker]
+
+    def _node(self, since_s: float | None) -> Node:
+        node = Node(self.short_window_s, self.long_window_s)
+        node.begin(since_s)
+        return node
+
+    # ---- what it is asked --------------------------------------------------------------------------------------------
+
+    def mean_bpt_s(self, worker: int, span: Span) -> float | None:
+        """Mean batch processing time in seconds; None without a record."""
+        window, count = self._window(self.workers.get(worker), span)
+        return window.sum_x / count if window and count else None
+
+    def speed_samples_per_s(self, worker: int, span: Span = "short") -> float | None:
+        """Mean throughput: the mean of the records' ratios samples / seconds (AntDT section VI-A), not of their sums.
+
+        None with fewer than ``min_records`` records.
+        """
+        window, count = self._window(self.workers.get(worker), span)
+        return window.sum_y / count if window and count >= self.min_records else None
+
+    def mean_update_s(self, server: int, span: Span = "long") -> float | None:
+        """Mean seconds that an update kept a server busy; None without a record."""
+        window, count = self._window(self.servers.get(server), span)
+        return window.sum_x / window.sum_y if window and count else None
+
+    def mature(self, node: str, span: Span) -> bool:
+        """Whether ``worker:1`` or ``server:0`` was there for 0.8 of the window and left enough records in it."""
+        role, _, number = node.partition(":")
+        found = (self.workers if role == "worker" else self.servers).get(int(number))
+        window, count = self._window(found, span)
+        if found is None or window is None or found.since_s is None:
+            return False
+        return count >= self.min_records and self.t - found.since_s >= MATURE_FRAC * window.length_s
+
+    def mature_bpts_s(self, span: Span) -> dict[int, float]:
+        """Mean batch processing time of every worker that is mature, by worker."""
+        found = {w: self.mean_bpt_s(w, span) for w in sorted(self.workers) if self.mature(f"worker:{w}", span)}
+        return {worker: seconds for worker, seconds in found.items() if seconds is not None}
+
+    def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
+        """Mean seconds per update of every server that is mature, by server."""
+        found = {s: self.mean_update_s(s, span) for s in sorted(self.servers) if self.mature(f"server:{s}", span)}
+        return {server: seconds for server, seconds in found.items() if seconds is not None}
+
+    def speeds_samples_per_s(self, span: Span = "short") -> dict[int, float]:
+        """Mean throughput of every worker with enough records, by worker."""
+        found = {worker: self.speed_samples_per_s(worker, span) for worker in sorted(self.workers)}
+        return {worker: speed for worker, speed in found.items() if speed is not None}
+
+    def _window(self, node: Node | None, span: Span) -> tuple[Window | None, int]:
+        """With what has become too old taken out, and the number of records left."""
+        window = node.windows[span] if node else None
+        return window, window.expire(self.t) if window else 0

@@ -1,0 +1,34 @@
+"""A sliding window of seconds over pairs of numbers, with their sums (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+
+@final
+class Window:
+    """Pairs (x, y) of the last ``length_s`` seconds with their sums; O(1) amortised per record."""
+
+    def __init__(self, length_s: float) -> None:
+        self.length_s = length_s
+        self.records: deque[tuple[float, float, float]] = deque()
+        self.sum_x = self.sum_y = 0.0
+
+    def push(self, t: float, x: float, y: float) -> None:
+        """A record of time ``t``, which never goes back."""
+        self.records.append((t, x, y))
+        self.sum_x += x
+        self.sum_y += y
+        self.expire(t)
+
+    def expire(self, t: float) -> int:
+        """Forget what is older than the window at time ``t``; how many records are left."""
+        records, oldest = self.records, t - self.length_s
+        while records and records[0][0] < oldest:
+            _, x, y = records.popleft()
+            self.sum_x -= x
+            self.sum_y -= y
+        if not records:
+            self.sum_x = self.sum_y = 0.0  # what rounding left of the sums goes, too
+        return len(records)
