@@ -54,6 +54,20 @@ def check_bounds(total: int, lows: Sequence[int], highs: Sequence[High]) -> None
         raise ValueError(f"the upper bounds sum to {most:g} samples, less than the {total} that there are")
 
 
+def check_batch_bounds(num_workers: int, total: int, low: int, high: int | None) -> None:
+    """Raise ``ValueError`` naming the bound per worker that no split of ``total`` samples keeps."""
+    if low * num_workers > total:
+        raise ValueError(
+            f"min_batch_samples={low}: {num_workers} workers would need {low * num_workers} samples, the global batch "
+            f"has {total}"
+        )
+    if high is not None and high * num_workers < total:
+        raise ValueError(
+            f"max_batch_samples={high}: {num_workers} workers can take {high * num_workers} samples, the global batch "
+            f"has {total}"
+        )
+
+
 def relaxed(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
     """Bounds that ``total`` fits into, for a job that runs and lost a worker; unchanged where it fits already.
 
