@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
+from math import ceil
 from typing import NamedTuple
 
 from strategies.allocation import relaxed, split_by_time
@@ -91,8 +93,8 @@ def solve_anyhow(total: int, devices: Sequence[Device], types: Sequence[int], ac
     except ValueError:
         highs = [eased[kind].bounds(accums[-1])[1] for kind in types]
         _, more = relaxed(total, [0] * len(types), highs)
-        tops = {kind: most for kind, most in zip(types, more, strict=True)}
-        wider = [replace(eased[kind], high_samples=tops.get(kind)) for kind in range(len(eased))]
+        tops = {kind: None if top is None else ceil(top / accums[-1]) for kind, top in zip(types, more, strict=True)}
+        wider = [replace(device, high_samples=tops.get(kind)) for kind, device in enumerate(eased)]
         return solve(total, wider, types, range(1, accums[-1] + 1))._replace(below_saturation=True)
 
 
@@ -100,7 +102,7 @@ def _reaches(
     total: int, devices: Sequence[Device], counts: Counter[int], accum: Sequence[int], within_s: float | None
 ) -> bool:
     """Whether ``total`` samples fit the bounds, and, unless None, can be done in ``within_s``."""
-    least, most = 0, 0
+    least, most = 0, 0.0
     for kind, device in enumerate(devices):
         low, high = device.bounds(accum[kind])
         least += counts[kind] * low
@@ -124,7 +126,7 @@ def _most_within(device: Device, accum: int, low: int, high: int, within_s: floa
 
 def _split(total: int, devices: Sequence[Device], types: Sequence[int], accum: tuple[int, ...]) -> Plan:
     bounds = [devices[kind].bounds(accum[kind]) for kind in types]
-    times = [lambda samples, kind=kind: devices[kind].total_s(samples, accum[kind]) for kind in types]
+    times = [partial(devices[kind].total_s, accum=accum[kind]) for kind in types]
     totals = split_by_time(total, times, [low for low, _ in bounds], [high for _, high in bounds])
     slowest_s = max(time(samples) for time, samples in zip(times, totals, strict=True))
     return Plan(accum, tuple(totals), slowest_s)
@@ -136,10 +138,12 @@ def _obstacle(total: int, devices: Sequence[Device], counts: Counter[int], accum
     highs = [device.bounds(accums[-1])[1] for device in devices]
     if lows > total:
         each = ", ".join(f"{device.name} {device.low_samples}" for device in devices)
-        return f"the least micro-batches ({each}), {accums[0]} each, sum to {lows} samples, more than the {total} there are"
+        return f"the least micro-batches ({each}), {accums[0]} per worker, sum to {lows} samples, more than the {total}"
     most = sum(counts[kind] * (total if high is None else high) for kind, high in enumerate(highs))
     each = ", ".join(f"{device.name} {device.high_samples}" for device in devices if device.high_samples is not None)
     if most < total:
-        return f"the largest micro-batches ({each}), {accums[-1]} each, sum to {most} samples, fewer than the {total} there are"
+        return (
+            f"the largest micro-batches ({each}), {accums[-1]} per worker, sum to {most} samples, less than the {total}"
+        )
     spans = ", ".join(f"{device.name} {device.low_samples}..{device.high_samples}" for device in devices)
     return f"no number of micro-batches from {accums[0]} to {accums[-1]} within {spans} sums to {total} samples"

@@ -1,8 +1,9 @@
 """Who computes how many samples so that the slowest is as early as possible: exact, in whole samples.
 
 ``minimise max_i F_i(b_i)  subject to  sum b_i = total,  low_i <= b_i <= high_i`` (AntDT Eq. 3 with bounds). Handing out
-one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; proportional shares
-rounded by largest remainder are not. Ties go to the lower index, so equal speeds give sizes that differ by at most one.
+one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; rounding
+proportional shares by largest remainder is not. Ties go to the lower index, so equal speeds give sizes that differ by
+at most one.
 """
 
 from __future__ import annotations
@@ -106,9 +107,7 @@ def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Seque
     return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed), low, high)]
 
 
-def _hand_out(
-    total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]
-) -> list[int]:
+def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]) -> list[int]:
     """The greedy: the next sample to whoever is done first with one more."""
     room = [index for index, high in enumerate(highs) if high is None or samples[index] < high]
     heap = [(time(index, samples[index] + 1), index) for index in room]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 
 def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None = None) -> list[list[int]]:
@@ -15,7 +16,7 @@ def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None 
     order = sorted(range(len(values)), key=lambda index: (values[index], index))
     groups = [[index] for index in order]
     while len(groups) > 1:
-        unions = [values[right[-1]] / values[left[0]] for left, right in zip(groups, groups[1:], strict=False)]
+        unions = [values[right[-1]] / values[left[0]] for left, right in pairwise(groups)]
         nearest = min(range(len(unions)), key=lambda place: (unions[place], place))
         if unions[nearest] > ratio and (at_most is None or len(groups) <= at_most):
             break

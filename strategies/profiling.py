@@ -9,6 +9,7 @@ from itertools import accumulate
 from statistics import median
 from typing import final
 
+from strategies.checks import check_whole
 from strategies.weights import split_evenly
 
 SATURATED_FRAC = 0.1
@@ -17,13 +18,17 @@ SATURATED_FRAC = 0.1
 Sizes = dict[int, int]
 
 
-def profile_rounds(total: int, workers: Sequence[int], sizes: Iterable[int], iters: int) -> list[Sizes]:
+def profile_rounds(
+    total: int, workers: Sequence[int], sizes: Iterable[int], iters: int, warmup_iters: int
+) -> list[Sizes]:
     """Batch sizes of rounds in which every worker computes every size ``iters`` times, where that is possible.
 
     Each round's sizes sum to ``total``, as in any other: while one group of workers tries a size, the others share what
-    is left. A size is left out when not even one worker can have it while each of the others keeps a sample.
+    is left. A size is left out when not even one worker can have it while each of the others keeps a sample. Before
+    come ``warmup_iters`` rounds of even sizes.
     """
-    rounds: list[Sizes] = []
+    even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
+    rounds = [even] * warmup_iters
     for size in sorted(set(sizes)):
         group = _group_size(total, len(workers), size)
         for first in range(0, len(workers), group) if group else ():
@@ -73,11 +78,21 @@ class Curve:
     def saturation_samples(self) -> int:
         """The largest measured size that takes at most 1.1 times as long as the smallest."""
         limit_s = self.times_s[0] * (1 + SATURATED_FRAC)
-        return max(1, int(max(size for size, time_s in zip(self.sizes, self.times_s, strict=True) if time_s <= limit_s)))
+        return max(
+            1, int(max(size for size, time_s in zip(self.sizes, self.times_s, strict=True) if time_s <= limit_s))
+        )
 
     @property
     def samples_per_s(self) -> float:
-        """v of F(b) = b / v: median throughput of the sizes from the saturation point on."""
+        """The v of F(b) = b / v: median throughput of the sizes from the saturation point on."""
         least = self.saturation_samples
         pairs = zip(self.sizes, self.times_s, strict=True)
         return median(size / time_s for size, time_s in pairs if size >= least)
+
+
+def check_sizes(name: str, sizes: object) -> None:
+    """Raise ``ValueError`` unless ``sizes`` is a list of batch sizes."""
+    if not isinstance(sizes, list | tuple) or not sizes:
+        raise ValueError(f"{name}={sizes}: must be a list of batch sizes")
+    for size in sizes:
+        check_whole(name, size, 1)

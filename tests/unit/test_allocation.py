@@ -30,9 +30,7 @@ def slowest(sizes: list[int], speeds: list[float]) -> float:
         ([100, 100, 100, 2], 256, (8, 96), [83, 83, 82, 8], 4.0),
     ],
 )
-def test_worked_rows(
-    speeds: list[float], total: int, bounds: tuple[int, High], sizes: list[int], value: float
-) -> None:
+def test_worked_rows(speeds: list[float], total: int, bounds: tuple[int, High], sizes: list[int], value: float) -> None:
     low, high = bounds
     found = split_min_max(total, speeds, [low] * len(speeds), [high] * len(speeds))
     assert found == sizes
@@ -81,7 +79,9 @@ def test_nothing_is_better(instance: tuple[int, list[float], list[int], list[Hig
     total, speeds, lows, highs = instance
     sizes = split_min_max(total, speeds, lows, highs)
     assert sum(sizes) == total
-    assert all(low <= size <= (inf if high is None else high) for low, size, high in zip(lows, sizes, highs, strict=True))
+    assert all(
+        low <= size <= (inf if high is None else high) for low, size, high in zip(lows, sizes, highs, strict=True)
+    )
     assert slowest(sizes, speeds) == brute_force(total, speeds, lows, highs)
 
 
