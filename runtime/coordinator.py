@@ -52,9 +52,7 @@ from strategies.protocol import (
     Woke,
 )
 
-CAPABILITIES: frozenset[type[Command]] = frozenset(
-    {Compute, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop}
-)
+CAPABILITIES: frozenset[type[Command]] = frozenset({Compute, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop})
 """Commands that it can carry out, whatever the port."""
 UPDATED = ("server", "version", "updates", "busy_s", "injected_s")
 RESTARTED = "restarted by the strategy"
@@ -165,10 +163,11 @@ class Coordinator:
         if (here or not restarting) and not self.halted:
             lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting)
             if self.job.failover == "checkpoint":
-                self._go_back()
+                self.record.note(t, "GoingBack", reason=f"worker {worker} is lost")
+                self._halt()
             self._tell(lost)
 
-    def _go_back(self) -> None:
+    def _halt(self) -> None:
         """Nothing counts until the runtime has brought everybody back to the last checkpoint."""
         self.halted = True
         self.executor.void()
@@ -183,7 +182,7 @@ class Coordinator:
         """A server is gone: its part of the parameters, and so every version since the last checkpoint."""
         if self.status:
             return
-        self._go_back()
+        self._halt()
         self._tell(ServerLost(t=t, server=server, incarnation=incarnation, reason=reason))
 
     def restored(self, t: float, version: int, state: bytes) -> None:
@@ -194,7 +193,7 @@ class Coordinator:
         self.executor.version = version
         self.shards.load_state(msgspec.json.decode(state))
         for worker, member in self.members.members.items():
-            if member.state == "left":
+            if member.state in ("left", "pending"):
                 self.shards.leave(worker)
         self._tell(Restored(t=t, version=version, workers=self.members.here()))
 
@@ -331,13 +330,14 @@ class Coordinator:
         self.record.note(self._t, "Restarting", node=command.node, pending_s=pending_s)
         if role == "server":
             self._checkpoint()
-            self._go_back()
+            self._halt()
         else:
             incarnation = self.members.restarted(node)
             self.executor.lost(self._t, node, here=True, restarting=False, reason=RESTARTED)
             lost = Lost(t=self._t, worker=node, incarnation=incarnation, reason=RESTARTED, restarting=False)
             if self.job.failover == "checkpoint":
-                self._go_back()
+                self.record.note(self._t, "GoingBack", reason=f"worker {node} is lost")
+                self._halt()
             self._tell(lost)
         self.port.restart(command.node, pending_s)
 

@@ -80,6 +80,34 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return [msgspec.to_builtins(host) for host in self.hosts]
 
 
+class Placement:
+    """Where tasks live now: as the hosts were described, until a strategy restarts one elsewhere.
+
+    ``tasks_on[n]`` are the tasks of host n.
+    """
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.host_of = dict(hosts.host_of)
+        self.tasks_on = [list(host.tasks) for host in hosts.hosts]
+
+    def host(self, task: str) -> Host:
+        """The one that a task lives on."""
+        return self.hosts.hosts[self.host_of[task]]
+
+    def move(self, task: str) -> bool:
+        """To another host, of those with the fewest tasks the first; False where there is no other."""
+        old = self.host_of[task]
+        others = [number for number in range(len(self.tasks_on)) if number != old]
+        if not others:
+            return False
+        new = min(others, key=lambda number: (len(self.tasks_on[number]), number))
+        self.tasks_on[old].remove(task)
+        self.tasks_on[new].append(task)
+        self.host_of[task] = new
+        return True
+
+
 def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int, path: str = "cluster.hosts") -> Hosts:
     """What ``fields`` describe for so many tasks; raises :class:`ConfigError` naming the setting and its cure."""
     spec: HostsSpec = convert(dict(fields), HostsSpec, path)

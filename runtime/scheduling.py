@@ -1,8 +1,8 @@
 """The cluster's scheduler: how long a node that is asked for is pending until it has a place.
 
-A cluster that is idle has one at once, a busy one after minutes or hours (AntDT section V-E2: negligible when idle, dozens
-of minutes at peak), and what strategies make of that depends on it. Waiting times depend on the seed and the
-number of the restart alone, so they can be replayed.
+A cluster that is idle has one at once, a busy one after minutes or hours (AntDT section V-E2: negligible when idle,
+dozens of minutes at peak). Waiting times depend on the seed and the number of the restart alone, or on the time, so
+they can be replayed.
 """
 
 from __future__ import annotations

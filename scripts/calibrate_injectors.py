@@ -63,9 +63,6 @@ END = "<!-- up to here generated -->"
 
 START_S = 5.0
 """Of a run, before its job begins and after it has ended; only for the forecast."""
-STEADY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**30)}
-"""For the C library of all tasks: keep memory for the next iteration. Without, each fetches some 10 MB anew, page by
-page, and undisturbed iterations differ by a third."""
 WIDE = 1000
 """Columns of a table that goes into a file."""
 
@@ -80,7 +77,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
         runs = (
             read_records(asked.source)
             if asked.source
-            else make_records(asked, console, runner or run_steady, look or missing, lacking)
+            else make_records(asked, console, runner or run_child, look or missing, lacking)
         )
         report(runs, lacking, asked, shlex.join(["python", f"scripts/{NAME}", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
@@ -206,12 +203,6 @@ def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
     with contextlib.suppress(OSError):  # not empty: something failed before
         new.parent.rmdir()
     return load_run(place)
-
-
-def run_steady(words: Sequence[str], log: Path) -> int:
-    """One after the other, each ended together with this program."""
-    os.environ.update(STEADY)
-    return run_child(words, log)
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

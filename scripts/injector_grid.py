@@ -24,9 +24,9 @@ LINKS_MBPS = (10, 100, 1000)
 LINK_LEVELS = (0.75, 0.25, 0.10)
 
 PROBE_S, PROBE_BATCH = 8.0, 256
-NUM_SAMPLES = 1438
-"""Of the workload: no batch can be larger."""
-HIDDEN_UNITS = 256
+MAX_BATCH = 1438 // 2
+"""The workload's samples make two shards at least."""
+HIDDEN_UNITS = 1024
 TRANSFER_S = 0.1
 """How long the model of a link's run is on its way at the full rate."""
 LINK_ITERATION_S = 2.2 * TRANSFER_S
@@ -82,7 +82,7 @@ def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
     """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether there can be any."""
     cells: list[Cell] = []
     for length_ms in LENGTHS_MS:
-        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), NUM_SAMPLES)
+        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
         for by, needs in ACTUATORS.items():
             job = (f"cluster.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
             runs = _schedules(by, "worker:0", batch * sample_s, LEVELS)

@@ -187,7 +187,7 @@ class Observed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Updated(Event, frozen=True, kw_only=True, tag=True):
-    """What a server was busy with since it last told; ``busy_s / updates`` is its time per update (AntDT's server BPT)."""
+    """What a server was busy with since it last told; ``busy_s / updates`` is AntDT's BPT of a server."""
 
     server: int
     version: int

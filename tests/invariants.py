@@ -49,6 +49,8 @@ class Book:
     def take(self, line: Line) -> None:
         """One line."""
         if line["kind"] == "note":
+            if line["note"]["type"] == "GoingBack":
+                self.halt()
             return
         event, seq = line["event"], line["seq"]
         self.check(event["t"] == line["t"], f"seq {seq}: the event says t={event['t']}, its line {line['t']}")
@@ -119,6 +121,10 @@ class Book:
         self.incarnation[worker] = event["incarnation"]
 
     def on_serverlost(self, event: Line, seq: int) -> None:
+        self.halt()
+
+    def halt(self) -> None:
+        """Nothing counts until everybody is back at a checkpoint."""
         self.halted = True
         self.counts["ended"] += sum(not idle for idle in self.idle.values())
         self.idle = dict.fromkeys(self.idle, True)
@@ -146,6 +152,9 @@ class Book:
                 self.check(not unknown, f"seq {seq}: {what} of gradients {unknown} that are not to be had")
                 self.grads -= set(command["grads"])
                 self.version += what == "Apply"
+            case "Restart":
+                if command["node"].startswith("server:"):
+                    self.halt()
             case "Stop":
                 return True
         return False

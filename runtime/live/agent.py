@@ -113,6 +113,8 @@ class Agent:
             for message in self.channel.receive():
                 match message:
                     case Launch():
+                        if message.place is not None:
+                            self.spec.places[f"{message.role}:{message.id}"] = message.place
                         self._launch(message.role, message.id, message.incarnation)
                     case KillTask():
                         self._kill((message.role, message.id, message.incarnation))

@@ -14,7 +14,7 @@ from injectors.plan import RULES, Kind
 from injectors.schedule import Change, Schedule
 from runtime.live.loop import Loop
 from runtime.live.machines import Machines
-from runtime.live.messages import Actuated, Freeze, Message, Throttle
+from runtime.live.messages import Actuated, Freeze, Message, Place, Throttle
 
 KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
 
@@ -71,11 +71,17 @@ class Injector:
         if self._changes:
             self.loop.at(self._changes[0].t, self._next)
 
-    def moved(self, target: str) -> None:
+    def moved(self, target: str) -> Place | None:
         """A task will be started on another machine: what disturbed the old one does not follow."""
+        place = self.machines.move(target)
+        if place is not None:
+            self.owner.note("Moved", task=target, host=place.host)
+        if self.schedule.moved(target, self.loop.now):
+            self._leave_behind(target)
+        return place
+
+    def _leave_behind(self, target: str) -> None:
         now = self.loop.now
-        if not self.schedule.moved(target, now):
-            return
         self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)
         kinds: tuple[Kind, ...] = ("cpu", "pause")
         for kind in kinds:

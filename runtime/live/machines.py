@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from runtime.containment import Isolation, inside
-from runtime.hosts import Host, Hosts
+from runtime.hosts import Host, Hosts, Placement
 from runtime.live.address import Address
 from runtime.live.means import NOTHING, Means
 from runtime.live.messages import Place
@@ -47,9 +47,11 @@ class Machines:
     def __init__(self, run_id: str, hosts: Hosts | None, means: Means, tasks: list[str], cores_each: float) -> None:
         self.run_id, self.hosts, self.means, self.tasks = run_id, hosts, means, tasks
         self.cores_each = cores_each
+        self.placement = None if hosts is None else Placement(hosts)
         self.groups: dict[str, Cgroup] = {}
         """By target: ``host:0``, ``worker:1``."""
         self.network: Network | None = None
+        self._moves = 0
         self._relay: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
@@ -66,8 +68,7 @@ class Machines:
         """Cores that a target may use when nothing disturbs it."""
         if target.startswith("host:"):
             return self._host(target).cores or float(os.cpu_count() or 1)
-        number = None if self.hosts is None else self.hosts.host_of[target]
-        cores = None if self.hosts is None or number is None else self.hosts.hosts[number].cores
+        cores = None if self.placement is None else self.placement.host(target).cores
         return min(self.cores_each, cores or self.cores_each)
 
     def quota(self, target: str, level: float) -> float | None:
@@ -83,7 +84,23 @@ class Machines:
 
     def tasks_on(self, target: str) -> list[str]:
         """The tasks that a target stands for: itself, or those placed on a host."""
-        return list(self._host(target).tasks) if target.startswith("host:") else [target]
+        if self.placement is None or not target.startswith("host:"):
+            return [target]
+        return list(self.placement.tasks_on[self._host(target).number])
+
+    def move(self, task: str) -> Place | None:
+        """Another host for a task that is to be restarted elsewhere; None where there is none.
+
+        A server whose messages a relay holds up stays: its relay knows where it listens.
+        """
+        if self.placement is None or self.places[task].known_as is not None or not self.placement.move(task):
+            return None
+        if task in self.groups:
+            self._moves += 1
+            name = f"{task.replace(':', '-')}-{self._moves}"
+            self.groups[task] = self.groups[f"host:{self.placement.host_of[task]}"].create(name)
+        self.places[task] = self._place(task)
+        return self.places[task]
 
     def _host(self, target: str) -> Host:
         assert self.hosts is not None
@@ -106,7 +123,7 @@ class Machines:
             if host.memory_bytes is not None:
                 group.set_memory_bytes(host.memory_bytes)
         for task in self.tasks:
-            above = root if self.hosts is None else self.groups[f"host:{self.hosts.host_of[task]}"]
+            above = root if self.placement is None else self.groups[f"host:{self.placement.host_of[task]}"]
             self.groups[task] = above.create(task.replace(":", "-"))
 
     def _make_network(self) -> None:
@@ -157,9 +174,9 @@ class Machines:
 
     def _place(self, task: str) -> Place:
         files = tuple(self.groups[task].entrances) if task in self.groups else ()
-        if self.hosts is None or self.network is None:
+        if self.placement is None or self.network is None:
             return Place(cgroup_files=files)
-        host = self.hosts.hosts[self.hosts.host_of[task]]
+        host = self.placement.host(task)
         role, _, number = task.partition(":")
         serves = role == "server"
         return Place(

@@ -14,15 +14,36 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """Any control message."""
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task lives. By default: on this machine, like everybody else."""
+
+    host: str = ""
+    """``host:0``; empty without emulated hosts."""
+    namespace_fd: int = -1
+    """Of the host's network, inherited by the agent; -1: that of the run."""
+    cgroup_files: tuple[str, ...] = ()
+    """A process enters its groups by writing to these."""
+    address: str = LOOPBACK
+    port: int = 0
+    """That a server listens on; 0: any free one."""
+    known_as: Address | None = None
+    """Where others reach a server, if not where it listens: a relay that adds latency."""
+    side_path: str = ""
+    """Of a server's second entrance, for the evaluator, beside the emulated network."""
+    device: dict[str, float] | None = None
+    """Profile of the host's device; None: that of the cluster."""
+
+
 # ---- coordinator -> agent -------------------------------------------------------------------------------------------
 
 
 class Launch(Message, frozen=True, kw_only=True, tag=True):
-    """Fork one task."""
+    """Fork one task; ``place`` is where, if it no longer lives where the specification says."""
 
     role: str
     id: int
     incarnation: int
+    place: Place | None = None
 
 
 class KillTask(Message, frozen=True, kw_only=True, tag=True):
@@ -264,26 +285,6 @@ AnyMessage = (
     | Busy
     | Beat
 )
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task lives. By default: on this machine, like everybody else."""
-
-    host: str = ""
-    """``host:0``; empty without emulated hosts."""
-    namespace_fd: int = -1
-    """Of the host's network, inherited by the agent; -1: that of the run."""
-    cgroup_files: tuple[str, ...] = ()
-    """A process enters its groups by writing to these."""
-    address: str = LOOPBACK
-    port: int = 0
-    """That a server listens on; 0: any free one."""
-    known_as: Address | None = None
-    """Where others reach a server, if not where it listens: a relay that adds latency."""
-    side_path: str = ""
-    """Of a server's second entrance, for the evaluator, beside the emulated network."""
-    device: dict[str, float] | None = None
-    """Profile of the host's device; None: that of the cluster."""
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):

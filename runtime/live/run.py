@@ -70,7 +70,8 @@ class LiveRun:
         )
         self.session.injector = self.injector
         network = self.machines.network
-        tasks_of = [host.tasks for host in hosts.hosts] if hosts is not None else []
+        placement = self.machines.placement
+        tasks_of = [] if placement is None else placement.tasks_on
         self.sampler = Sampler(None if network is None else network.counters, tasks_of)
         self.session.served = self.sampler.served
         self.agent: subprocess.Popen[bytes] | None = None

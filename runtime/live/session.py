@@ -14,7 +14,7 @@ from runtime.live.auth import Identity
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
-from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Report, Scored
+from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Place, Report, Scored
 from runtime.live.port import LivePort
 from runtime.live.supervisor import Supervisor
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
@@ -219,9 +219,9 @@ class Session:
         """KILL_RESTART: another machine, without what disturbed the old one."""
         self.supervisor.restart(_key(node), pending_s)
 
-    def moved(self, role: str, number: int) -> None:
+    def moved(self, role: str, number: int) -> Place | None:
         """A task's next incarnation will be somewhere else."""
-        self.injector.moved(f"{role}:{number}")
+        return self.injector.moved(f"{role}:{number}")
 
     def rolled_back(self) -> None:
         """What is under way is void, and so is what was ordered."""

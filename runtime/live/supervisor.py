@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import msgspec
 
 from runtime.containment.pids import outer_pid
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
+from runtime.live.listener import Listener
 from runtime.live.loop import Loop
 from runtime.live.messages import (
     AgentReady,
@@ -23,12 +21,14 @@ from runtime.live.messages import (
     LoadCheckpoint,
     Loaded,
     Message,
+    Report,
     SaveCheckpoint,
     Saved,
     Severed,
     TaskReady,
 )
-from runtime.live.tasks import MAX_STILLBORN, Key, Task, death
+from runtime.live.saving import Checkpoints
+from runtime.live.tasks import MAX_FUTILE, Key, Task, death
 
 RESTARTED = "restarted by the strategy"
 SEVERED_GRACE_S = 0.5
@@ -44,58 +44,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     iteration_deadline_s: float
     max_restarts: int | None
     failover: str = "shards"
-
-
-class Listener(Protocol):
-    """What the session wants to know."""
-
-    def note(self, kind: str, /, **fields: object) -> None:
-        """Write it down."""
-        ...
-
-    def agent_ready(self, message: AgentReady) -> None:
-        """The framework is imported."""
-        ...
-
-    def all_attached(self) -> None:
-        """The job can start."""
-        ...
-
-    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
-        """A worker is gone."""
-        ...
-
-    def worker_joined(self, worker: int, incarnation: int) -> None:
-        """A worker is (again) connected to all servers."""
-        ...
-
-    def evaluator_lost(self) -> None:
-        """What it was asked will not be answered."""
-        ...
-
-    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
-        """A server is gone; all else stands still."""
-        ...
-
-    def restored(self, version: int, state: bytes) -> None:
-        """All servers hold a checkpoint again, all workers are connected to them."""
-        ...
-
-    def moved(self, role: str, number: int) -> None:
-        """A task will be started on another machine."""
-        ...
-
-    def rolled_back(self) -> None:
-        """Everybody goes back to the last checkpoint: what is under way is void."""
-        ...
-
-    def failed(self, reason: str) -> None:
-        """The run cannot go on."""
-        ...
-
-    def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers that have computed for longer than ``limit_s``."""
-        ...
 
 
 class Supervisor:
@@ -115,12 +63,7 @@ class Supervisor:
         self.started = False
         self.num_parameters = 0
         self.restarts = 0
-        self.next_checkpoint = 0
-        self.complete_checkpoint = -1
-        self._when_saved: tuple[int, Callable[[], None]] | None = None
-        """A checkpoint that is waited for, and what then happens."""
-        self._saved: dict[int, set[int]] = {}
-        self._saved_about: dict[int, tuple[int, float]] = {}
+        self.checkpoints = Checkpoints(num_servers)
         self._loaded: dict[int, Loaded] = {}
         self._ticked_s = 0.0
 
@@ -177,6 +120,7 @@ class Supervisor:
             case Loaded():
                 self._load_done(task, message)
             case _:
+                task.useful = task.useful or isinstance(message, Report)
                 return False
         return True
 
@@ -213,12 +157,13 @@ class Supervisor:
 
     def _launch(self, task: Task) -> None:
         task.heard_s = self.loop.now
-        self.hub.send(("agent", 0), Launch(role=task.role, id=task.id, incarnation=task.incarnation))
+        self.hub.send(("agent", 0), Launch(role=task.role, id=task.id, incarnation=task.incarnation, place=task.place))
 
     # ---- life --------------------------------------------------------------------------------------------------------
 
     def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.stillborn, task.address, task.side = "ready", 0, message.address, message.side
+        task.state, task.address, task.side = "ready", message.address, message.side
+        task.useful = task.role != "worker"
         self.num_parameters = message.num_parameters
         if task.role == "server":
             self._servers_changed()
@@ -234,7 +179,7 @@ class Supervisor:
         if self.phase == "launching":
             self.phase, self._loaded = "loading", {}
             for server in self.servers:
-                load = LoadCheckpoint(id=self.complete_checkpoint, generation=self.generation)
+                load = LoadCheckpoint(id=self.checkpoints.complete, generation=self.generation)
                 self.hub.send(server.key, load)
         elif self.phase == "none":
             self._attach_all()
@@ -300,7 +245,7 @@ class Supervisor:
             return
         self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=task.incarnation))
         self._replace(task, reason, restarting=True)
-        task.stillborn = 0  # it did not die of itself
+        task.futile = 0  # it did not die of itself
 
     def release(self, key: Key) -> None:
         """The wait is over."""
@@ -324,19 +269,18 @@ class Supervisor:
 
         def move() -> None:
             if task.expects(incarnation) and self.phase == "none":
-                self._when_saved = None
                 self._move(task, pending_s)
 
-        self._when_saved = (self.next_checkpoint - 1, move)
+        self.checkpoints.when_complete(move)
         self.loop.after(self.settings.iteration_deadline_s, move)
 
     def _move(self, task: Task, pending_s: float) -> None:
         """The old incarnation ends now; the next one starts elsewhere when the scheduler has a place."""
         self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=task.incarnation))
-        self.listener.moved(task.role, task.id)
+        task.place = self.listener.moved(task.role, task.id) or task.place
         gone = task.incarnation
         task.next_incarnation(self.loop.now)
-        task.stillborn = 0
+        task.futile = 0
         task.holders.add("scheduler")
         self.hub.hang_up(task.key)
         if task.role == "server":
@@ -352,8 +296,8 @@ class Supervisor:
         if not retryable:
             self.listener.failed(f"{task.name} crashed: {reason}")
             return
-        if task.stillborn + (task.state == "launching") >= MAX_STILLBORN:
-            self.listener.failed(f"{task.name} died {MAX_STILLBORN} times before it was ready: {reason}")
+        if task.futile + (not task.useful) >= MAX_FUTILE:
+            self.listener.failed(f"{task.name} died {MAX_FUTILE} times before it had done anything: {reason}")
             return
         self.restarts += 1
         limit = self.settings.max_restarts
@@ -400,7 +344,7 @@ class Supervisor:
             self.hub.send(server.key, Fence(role=task.role, id=task.id, incarnation=gone))
 
     def _go_back(self) -> None:
-        """The fail-over of systems without a data service: all servers read the last checkpoint, all workers begin anew."""
+        """Fail-over without a data service: all servers read the last checkpoint, all workers begin anew."""
         self.listener.rolled_back()
         if self.phase in ("none", "attaching", "loading"):
             self.generation += 1
@@ -429,31 +373,25 @@ class Supervisor:
 
     def save(self, version: int, state: bytes) -> None:
         """All servers write their part of one checkpoint."""
-        number = self.next_checkpoint
-        self.next_checkpoint += 1
-        self._saved[number] = set()
-        self._saved_about[number] = (version, self.loop.now)
-        keep_from = max(self.complete_checkpoint, 0)
+        number = self.checkpoints.begin(version, self.loop.now)
+        keep_from = max(self.checkpoints.complete, 0)
         for server in self.servers:
             self.hub.send(server.key, SaveCheckpoint(id=number, version=version, state=state, keep_from=keep_from))
 
     def _save_done(self, task: Task, message: Saved) -> None:
-        parts = self._saved.get(message.id, set())
-        parts.add(task.id)
-        if self.phase == "none" and len(parts) == len(self.servers) and message.id > self.complete_checkpoint:
-            self.complete_checkpoint = message.id
-            version, begun = self._saved_about[message.id]
-            self._saved = {number: saved for number, saved in self._saved.items() if number > message.id}
-            self.listener.note("Checkpointed", id=message.id, version=version, seconds=self.loop.now - begun)
-            if self._when_saved is not None and message.id >= self._when_saved[0]:
-                self._when_saved[1]()
+        if self.phase != "none":
+            return
+        if (done := self.checkpoints.stored(message.id, task.id)) is not None:
+            took_s = self.loop.now - done.begun_s
+            self.listener.note("Checkpointed", id=message.id, version=done.version, seconds=took_s)
+            self.checkpoints.tell()
 
     def _load_done(self, task: Task, message: Loaded) -> None:
         if message.generation != self.generation or self.phase != "loading":
             return
         self._loaded[task.id] = message
         if len(self._loaded) == len(self.servers):
-            self._saved = {}
+            self.checkpoints.abandon()
             self.phase = "attaching"
             self._attach_all()
             self._check_attached()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from runtime.live.address import Address
+from runtime.live.messages import Place
 
 Key = tuple[str, int]
 
-MAX_STILLBORN = 3
-"""Deaths in a row before a task was ready, after which starting it again is given up."""
+MAX_FUTILE = 3
+"""Deaths in a row of a task that had done nothing yet, after which starting it again is given up (a crash loop)."""
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -28,7 +29,12 @@ class Task(msgspec.Struct, kw_only=True):
     side: Address | None = None
     """Where the evaluator reaches a server, if not at ``address``."""
     generation: int = -1
-    stillborn: int = 0
+    useful: bool = False
+    """This incarnation has done something: a worker has delivered a gradient, others were ready for work."""
+    futile: int = 0
+    """Incarnations in a row that died before they were useful."""
+    place: Place | None = None
+    """Where it was moved to."""
     holders: set[str] = set()
     """Who has killed it and does not want it started yet: ``plan``, ``scheduler``."""
 
@@ -53,8 +59,9 @@ class Task(msgspec.Struct, kw_only=True):
 
     def next_incarnation(self, now: float) -> None:
         """Start over."""
-        self.stillborn = self.stillborn + 1 if self.state == "launching" else 0
+        self.futile = 0 if self.useful else self.futile + 1
         self.incarnation += 1
+        self.useful = False
         self.state, self.pid, self.connected, self.address, self.heard_s = "launching", 0, False, None, now
 
 

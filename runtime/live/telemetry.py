@@ -37,7 +37,7 @@ def resident_bytes(pid: int) -> int | None:
 class Sampler:
     """``links`` reads (bytes out, bytes in) of every host; ``tasks_of`` of a host are those placed there."""
 
-    def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, tasks_of: list[tuple[str, ...]]) -> None:
+    def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, tasks_of: list[list[str]]) -> None:
         self.links, self.tasks_of = links, tasks_of
         self._cpu: dict[str, tuple[int, float]] = {}
         self._bytes: list[tuple[int, int]] | None = None

@@ -24,13 +24,14 @@ Step = Callable[[Iteration], object]
 
 @final
 class HostWorkers(Crew):
-    """``profiles[k]`` paces worker k."""
+    """``profiles[k]`` paces worker k; ``default`` a worker that moves to a host without a device of its own."""
 
     def __init__(
         self,
         machines: Machines,
         costs: Costs,
         profiles: Sequence[DeviceProfile | None],
+        default: DeviceProfile | None,
         servers: HostServers,
         *,
         on_board: bool,
@@ -46,9 +47,16 @@ class HostWorkers(Crew):
             seed=seed,
             arrived=arrived,
         )
-        self.machines, self.profiles, self.servers = machines, profiles, servers
+        self.machines, self.profiles, self.servers = machines, list(profiles), servers
+        self.default = default
         self.names = [f"worker:{worker}" for worker in range(len(profiles))]
         self._copy_s = 0.0 if on_board else costs.transfer_per_byte_s * self.model_bytes
+
+    def moved(self, task: str, device: DeviceProfile | None) -> None:
+        """See :class:`runtime.virtual.iteration.Crew`."""
+        role, _, number = task.partition(":")
+        if role == "worker":
+            self.profiles[int(number)] = self.default if device is None else device
 
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from runtime.device import DeviceProfile
 from runtime.job import ComputeOrder
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
@@ -87,6 +88,9 @@ class Crew(ABC):
     def ready(self, worker: int, at_s: float) -> None:
         """A new incarnation waits for its first order."""
         self.idle_since_s[worker] = at_s
+
+    def moved(self, task: str, device: DeviceProfile | None) -> None:  # noqa: B027  (without hosts there is nothing to do)
+        """A task has another host, with this device; None: that of the cluster."""
 
     @abstractmethod
     def _abandon(self, worker: int) -> None:

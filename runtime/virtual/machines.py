@@ -34,7 +34,7 @@ class Machines:
     """
 
     def __init__(self, clock: Clock, sites: Mapping[str, Site], routes: Collection[str] = ()) -> None:
-        self.clock, self.sites = clock, sites
+        self.clock, self.sites = clock, dict(sites)
         self.paused_since_s: dict[str, float] = {}
         """Tasks that stand still."""
         self.resumed_s: dict[str, float] = {}
@@ -141,6 +141,13 @@ class Machines:
         else:
             self._set_links(target)
         return []
+
+    def move(self, task: str, name: str) -> None:
+        """Its next process lives elsewhere."""
+        self.forget(task)
+        self.sites[task] = self._named[name]
+        self._set_cores(task)
+        self._pause(task)
 
     def _tasks_at(self, name: str) -> list[str]:
         return [task for task, site in self.sites.items() if site.name == name]

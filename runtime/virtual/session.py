@@ -19,7 +19,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Iteration
 from runtime.virtual.learner import Learner
 from runtime.virtual.port import VirtualPort
-from runtime.virtual.servers import REPORT_EVERY_S
+from runtime.virtual.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.supervisor import Supervisor
 from runtime.virtual.windows import Windows
 from strategies.protocol import Evaluated, ProtocolError, Timings
@@ -158,7 +158,7 @@ class Session:
             t = coordinator.finished_s
             self.port.flush(t)
             for about in self.servers.report():
-                coordinator.updated(t, version=coordinator.version, **about._asdict())
+                self._updated(about, coordinator.version, t)
             if metrics := self.learner.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
@@ -237,12 +237,14 @@ class Session:
     def _report(self) -> None:
         version = self.coordinator.version
         for about in self.servers.report():
-            tell = partial(self.coordinator.updated, version=version, **about._asdict())
             if self.coordinator.strategy.watches_servers:
-                self._drive(tell)
+                self._drive(partial(self._updated, about, version))
             else:
-                tell(self.clock.now)
+                self._updated(about, version, self.clock.now)
         self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
+
+    def _updated(self, about: BusyServer, version: int, t: float) -> None:
+        self.coordinator.updated(t, about.server, version, about.updates, about.busy_s, about.injected_s)
 
     def _announce(self) -> None:
         """Write down which disturbances are open, now and whenever that changes."""

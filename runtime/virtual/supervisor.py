@@ -61,7 +61,7 @@ class Supervisor:
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
         self._goes_back = coordinator.job.failover == "checkpoint"
         self._leaving: tuple[int, int, float] | None = None
-        """A server that restarts once a checkpoint is stored: the checkpoint, the server, how long it will be pending."""
+        """A server that restarts once a checkpoint is stored: numbers of both, and how long it will be pending."""
         self._generation = 0
         self._servers_back = True
         self._lost_servers = [0] * len(servers.num_bytes)
@@ -145,7 +145,7 @@ class Supervisor:
     # ---- what the strategy wants -------------------------------------------------------------------------------------
 
     def restart(self, t: float, node: str, pending_s: float) -> None:
-        """KILL_RESTART: the coordinator has voided what a worker had; of a server it has ordered a checkpoint before."""
+        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
         role, number = _parse(node)
         if role == "server":
             self._leaving = (self._next_checkpoint - 1, number, pending_s)

@@ -6,7 +6,7 @@ from typing import final
 
 from injectors.plan import Kind
 from injectors.schedule import Change, Schedule
-from runtime.hosts import Hosts
+from runtime.hosts import Hosts, Placement
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.machines import SHARED, Machines
 from runtime.virtual.supervisor import Supervisor
@@ -22,7 +22,8 @@ class Windows:
     def __init__(
         self, clock: Clock, schedule: Schedule, hosts: Hosts | None, machines: Machines | None, supervisor: Supervisor
     ) -> None:
-        self.clock, self.hosts, self.machines, self.supervisor = clock, hosts, machines, supervisor
+        self.clock, self.machines, self.supervisor = clock, machines, supervisor
+        self.placement = None if hosts is None else Placement(hosts)
         self.schedule = schedule
         self._changes = schedule.changes(ACTIVE)
         self._next = self._epoch = 0
@@ -38,6 +39,9 @@ class Windows:
     def moved(self, task: str) -> None:
         """A task will be started on another machine: what disturbed the old one does not follow."""
         now = self.clock.now
+        if self.placement is not None and self.machines is not None and self.placement.move(task):
+            self.machines.move(task, f"host:{self.placement.host_of[task]}")
+            self.supervisor.workers.moved(task, self.placement.host(task).device)
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
         if not self.schedule.moved(task, now):
             return
@@ -83,9 +87,9 @@ class Windows:
                 self._dead.remove(task)
                 self.supervisor.release(task)
 
-    def _tasks_of(self, target: str) -> tuple[str, ...]:
+    def _tasks_of(self, target: str) -> list[str]:
         role, _, number = target.partition(":")
-        return self.hosts.hosts[int(number)].tasks if self.hosts is not None and role == "host" else (target,)
+        return self.placement.tasks_on[int(number)] if self.placement is not None and role == "host" else [target]
 
     def _host_of(self, task: str) -> str:
-        return "" if self.hosts is None else f"host:{self.hosts.host_of[task]}"
+        return "" if self.placement is None else f"host:{self.placement.host_of[task]}"

@@ -9,7 +9,7 @@ import pytest
 from injectors.patterns import Trace
 from injectors.plan import ClusterShape
 from scripts.calibrate_injectors import START_S
-from scripts.injector_grid import ACTUATORS, GAP_S, LEVELS, LINK_LEVELS, LINKS_MBPS, NUM_SAMPLES, RUN_S, grid, plan_text
+from scripts.injector_grid import ACTUATORS, GAP_S, LEVELS, LINK_LEVELS, LINKS_MBPS, MAX_BATCH, RUN_S, grid, plan_text
 
 SAMPLE_S = 2e-4
 QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
@@ -56,7 +56,7 @@ def test_quick_runs_are_some_of_the_others() -> None:
 def test_no_batch_is_larger_than_the_data() -> None:
     cells = grid(1e-6, hosts=True, quick=False)
     assert {word for cell in cells for word in cell.settings if "global_batch" in word} == {
-        f"workload.global_batch_samples={NUM_SAMPLES}",
+        f"workload.global_batch_samples={MAX_BATCH}",
         "workload.global_batch_samples=8",
     }
 

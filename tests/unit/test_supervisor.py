@@ -22,13 +22,14 @@ from runtime.live.messages import (
     LoadCheckpoint,
     Loaded,
     Message,
+    Report,
     SaveCheckpoint,
     Saved,
     Severed,
     TaskReady,
 )
 from runtime.live.supervisor import SEVERED_GRACE_S, Settings, Supervisor
-from runtime.live.tasks import MAX_STILLBORN
+from runtime.live.tasks import MAX_FUTILE
 
 Key = tuple[str, int]
 SETTINGS = Settings(heartbeat_s=0.5, lease_s=2.0, start_deadline_s=10.0, iteration_deadline_s=30.0, max_restarts=None)
@@ -211,12 +212,30 @@ def test_an_error_of_its_own_ends_the_run() -> None:
     assert world.heard[-1] == ("failed", "worker 0 crashed: ValueError: no data")
 
 
-def test_who_dies_before_it_is_ready_again_and_again_is_given_up() -> None:
+def delivers(world: World, worker: int) -> None:
+    """A gradient."""
+    durations = dict.fromkeys(("wait_s", "pull_s", "data_s", "compute_s", "send_s", "injected_s", "overrun_s"), 0.0)
+    world.tell(("worker", worker), Report(grad_id=0, loss=None, sqr_norm=None, finite=True, **durations))
+
+
+def test_who_dies_again_and_again_without_a_gradient_is_given_up() -> None:
     world = started()
-    for _ in range(MAX_STILLBORN + 1):
+    delivers(world, 0)
+    for _ in range(MAX_FUTILE + 1):
         assert "failed" not in world.names()
         world.die(("worker", 0))
     assert world.names()[-1] == "failed"
+    assert world.heard[-1][1].startswith(f"worker 0 died {MAX_FUTILE} times before it had done anything")
+
+
+def test_who_delivers_in_between_is_in_no_loop() -> None:
+    world = started()
+    for _ in range(3 * MAX_FUTILE):
+        delivers(world, 0)
+        world.die(("worker", 0))
+        world.connect(("worker", 0))
+        world.attach(("worker", 0))
+    assert "failed" not in world.names()
 
 
 def test_silence_is_death_when_the_lease_is_over() -> None:
@@ -346,7 +365,7 @@ def test_parts_of_a_checkpoint_from_before_the_recovery_do_not_make_a_whole() ->
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
-    assert world.supervisor.complete_checkpoint == 0
+    assert world.supervisor.checkpoints.complete == 0
     world.forget()
     world.supervisor.save(9, b"latest")
     assert {(m.id, m.keep_from) for m in world.said(SaveCheckpoint)} == {(2, 0)}

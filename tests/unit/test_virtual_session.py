@@ -98,10 +98,11 @@ def session(
     device: DeviceProfile = QUARTER,
     actuator: Schedule | None = None,
     learner: Learner | None = None,
+    **more: Any,
 ) -> tuple[Session, Tape]:
     tape = Tape()
     learner = learner or NoLearner(0, None)
-    return Session(make_experiment(job, strategy, tape), actuator or slow(), learner, costs, device), tape
+    return Session(make_experiment(job, strategy, tape, **more), actuator or slow(), learner, costs, device), tape
 
 
 def finish(run: Session, tape: Tape) -> Outcome:

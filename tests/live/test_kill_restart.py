@@ -1,0 +1,127 @@
+"""KILL_RESTART with real processes: the ledger proves what each sample went through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.invariants import problems
+from tests.leaks import Start
+from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.runs import LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
+RESTARTING = (*LEDGER, *PACED, *CONF, "strategy=restarting", "save_parameters=true")
+ENDLESS = (*RESTARTING, "workload.epochs=null")
+
+
+def restarts(*orders: str) -> str:
+    return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
+
+
+def line_of(run: Run, kind: str) -> dict[str, float]:
+    """The first event of a type with its time."""
+    return next(line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] == kind)
+
+
+@pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), ("asp", "shm")])
+def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, rule: str, transport: str) -> None:
+    where = (f"strategy.rule={rule}", f"topology.transport={transport}", "scheduler.pending_s=0.5")
+    run = start("run", *ENDLESS, *where, restarts("worker:1@0.5"), env=ALLOW)
+    (joined,) = run.await_events("Joined")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"], lost["reason"]) == (1, False, "restarted by the strategy")
+    assert (joined["worker"], joined["incarnation"]) == (1, 1)
+    assert joined["t"] - lost["t"] >= 0.5
+    between = [event for event in run.events("Arrived") if lost["t"] < event["t"] < joined["t"]]
+    assert {event["grad"]["worker"] for event in between} == {0, 2, 3}
+    run.await_progress(20)
+    late = [event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]]
+    assert 1 in late
+    run.interrupt()
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+@pytest.mark.parametrize("rule", ["bsp", "asp"])
+def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: str) -> None:
+    """No periodic checkpoint but the first: what it comes back with was stored for it."""
+    more = (f"strategy.rule={rule}", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
+    run = start("run", *ENDLESS, *more, restarts("server:1@0.8"), env=ALLOW)
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("ServerLost")
+    before = max(line["version"] for line in run.lines() if line["kind"] == "event" and line["t"] < lost["t"])
+    assert restored["version"] == before > 0
+    assert restored["t"] - lost["t"] >= 0.2
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def test_the_machine_s_disturbance_stays_behind(start: Start) -> None:
+    slow = ("straggler=persistent", "straggler.sleep_s=0.1", "straggler.sleep_iters=null", "straggler.intensity=1")
+    run = start("run", *ENDLESS, *slow, "strategy.rule=asp", restarts("worker:0@0.8"), env=ALLOW)
+    (joined,) = run.await_events("Joined")
+    run.await_progress(40)
+    own = [event for event in run.events("Arrived") if event["grad"]["worker"] == 0 and event["grad"]["samples"]]
+    assert all(event["timings"]["injected_s"] >= 0.1 for event in own if event["t"] < joined["t"])
+    assert [event["timings"]["injected_s"] for event in own if event["t"] > joined["t"]][:5] == [0.0] * 5
+    run.interrupt()
+
+
+def test_a_throttled_processor_stays_behind(start: Start) -> None:
+    slow = ("straggler=cpu_throttle", "straggler.left_frac=0.25")
+    unpaced = (setting for setting in ENDLESS if not setting.startswith("cluster.device={"))
+    run = start("run", *unpaced, *slow, restarts("worker:0@0.8"), env=ALLOW)
+    run.await_events("Joined")
+    run.await_progress(20)
+    levels = [note["level"] for note in run.notes("Injected") if note["target"] == "worker:0"]
+    assert levels == [0.25, 1.0]
+    run.interrupt()
+
+
+def test_restarts_and_deaths_mixed_up(start: Start) -> None:
+    """While a worker is pending, another dies; a server dies while one is about to restart."""
+    orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")
+    run = start("run", *ENDLESS, "scheduler.pending_s=0.6", restarts(*orders), env=ALLOW)
+    run.await_events("Lost")
+    assert run.strike(("worker", 0))
+    run.await_events("Restored")
+    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Lost")), "a second restart")
+    assert run.strike(("server", 0))
+    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Joined")), "its return")
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+@pytest.mark.parametrize("strategy", ["bsp", "asp_dds"])
+def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy: str) -> None:
+    endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
+    run = start("run", *endless, f"strategy={strategy}", "failover=checkpoint")
+    run.await_notes("Checkpointed", 3)
+    assert run.strike(("worker", 1))
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (1, True)
+    assert not run.events("ServerLost")
+    assert restored["workers"] == [0, 1, 2, 3]
+    stored = {note["version"] for note in run.notes("Checkpointed")}
+    assert restored["version"] in stored
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def test_a_checkpoint_based_failover_needs_checkpoints(start: Start) -> None:
+    run = start("run", *LEDGER, "failover=checkpoint", "checkpoint_every_s=null")
+    code, _, err = run.wait()
+    assert (code, err.count("\n")) == (2, 1)
+    assert "failover=checkpoint: needs checkpoints; set checkpoint_every_s" in err
