@@ -107,6 +107,7 @@ def check_job(config: Config) -> Needs:
     runtime = instantiate(config.cluster, "cluster")
     instantiate(config.scheduler, "scheduler")
     check_strategy(strategy, config)
+    check_split(strategy, config)
     check_backend(backend, runtime, config)
     check_record(runtime, config)
     check_rules(config)
@@ -123,6 +124,12 @@ def check_strategy(strategy: object, config: Config) -> None:
         raise ConfigError(f"strategy.data={strategy.data}: must be one of {', '.join(POLICIES)}")
     with explained(config.strategy, "strategy"):
         strategy.validate(config.num_workers)
+
+
+def check_split(strategy: Strategy, config: Config) -> None:
+    """Its bounds leave a way to split the global batch."""
+    with explained(config.strategy, "strategy"):
+        strategy.validate_batch(config.num_workers, config.workload.global_batch_samples)
 
 
 def check_backend(backend: Any, runtime: Any, config: Config) -> None:

@@ -1,8 +1,9 @@
 """Who computes how many samples so that the slowest is as early as possible: exact, in whole samples.
 
 ``minimise max_i F_i(b_i)  subject to  sum b_i = total,  low_i <= b_i <= high_i`` (AntDT Eq. 3 with bounds). Handing out
-one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; proportional shares
-rounded by largest remainder are not. Ties go to the lower index, so equal speeds give sizes that differ by at most one.
+one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; rounding
+proportional shares by largest remainder is not. Ties go to the lower index, so equal speeds give sizes that differ by
+at most one.
 """
 
 from __future__ import annotations
@@ -54,6 +55,20 @@ def check_bounds(total: int, lows: Sequence[int], highs: Sequence[High]) -> None
         raise ValueError(f"the upper bounds sum to {most:g} samples, less than the {total} that there are")
 
 
+def check_batch_bounds(num_workers: int, total: int, low: int, high: int | None) -> None:
+    """Raise ``ValueError`` naming the bound per worker that no split of ``total`` samples keeps."""
+    if low * num_workers > total:
+        raise ValueError(
+            f"min_batch_samples={low}: {num_workers} workers would need {low * num_workers} samples, the global batch "
+            f"has {total}"
+        )
+    if high is not None and high * num_workers < total:
+        raise ValueError(
+            f"max_batch_samples={high}: {num_workers} workers can take {high * num_workers} samples, the global batch "
+            f"has {total}"
+        )
+
+
 def relaxed(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
     """Bounds that ``total`` fits into, for a job that runs and lost a worker; unchanged where it fits already.
 
@@ -92,9 +107,7 @@ def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Seque
     return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed), low, high)]
 
 
-def _hand_out(
-    total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]
-) -> list[int]:
+def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]) -> list[int]:
     """The greedy: the next sample to whoever is done first with one more."""
     room = [index for index, high in enumerate(highs) if high is None or samples[index] < high]
     heap = [(time(index, samples[index] + 1), index) for index in room]

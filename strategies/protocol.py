@@ -334,6 +334,9 @@ class Strategy:
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` naming the field when the hyper-parameters do not fit ``num_workers`` workers."""
 
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Likewise when they leave no way to split the global batch among the workers."""
+
     def rhythm(self) -> Rhythm | None:
         """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""
         return None

@@ -1,0 +1,69 @@
+"""The window of records that an autoregressive predictor learns from, as a table of regressors."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictors.base import Record, nothing_known
+
+Floats = NDArray[np.float64]
+
+REGRESSORS = ("v(t)", "v(t-1)", "c(t+1)", "c(t)", "m(t+1)", "m(t)")
+"""Columns: the last two speeds v; processor c and memory m of the coming and of the last iteration (LB-BSP)."""
+
+
+class History:
+    """The last ``window`` records, oldest first; ``count`` of them have been told in all."""
+
+    def __init__(self, window: int) -> None:
+        self._records: deque[Record] = deque(maxlen=window)
+        self.count = 0
+
+    def add(self, record: Record) -> None:
+        """The newest."""
+        self._records.append(record)
+        self.count += 1
+
+    @property
+    def last_speed(self) -> float:
+        """Of the newest record."""
+        if not self._records:
+            raise nothing_known()
+        return self._records[-1].speed
+
+    @property
+    def num_rows(self) -> int:
+        """Of the table: a row needs two records before its own."""
+        return max(0, len(self._records) - 2)
+
+    def table(self) -> tuple[Floats, Floats]:
+        """(regressors, rows x 6; the speed that followed, rows)."""
+        speed, cpu, memory = np.asarray(self._records, dtype=float).T
+        columns = (speed[1:-1], speed[:-2], cpu[2:], cpu[1:-1], memory[2:], memory[1:-1])
+        return np.column_stack(columns), speed[2:]
+
+    def row(self, cpu: float, memory: float) -> Floats:
+        """Regressors of the coming iteration, 6."""
+        newest, before = self._records[-1], self._records[-2]
+        return np.array([newest.speed, before.speed, cpu, newest.cpu, memory, newest.memory])
+
+    def plausible(self, speed: float) -> float:
+        """``speed``, held between half the slowest and twice the fastest of the window: a fit may extrapolate wildly.
+
+        What is not a number becomes the last speed.
+        """
+        if not np.isfinite(speed):
+            return self.last_speed
+        speeds = [record.speed for record in self._records]
+        return float(min(max(speed, min(speeds) / 2), max(speeds) * 2))
+
+
+def standardised(values: Floats) -> tuple[Floats, Floats, Floats]:
+    """(z-scores, mean, scale) of each column; a constant column has scale 1 and z-scores 0."""
+    mean, scale = values.mean(axis=0), values.std(axis=0)
+    constant = scale <= 1e-9 * np.abs(mean)
+    scale = np.where(constant, 1.0, scale)
+    return np.where(constant, 0.0, (values - mean) / scale), mean, scale

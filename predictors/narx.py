@@ -1,0 +1,107 @@
+"""LB-BSP's predictor: a nonlinear autoregressive network with the worker's resources as inputs (NARX)."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from scipy.optimize import minimize
+
+from predictors.arx import Arx
+from predictors.base import Record
+from predictors.history import REGRESSORS, Floats, History, standardised
+
+MIN_RECORDS = 50
+"""Before, the linear fit answers."""
+DECAY = 1e-3
+"""Penalty on squared weights, in standardised units: a few dozen records must not be learnt by heart."""
+MAX_STEPS = 100
+"""Of the optimiser at one fit; the next fit goes on from there."""
+
+
+@final
+class Narx:
+    """v(t+1) = f(v(t), v(t-1), c(t+1), c(t), m(t+1), m(t)), f a network of one hidden layer, trained while it is used.
+
+    Source: Chen et al. (SoCC 2020) name the inputs; two lags and ten tanh units are a reading, the text gives no sizes.
+    Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread of values
+    and each fit (L-BFGS) starts from the one before.
+
+    Args:
+        hidden: tanh units.
+        window: records that it learns from.
+        refit_every: records between two fits.
+    """
+
+    def __init__(self, hidden: int = 10, window: int = 200, refit_every: int = 50) -> None:
+        self.hidden, self.refit_every = hidden, refit_every
+        self._history = History(window)
+        self._linear = Arx(window)
+        self._weights = _spread(hidden * (len(REGRESSORS) + 2) + 1)
+        self._fitted_at: int | None = None
+
+    @property
+    def records(self) -> int:
+        """Told so far."""
+        return self._history.count
+
+    def update(self, record: Record) -> None:
+        """Remember it; a fit waits until somebody asks."""
+        self._history.add(record)
+        self._linear.update(record)
+
+    def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
+        """The network's value; the linear fit's while there are fewer than 50 records."""
+        if self.records < MIN_RECORDS:
+            return self._linear.predict(cpu, memory)
+        if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
+            self._fit()
+        row = (self._history.row(cpu, memory) - self._mean) / self._scale
+        value = float(_forward(self._weights, row[None, :], self.hidden)[0][0])
+        return self._history.plausible(value * self._speed_scale + self._speed_mean)
+
+    def _fit(self) -> None:
+        rows, speeds = self._history.table()
+        inputs, self._mean, self._scale = standardised(rows)
+        targets, mean, scale = standardised(speeds[:, None])
+        self._speed_mean, self._speed_scale = float(mean[0]), float(scale[0])
+        found = minimize(
+            _loss,
+            self._weights,
+            args=(inputs, targets[:, 0], self.hidden),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": MAX_STEPS},
+        )
+        self._weights = np.asarray(found.x, dtype=float)
+        self._fitted_at = self.records
+
+
+def _spread(count: int) -> Floats:
+    """``count`` values within +-0.4 without pattern: multiples of an irrational number, folded."""
+    golden = (np.sqrt(5) - 1) / 2
+    return np.asarray(0.8 * (np.arange(1, count + 1) * golden % 1.0) - 0.4)
+
+
+def _forward(weights: Floats, inputs: Floats, hidden: int) -> tuple[Floats, Floats]:
+    """(outputs, rows; activations of the hidden units, rows x hidden)."""
+    into, bias, out, last = _parts(weights, inputs.shape[1], hidden)
+    units = np.tanh(inputs @ into + bias)
+    return units @ out + last, units
+
+
+def _loss(weights: Floats, inputs: Floats, targets: Floats, hidden: int) -> tuple[float, Floats]:
+    """Half the mean squared error with weight decay, and its gradient."""
+    _, _, out, _ = _parts(weights, inputs.shape[1], hidden)
+    outputs, units = _forward(weights, inputs, hidden)
+    error = (outputs - targets) / len(targets)
+    behind = np.outer(error, out) * (1 - units**2)
+    gradient = np.concatenate([(inputs.T @ behind).ravel(), behind.sum(axis=0), units.T @ error, [error.sum()]])
+    loss = 0.5 * len(targets) * float(error @ error) + 0.5 * DECAY * float(weights @ weights)
+    return loss, gradient + DECAY * weights
+
+
+def _parts(weights: Floats, num_inputs: int, hidden: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """(inputs x hidden; hidden; hidden; scalar) from the flat vector."""
+    into, bias, out = np.split(weights[:-1], [num_inputs * hidden, (num_inputs + 1) * hidden])
+    return into.reshape(num_inputs, hidden), bias, out, weights[-1]

@@ -1,0 +1,62 @@
+"""LB-BSP on processors: the coming speed of every worker, from its past and its resources (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import final
+
+from predictors import Record, SpeedPredictor, speed_predictor
+from strategies.protocol import Arrived, Observed
+
+
+@final
+class Forecast:
+    """A predictor per worker.
+
+    Telemetry reports what a worker used and not what it could have had; use stands in for it, and what was reported
+    last for what will be (persistence). Without telemetry both are 1 throughout and the past speeds are all there is.
+    """
+
+    def __init__(self, predictor: str, ema_alpha: float, min_records: int) -> None:
+        self.predictor, self.ema_alpha, self.min_records = predictor, ema_alpha, min_records
+        self._of: dict[int, SpeedPredictor] = {}
+        self._uses: dict[str, tuple[float, float]] = {}
+
+    def arrived(self, event: Arrived) -> None:
+        """One more iteration whose time tells something."""
+        worker = event.grad.worker
+        cpu, memory = self._use(worker)
+        record = Record(event.grad.samples / event.timings.bpt_s, cpu, memory)
+        self._predictor(worker).update(record)
+
+    def observed(self, event: Observed) -> None:
+        """What the tasks used; a quantity that is not known stays 1."""
+        for node in event.nodes:
+            cpu = 1.0 if node.cpu_cores is None else node.cpu_cores
+            memory = 1.0 if node.memory_bytes is None else float(node.memory_bytes)
+            self._uses[node.node] = (cpu, memory)
+
+    def speeds(self, workers: Sequence[int]) -> list[float]:
+        """Samples per second of the coming iteration, by worker, all positive.
+
+        A worker with too few records has the median of the others; all have 1 when nobody has enough.
+        """
+        known = {worker: self._speed(worker) for worker in workers if self._records(worker) >= self.min_records}
+        middle = median(known.values()) if known else 1.0
+        return [known.get(worker, middle) for worker in workers]
+
+    def _speed(self, worker: int) -> float:
+        speed = self._predictor(worker).predict(*self._use(worker))
+        return max(speed, 1e-9)
+
+    def _records(self, worker: int) -> int:
+        return self._predictor(worker).records
+
+    def _use(self, worker: int) -> tuple[float, float]:
+        return self._uses.get(f"worker:{worker}", (1.0, 1.0))
+
+    def _predictor(self, worker: int) -> SpeedPredictor:
+        if worker not in self._of:
+            self._of[worker] = speed_predictor(self.predictor, self.ema_alpha)
+        return self._of[worker]

@@ -1,0 +1,117 @@
+"""LB-BSP on accelerators: samples move from the straggler to the leader, step by step (pure).
+
+An accelerator's time is flat below its saturation, so shares in proportion to speed would miss; a step needs to know
+only who was first and who was last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple, final
+
+REGIME_CHANGE_FRAC = 0.2
+"""A time that differs by more from what the last window and the moves since allow, belongs to another regime."""
+
+Times = Mapping[int, float]
+Sizes = Mapping[int, int]
+
+
+class Move(NamedTuple):
+    """``samples`` of ``straggler`` become ``leader``'s."""
+
+    leader: int
+    straggler: int
+    samples: int
+
+
+@final
+class Balancer:
+    """Means over a window of rounds decide; roles that swap halve the step and double the window.
+
+    Args:
+        delta_samples: first size of a step.
+        window_iters: first number of rounds in a window.
+        dead_band_frac: part of the leader's time by which the straggler must be later.
+        halving: whether an oscillation halves the step.
+        unanimous: move only when the leader beat the straggler in every round of the window, and look at the last
+            ``window_iters`` rounds after every round instead of filling one window after another.
+    """
+
+    def __init__(
+        self, delta_samples: int, window_iters: int, dead_band_frac: float, halving: bool, unanimous: bool
+    ) -> None:
+        self.delta_samples, self.window_iters, self.dead_band_frac = delta_samples, window_iters, dead_band_frac
+        self.halving, self.unanimous = halving, unanimous
+        self.restart()
+
+    def restart(self) -> None:
+        """As at the beginning: the workers are others, or what is known of them is void."""
+        self._rounds: list[Times] = []
+        self._last_window: tuple[Sizes, Times] | None = None
+        self._fresh_step()
+
+    def _fresh_step(self) -> None:
+        self.delta, self.window = self.delta_samples, self.window_iters
+        self._last_pair: tuple[int, int] | None = None
+
+    def round_done(self, times: Times, sizes: Sizes) -> None:
+        """Seconds of every worker for a whole round of these ``sizes``."""
+        self._rounds.append(times)
+        recent = self._rounds[-self.window_iters :]
+        if len(self._rounds) % self.window_iters == 0 and self._is_other_regime(_means(recent), sizes):
+            self._fresh_step()
+            self._rounds = recent
+
+    def move(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
+        """What to do before the next round, with bounds in the order of ``sizes``."""
+        if len(self._rounds) < self.window:
+            return None
+        rounds = self._rounds[-self.window :]
+        means = _means(rounds)
+        self._last_window = dict(sizes), means
+        if not self.unanimous:
+            self._rounds = []
+        low, high = dict(zip(sizes, lows, strict=True)), dict(zip(sizes, highs, strict=True))
+        leaders = [worker for worker in sizes if (most := high[worker]) is None or sizes[worker] < most]
+        stragglers = [worker for worker in sizes if sizes[worker] > low[worker]]
+        if not leaders or not stragglers:
+            return None
+        leader = min(leaders, key=lambda worker: (means[worker], worker))
+        straggler = min(stragglers, key=lambda worker: (-means[worker], worker))
+        if not self._is_worth_it(leader, straggler, rounds, means):
+            return None
+        self._step_down_if_swapped(leader, straggler)
+        self._rounds = []
+        most = high[leader]
+        room = self.delta if most is None else most - sizes[leader]
+        return Move(leader, straggler, min(self.delta, room, sizes[straggler] - low[straggler]))
+
+    def _is_worth_it(self, leader: int, straggler: int, rounds: Sequence[Times], means: Times) -> bool:
+        if means[straggler] - means[leader] <= self.dead_band_frac * means[leader]:
+            return False
+        return not self.unanimous or all(times[leader] < times[straggler] for times in rounds)
+
+    def _step_down_if_swapped(self, leader: int, straggler: int) -> None:
+        if self.halving and self._last_pair == (straggler, leader):
+            self.delta, self.window = max(1, self.delta // 2), self.window * 2
+        self._last_pair = (leader, straggler)
+
+    def _is_other_regime(self, means: Times, sizes: Sizes) -> bool:
+        """Whether some time has changed by more than a move explains.
+
+        A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is
+        fixed; one whose batch stayed takes as long as before.
+        """
+        if self._last_window is None:
+            return False
+        old_sizes, old_means = self._last_window
+        for worker, seconds in means.items():
+            ratio, grown = seconds / old_means[worker], sizes[worker] / old_sizes[worker]
+            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC) or ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
+                return True
+        return False
+
+
+def _means(rounds: Sequence[Times]) -> dict[int, float]:
+    return {worker: fmean(times[worker] for times in rounds) for worker in rounds[0]}

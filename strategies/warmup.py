@@ -1,0 +1,29 @@
+"""Which iterations say how fast a worker is (pure)."""
+
+from __future__ import annotations
+
+from typing import final
+
+from strategies.protocol import Arrived
+
+
+@final
+class Warmup:
+    """Whole batches only, and not the first ``warmup_iters`` of a process (imports, allocation, caches).
+
+    The short batches at the end of an epoch say little: their fixed costs are shared by fewer samples.
+    """
+
+    def __init__(self, warmup_iters: int) -> None:
+        self.warmup_iters = warmup_iters
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def tells(self, event: Arrived) -> bool:
+        """Whether this iteration's time may be used; to be asked once about every arrival."""
+        grad = event.grad
+        if not 0 < grad.samples == grad.assigned_samples or event.timings.bpt_s <= 0:
+            return False
+        incarnation, count = self._seen.get(grad.worker, (grad.incarnation, 0))
+        count = count + 1 if incarnation == grad.incarnation else 1
+        self._seen[grad.worker] = (grad.incarnation, count)
+        return count > self.warmup_iters

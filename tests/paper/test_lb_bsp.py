@@ -1,0 +1,264 @@
+"""LB-BSP against its sources: Chen et al., "Semi-dynamic load balancing", SoCC 2020, and STAR's setting of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.job import ComputeOrder
+from strategies.bsp import BSP
+from strategies.forecast import Forecast
+from strategies.lb_bsp import LBBSP
+from strategies.leader_straggler import Balancer
+from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
+from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
+from tests.harness import HeapRun, make_job
+from tests.laws import dead, first_difference, played, unconserved, unlawful
+
+Seconds = Callable[[int, ComputeOrder], float]
+KINDS = pytest.mark.parametrize("kind", ["cpu", "gpu"])
+
+
+def samples_of(order: ComputeOrder) -> int:
+    """Of all its ranges."""
+    return sum(work.samples for work in order.ranges)
+
+
+def linear(*speeds: float, base_s: float = 0.0) -> Seconds:
+    """Workers of so many samples per second."""
+    return lambda worker, order: base_s + samples_of(order) / speeds[worker]
+
+
+def job(**changes: Any) -> Any:
+    """Two workers, a batch of 256, as long as it takes."""
+    return make_job(**{"num_workers": 2, "global_batch_samples": 256, "num_samples": 1_000_000, **changes})
+
+
+def rounds(run: HeapRun) -> list[tuple[int, ...]]:
+    """Sizes that were ordered together, round after round."""
+    ordered = [
+        tuple(command.num_samples for command in line.commands if isinstance(command, Compute)) for line in run.lines
+    ]
+    return [sizes for sizes in ordered if sizes]
+
+
+def changes(found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Without what is repeated."""
+    return [sizes for index, sizes in enumerate(found) if index == 0 or sizes != found[index - 1]]
+
+
+# ---- processors: predict, then split --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("predictor", ["narx", "arx", "ema", "last"])
+def test_the_split_is_in_proportion_to_the_predicted_speeds(predictor: str) -> None:
+    """x_i = B v_i / sum v in whole samples: speeds 100, 90, 60, 30 and B = 256 give 92, 82, 55, 27."""
+    big = job(num_workers=4, max_time_s=60.0)
+    run = HeapRun(LBBSP(predictor=predictor), big, linear(100, 90, 60, 30)).run()
+    found = rounds(run)
+    assert changes(found) == [(64, 64, 64, 64), (92, 82, 55, 27)]
+    # three iterations to warm up and five records before anything is changed
+    assert found.index((92, 82, 55, 27)) == 8
+
+
+def test_a_worker_without_records_counts_as_the_median_of_the_others() -> None:
+    forecast = Forecast("last", 0.2, min_records=2)
+    for speed, worker in [(100, 0), (100, 0), (40, 1), (40, 1), (10, 2), (10, 2), (1000, 3)]:
+        forecast.arrived(arrived(worker, samples=speed))
+    assert forecast.speeds([0, 1, 2, 3]) == [100, 40, 10, 40]
+    assert forecast.speeds([3]) == [1.0]
+
+
+def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
+    grad = Grad(
+        id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples
+    )
+    return Arrived(t=0.0, grad=grad, timings=Timings(compute_s=compute_s))
+
+
+def test_the_available_processor_tells_before_the_speed_does() -> None:
+    """The network's inputs are speeds and resources: when telemetry says that a worker has a quarter of its processor,
+    its next speed is foreseen before it was ever slow in this run of slowness."""
+    blind, told = Forecast("arx", 0.2, 5), Forecast("arx", 0.2, 5)
+    for t in range(60):
+        cpu = 0.25 if t % 12 >= 8 else 1.0
+        told.observed(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
+        for forecast in (blind, told):
+            forecast.arrived(arrived(0, samples=100, compute_s=1 / cpu))
+    told.observed(Observed(t=60, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=1.0),)))
+    assert told.speeds([0])[0] == pytest.approx(100, rel=0.01)
+    assert blind.speeds([0])[0] < 60
+
+
+def test_a_slower_worker_costs_less_than_under_bsp() -> None:
+    """Two workers of 100 and one of 25 samples per second, B = 90: BSP takes 1.2 s per round, LB-BSP 0.4 s."""
+    small = {"num_workers": 3, "global_batch_samples": 90, "max_time_s": 60.0}
+    balanced = HeapRun(LBBSP(), job(**small), linear(100, 100, 25)).run()
+    plain = HeapRun(BSP(), job(**small), linear(100, 100, 25)).run()
+    periods = [run.applied[-1][0] - run.applied[-2][0] for run in (plain, balanced)]
+    assert periods == pytest.approx([1.2, 0.4])
+    assert rounds(balanced)[-1] == (40, 40, 10)
+
+
+# ---- accelerators: move from the straggler to the leader ------------------------------------------------------------
+
+
+def saturating(worker: int, order: ComputeOrder) -> float:
+    """F1 = max(.08, .02 + .001 b), F2 = max(.08, .02 + .002 b)."""
+    return max(0.08, 0.02 + (0.001, 0.002)[worker] * samples_of(order))
+
+
+def test_the_worked_example_of_moves() -> None:
+    """Delta 32, window 8, dead band 5 %: every swap of roles halves the move and doubles the window, until the gap
+    of 4.3 % at (168, 88) is within the band (the continuous optimum is 170.67)."""
+    strategy = LBBSP(kind="gpu", warmup_iters=0)
+    run = HeapRun(strategy, job(max_time_s=60.0), saturating).run()
+    found = rounds(run)
+    moves = [(128, 128), (160, 96), (192, 64), (176, 80), (160, 96), (168, 88)]
+    assert changes(found) == moves
+    starts = [next(i for i in range(len(found)) if found[i] == sizes) for sizes in moves[:4]]
+    assert starts == [0, 8, 16, 24]
+    again = found.index((160, 96), 24)
+    assert (again, found.index((168, 88))) == (24 + 16, 24 + 16 + 16)
+    assert len(found) > 200
+    assert strategy.log_state()["delta_samples"] == 8
+
+
+def test_another_regime_begins_with_the_first_step_again() -> None:
+    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the last
+    window, so the first move is of 32 samples again, after a window of 8."""
+    turned = 200
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        slow = 3 if order.version >= turned and worker == 0 else 1
+        return slow * saturating(worker, order)
+
+    found = rounds(HeapRun(LBBSP(kind="gpu", warmup_iters=0), job(max_time_s=120.0), seconds).run())
+    assert found[turned] == (168, 88)
+    after = changes(found[turned:])
+    assert after[1] == (136, 120)
+    assert found.index((136, 120)) - turned <= 16
+
+
+def test_a_move_itself_is_no_other_regime() -> None:
+    """From 128 to 160 samples the time grows by 21.6 %, which a batch 1.25 times as large explains."""
+    balancer = Balancer(32, 1, 0.0, halving=True, unanimous=False)
+    balancer.round_done({0: 0.148, 1: 0.276}, {0: 128, 1: 128})
+    assert balancer.move({0: 128, 1: 128}, [1, 1], [None, None]) == (0, 1, 32)
+    balancer.delta = 5
+    balancer.round_done({0: 0.180, 1: 0.212}, {0: 160, 1: 96})
+    assert balancer.delta == 5
+    balancer.move({0: 160, 1: 96}, [1, 1], [None, None])
+    balancer.round_done({0: 0.230, 1: 0.210}, {0: 165, 1: 91})
+    assert balancer.delta == 32
+
+
+@pytest.mark.parametrize(
+    ("lows", "highs", "moved"),
+    [([1, 1], [140, None], 12), ([1, 120], [None, None], 8), ([1, 1], [128, None], 0), ([1, 128], [None, None], 0)],
+)
+def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None], moved: int) -> None:
+    """D = min(Delta, b_S - lo_S, hi_L - b_L)."""
+    balancer = Balancer(32, 1, 0.05, halving=True, unanimous=False)
+    balancer.round_done({0: 1.0, 1: 2.0}, {0: 128, 1: 128})
+    move = balancer.move({0: 128, 1: 128}, lows, highs)
+    assert (move.samples if move else 0) == moved
+
+
+# ---- STAR's setting -------------------------------------------------------------------------------------------------
+
+
+def star(times: Sequence[tuple[float, float]]) -> list[int]:
+    """Samples moved after each round by STAR's rule."""
+    balancer, sizes, moved = Balancer(32, 8, 0.0, halving=False, unanimous=True), {0: 128, 1: 128}, []
+    for one, other in times:
+        balancer.round_done({0: one, 1: other}, sizes)
+        move = balancer.move(sizes, [1, 1], [None, None])
+        moved.append(move.samples if move else 0)
+    return moved
+
+
+def test_star_moves_after_eight_consecutive_iterations_of_the_same_order() -> None:
+    """32 samples once the fastest beat the slowest in every one of the last 8 iterations, however little; one iteration
+    in which it did not starts the count again."""
+    assert star([(1.0, 1.001)] * 8) == [0] * 7 + [32]
+    once_not = [(1.0, 1.1)] * 5 + [(1.0, 1.0)] + [(1.0, 1.1)] * 8
+    assert star(once_not) == [0] * 13 + [32]
+    assert star([(1.0, 1.1), (1.2, 1.1)] * 10) == [0] * 20
+
+
+def test_star_does_not_halve() -> None:
+    """The leader and the straggler swap for ever, by 32 samples."""
+    settings = {"kind": "gpu", "halving": False, "unanimous": True, "dead_band_frac": 0.0, "warmup_iters": 0}
+    found = changes(rounds(HeapRun(LBBSP(**settings), job(max_time_s=60.0), saturating).run()))
+    assert found[:6] == [(128, 128), (160, 96), (192, 64), (160, 96), (192, 64), (160, 96)]
+
+
+# ---- the global batch -----------------------------------------------------------------------------------------------
+
+
+@KINDS
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers: int) -> None:
+    """Also when workers restart, leave, and servers are lost: whoever is told to go together shares B."""
+    strategy = LBBSP(kind=kind, warmup_iters=0, min_records=1, window_iters=2, delta_samples=3, predictor="last")
+    total = 7 * num_workers + 3
+    job_of = make_job(
+        num_workers=num_workers, num_samples=60 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
+    )
+    plan = restarts(seed, num_workers) + departures(seed, num_workers)
+    run = HeapRun(strategy, job_of, random_seconds(seed), plan, random_outcome(seed))
+    assert played(run) + unlawful(run) + dead(run) + unconserved(run) == []
+    again = [0]
+    for line in run.lines:
+        sizes = [command.num_samples for command in line.commands if isinstance(command, Compute)]
+        opens = len(sizes) > 1 or any(type(command).__name__ == "Apply" for command in line.commands)
+        again.append(sum(sizes) if opens and sizes else total)
+    assert set(again[1:]) == {total}
+    assert all(size >= 1 for sizes in rounds(run) for size in sizes)
+
+
+@KINDS
+def test_who_stays_shares_what_a_worker_leaves(kind: str) -> None:
+    """Worker 2 leaves: the others' next sizes sum to B again, in proportion to what they had."""
+    run = HeapRun(
+        LBBSP(kind=kind, window_iters=1000),
+        job(num_workers=3, global_batch_samples=90, max_time_s=30.0),
+        linear(100, 100, 25),
+        [Crash(20.0, 2, None)],
+    ).run()
+    assert rounds(run)[-1] == (45, 45)
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch", "base_s"),
+    [("cpu", 8, 0.0), ("cpu", 8, 0.5), ("cpu", 10, 0.0), ("cpu", 10, 0.5), ("gpu", 8, 0.5), ("gpu", 130, 0.5)],
+)
+def test_equal_workers_are_bsp(kind: str, batch: int, base_s: float) -> None:
+    """No move ever: event for event the transcript of BSP, also when the batch does not divide evenly (as far as one
+    sample is within the dead band)."""
+    equal = {"num_workers": 4, "global_batch_samples": batch, "max_time_s": 300.0}
+    seconds = linear(*[10.0] * 4, base_s=base_s)
+    one = HeapRun(LBBSP(kind=kind), make_job(**equal), seconds).run()
+    other = HeapRun(BSP(), make_job(**equal), seconds).run()
+    assert one.updates > 100
+    assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_bounds_that_leave_no_split_are_refused() -> None:
+    LBBSP(min_batch_samples=64).validate_batch(4, 256)
+    with pytest.raises(ValueError, match="min_batch_samples=65: 4 workers would need 260 samples"):
+        LBBSP(min_batch_samples=65).validate_batch(4, 256)
+    with pytest.raises(ValueError, match="max_batch_samples=63: 4 workers can take 252 samples"):
+        LBBSP(max_batch_samples=63).validate_batch(4, 256)
+    with pytest.raises(ValueError, match="min_batch_samples=1: 4 workers would need 4 samples"):
+        LBBSP().validate_batch(4, 3)
+    with pytest.raises(ValueError, match="max_batch_samples=3: must be a whole number, 5 or more"):
+        LBBSP(min_batch_samples=5, max_batch_samples=3)

@@ -1,0 +1,154 @@
+"""Predictors of speed: worked numbers, recovered coefficients, and what they owe to whoever asks."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, Record, SpeedPredictor, speed_predictor
+from predictors.narx import _loss, _spread
+
+every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
+
+
+def told(predictor: SpeedPredictor, *speeds: float) -> SpeedPredictor:
+    for speed in speeds:
+        predictor.update(Record(speed))
+    return predictor
+
+
+def autoregressive(count: int, seed: int = 0, curve: float = 0.0) -> list[Record]:
+    """v(t) = 0.5 v(t-1) + 0.3 v(t-2) + 20 c(t), without noise; ``curve`` bends it."""
+    chance = np.random.default_rng(seed)
+    records = [Record(60.0, 0.5), Record(50.0, 0.5)]
+    for cpu in chance.uniform(0.1, 1.0, count - 2):
+        newest, before = records[-1].speed, records[-2].speed
+        speed = 0.5 * newest + 0.3 * before + 20 * cpu + curve * (cpu - 0.5) ** 2
+        records.append(Record(speed, float(cpu)))
+    return records
+
+
+# ---- worked numbers -------------------------------------------------------------------------------------------------
+
+
+def test_the_average_follows_a_change_slowly() -> None:
+    """a = 0.2: after 100, 100, 50 the forecast is 90, after another 50 it is 82."""
+    predictor = Ema(0.2)
+    forecasts = [told(predictor, speed).predict() for speed in (100, 100, 50, 50)]
+    assert forecasts == pytest.approx([100, 100, 90, 82])
+
+
+def test_the_linear_fit_recovers_the_coefficients() -> None:
+    predictor = Arx()
+    for record in autoregressive(40):
+        predictor.update(record)
+    predictor.predict(0.5)
+    found = predictor.coefficients
+    assert found["v(t)"] == pytest.approx(0.5, abs=1e-6)
+    assert found["v(t-1)"] == pytest.approx(0.3, abs=1e-6)
+    assert found["c(t+1)"] == pytest.approx(20, rel=1e-6)
+    assert [found[other] for other in ("c(t)", "m(t+1)", "m(t)")] == pytest.approx([0, 0, 0], abs=1e-4)
+
+
+def test_the_linear_fit_foresees_the_next_value() -> None:
+    """v = 60 after 50 and c = 0.5: 30 + 15 + 10 = 55. The fit is from before these two, which do not obey the rule."""
+    predictor = Arx(refit_every=100)
+    for record in autoregressive(40):
+        predictor.update(record)
+    predictor.predict(0.5)
+    told(predictor, 50.0, 60.0)
+    assert predictor.predict(0.5) == pytest.approx(55.0, abs=1e-4)
+
+
+def test_persistence_says_the_last_value() -> None:
+    assert told(LastValue(), 3.0, 7.0).predict() == 7.0
+
+
+# ---- the network ----------------------------------------------------------------------------------------------------
+
+
+def test_the_network_learns_what_a_line_cannot() -> None:
+    """A parabola in c: over 200 iterations the network's error is less than half the linear fit's."""
+    errors: dict[str, list[float]] = {"narx": [], "arx": []}
+    predictors = {name: speed_predictor(name) for name in errors}
+    for count, record in enumerate(autoregressive(400, curve=200.0)):
+        for name, predictor in predictors.items():
+            if count >= 200:
+                errors[name].append(abs(predictor.predict(record.cpu) - record.speed))
+            predictor.update(record)
+    assert np.mean(errors["narx"]) < 0.5 * np.mean(errors["arx"])
+
+
+def test_until_fifty_records_the_network_is_the_line() -> None:
+    network, line = Narx(), Arx()
+    agreed = []
+    for count, record in enumerate(autoregressive(60, curve=200.0), 1):
+        network.update(record)
+        line.update(record)
+        agreed.append((count, network.predict(0.3) == line.predict(0.3)))
+    assert all(same for count, same in agreed if count < 50)
+    assert not any(same for count, same in agreed if count >= 50)
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    chance = np.random.default_rng(0)
+    inputs, targets = chance.normal(size=(30, 6)), chance.normal(size=30)
+    weights = _spread(10 * 8 + 1)
+    _, gradient = _loss(weights, inputs, targets, 10)
+    step = 1e-6
+    for index in (0, 13, 59, 65, 75, 80):
+        moved = np.eye(len(weights))[index] * step
+        rise = _loss(weights + moved, inputs, targets, 10)[0] - _loss(weights - moved, inputs, targets, 10)[0]
+        assert gradient[index] == pytest.approx(rise / (2 * step), rel=1e-4, abs=1e-8)
+
+
+# ---- what all of them owe -------------------------------------------------------------------------------------------
+
+
+@every_predictor
+def test_without_a_record_there_is_no_forecast(name: str) -> None:
+    with pytest.raises(ValueError, match="no iteration has been recorded"):
+        speed_predictor(name).predict()
+
+
+@every_predictor
+def test_a_steady_speed_is_foreseen(name: str) -> None:
+    predictor = speed_predictor(name)
+    for count in range(1, 120):
+        told(predictor, 42.0)
+        assert predictor.records == count
+        assert predictor.predict() == pytest.approx(42.0, rel=1e-6)
+
+
+@every_predictor
+@given(speeds=st.lists(st.floats(0.01, 1e6), min_size=1, max_size=70), cpu=st.floats(0, 64))
+def test_a_forecast_is_positive_and_of_the_order_of_what_was_seen(name: str, speeds: list[float], cpu: float) -> None:
+    predictor = speed_predictor(name)
+    for index, speed in enumerate(speeds):
+        predictor.update(Record(speed, cpu=float(index % 3), memory=1e9 * (1 + index % 5)))
+    assert min(speeds) / 2 * (1 - 1e-9) <= predictor.predict(cpu, 1e9) <= max(speeds) * 2 * (1 + 1e-9)
+
+
+@every_predictor
+def test_a_pickled_copy_goes_on_alike_and_so_does_another_object(name: str) -> None:
+    records = autoregressive(130, curve=50.0)
+    first, second = speed_predictor(name), speed_predictor(name)
+    for record in records[:90]:
+        first.update(record)
+        second.update(record)
+    first.predict(0.5)
+    second.predict(0.5)
+    copy = pickle.loads(pickle.dumps(first))
+    for record in records[90:]:
+        for predictor in (first, second, copy):
+            predictor.update(record)
+        assert first.predict(0.7) == copy.predict(0.7) == second.predict(0.7)
+
+
+def test_a_predictor_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ValueError, match="predictor=oracle: must be one of narx, arx, ema, last"):
+        speed_predictor("oracle")
