@@ -208,7 +208,7 @@ def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers:
     strategy = LBBSP(kind=kind, warmup_iters=0, min_records=1, window_iters=2, delta_samples=3, predictor="last")
     total = 7 * num_workers + 3
     job_of = make_job(
-        num_workers=num_workers, num_samples=60 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
+        num_workers=num_workers, num_samples=20 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
     )
     plan = restarts(seed, num_workers) + departures(seed, num_workers)
     run = HeapRun(strategy, job_of, random_seconds(seed), plan, random_outcome(seed))
@@ -245,7 +245,7 @@ def test_equal_workers_are_bsp(kind: str, batch: int, base_s: float) -> None:
     seconds = linear(*[10.0] * 4, base_s=base_s)
     one = HeapRun(LBBSP(kind=kind), make_job(**equal), seconds).run()
     other = HeapRun(BSP(), make_job(**equal), seconds).run()
-    assert one.updates > 100
+    assert one.updates > 70
     assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
 
 
