@@ -234,7 +234,7 @@ def test_the_profile_finds_types_and_plan(curve: str) -> None:
     found = orders(run)
     planned = ((144, 2),) * 4 + ((48, 1),) * 4
     first = found.index(planned)
-    # three rounds to warm up; two groups try each of six sizes five times; 192 is more than half of the workers can have
+    # three rounds to warm up; two groups try each of the eight sizes five times (192: three workers at a time)
     assert first >= 3 + 8 * 2 * 5
     assert set(found[first:]) == {planned}
     assert all(sum(samples for samples, _ in sizes) == 768 for sizes in found)

@@ -74,9 +74,7 @@ def test_a_worker_without_records_counts_as_the_median_of_the_others() -> None:
 
 
 def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
-    grad = Grad(
-        id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples
-    )
+    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
     return Arrived(t=0.0, grad=grad, timings=Timings(compute_s=compute_s))
 
 
@@ -129,8 +127,8 @@ def test_the_worked_example_of_moves() -> None:
 
 
 def test_another_regime_begins_with_the_first_step_again() -> None:
-    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the last
-    window, so the first move is of 32 samples again, after a window of 8."""
+    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the
+    last window, so the first move is of 32 samples again, after a window of 8."""
     turned = 200
 
     def seconds(worker: int, order: ComputeOrder) -> float:
