@@ -101,7 +101,8 @@ def details(what: Any) -> str:
         case Restored():
             return f"version {what.version}, workers {listed(what.workers)}"
         case Compute():
-            return f"worker {what.worker}, {counted(what.num_samples)}"
+            parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
+            return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
         case _:
             return details_of_rest(what)
 
