@@ -63,7 +63,9 @@ def assemble(
     machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
     on_hosts = HostServers(machines, costs, *sizes)
     profiles = [device_of(worker, profile, hosts) for worker in range(job.num_workers)]
-    crew = HostWorkers(machines, costs, profiles, profile, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)
+    crew = HostWorkers(
+        machines, costs, profiles, on_hosts, default=profile, on_board=on_board, seed=job.seed, arrived=arrived
+    )
     return Cast(on_hosts, crew, machines)
 
 

@@ -24,11 +24,12 @@ from runtime.preflight import check_job, preflight
 from tests.cli import ROOT, run_cli
 
 CONF = ROOT / "conf"
+STRATEGIES = ", ".join(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml")))
 REFUSED = 2
 
 BAD_LINES: list[tuple[str, str]] = [
     # names that do not exist
-    ("strategy=spp", "strategy=spp: no such strategy; did you mean ssp? (asp, asp_dds, backup_workers, bsp, ssp)"),
+    ("strategy=spp", f"strategy=spp: no such strategy; did you mean ssp? ({STRATEGIES})"),
     ("strategy=", "strategy=: no such strategy"),
     ("straggler=transiet", "no such straggler; did you mean transient?"),
     ("workload=digit", "no such workload; did you mean digits?"),
