@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import msgspec
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
