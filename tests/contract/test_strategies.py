@@ -13,7 +13,7 @@ from runtime.coordinator import RESTARTED
 from runtime.errors import ConfigError
 from runtime.instantiate import instantiate
 from runtime.preflight import check_strategy
-from strategies.protocol import Apply, Compute, Strategy
+from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
 from tests.contract.catalogue import MODES, NAMES, NUM_WORKERS, Case, cases, fits, make, scenario, spec
 from tests.faults import Crash, Outage
 from tests.harness import HeapRun
@@ -174,7 +174,7 @@ def test_it_is_a_strategy_that_needs_at_least_to_compute_and_to_update(name: str
     strategy = make(name)
     assert isinstance(strategy, Strategy)
     assert strategy.needs >= {Compute, Apply}
-    assert strategy.data in ("dynamic", "even")
+    assert strategy.data in DATA_POLICIES
 
 
 @every_name
