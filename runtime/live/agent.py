@@ -78,7 +78,7 @@ class Agent:
         names = [*instantiate(self.spec.backend).preload(), *instantiate(self.spec.task).preload()]
         from runtime.live.collectives import preload
 
-        names += preload(self.spec.collective)
+        names += preload(self.spec.collective, self.spec.run_dir)
         import runtime.live.evaluator
         import runtime.live.replica
         import runtime.live.server  # noqa: F401

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from runtime.backends.base import Model
@@ -10,6 +12,7 @@ from runtime.live.auth import Identity
 from runtime.live.entrance import Entrance
 from runtime.live.messages import Peer, TaskSpec
 from runtime.live.ring import Ring
+from runtime.live.torch_groups import MEETING_PLACE
 from runtime.vectors import FloatVector
 
 
@@ -55,7 +58,7 @@ def with_collective(model: Model, collective: Collective) -> Model:
     return NativeModel(model, collective)
 
 
-def preload(collective: str) -> list[str]:
+def preload(collective: str, run_dir: str) -> list[str]:
     """Import what it needs (import only, run no operation); returns the names of what was imported."""
     if collective in ("", "ring"):
         return []
@@ -63,6 +66,8 @@ def preload(collective: str) -> list[str]:
     import torch.nn.parallel  # noqa: F401
 
     if collective == "ddp":  # its constructor would import this, for seconds, in every replica
+        # where it wants a folder at once, and might leave it
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(run_dir) / MEETING_PLACE / "inductor"))
         import torch._dynamo
 
     return ["torch"]

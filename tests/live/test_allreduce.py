@@ -171,3 +171,40 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
     run.interrupt()
     assert_uses_are_exact(run)
     assert_sound(run)
+
+
+# ---- torch.distributed ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("collective", ["gloo", "ddp"])
+def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
+    """The last rounds leave workers without samples; batches are unequal."""
+    more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.num_workers=3", "workload.global_batch_samples=100")
+    ring = start("ring", *more).finish()
+    theirs = start(collective, *more, f"topology.collective={collective}").finish()
+    assert theirs.version == ring.version > 0
+    np.testing.assert_allclose(theirs.parameters(), ring.parameters(), rtol=1e-4, atol=1e-5)
+    assert theirs.meta["job"]["collective"] == collective
+    assert_sound(theirs)
+
+
+def test_gloo_meets_again_after_a_death(start: Start) -> None:
+    run = start("run", *ENDLESS, "topology.collective=gloo")
+    for worker in (1, 0):
+        run.await_training(run.version + 5)
+        assert run.strike(("worker", worker))
+        run.await_events("Restored", len(run.events("Restored")) + 1)
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
+    settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
+    run = start("run", *DIGITS, ALLREDUCE, *settings)
+    run.await_training(5)
+    assert run.strike(("worker", 1))
+    line = run.fail()
+    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on without it" in line
+    assert run.finished["status"] == "failed"
