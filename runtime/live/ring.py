@@ -25,8 +25,6 @@ from runtime.vectors import FloatVector, aligned_vector, server_range
 
 BLOCK_FLOATS = 1 << 16
 """What is received at once to be added: 256 KiB, so that it is still in the processor's cache when it is."""
-BUFFER_BYTES = 4 << 20
-"""Asked of the kernel for what is sent and not yet read; it gives what it allows."""
 
 
 class Step(NamedTuple):
@@ -106,7 +104,6 @@ class Ring:
         theirs = Identity("worker", previous.worker, previous.incarnation, self.generation)
         if self._previous is None or self._previous[0] != theirs:
             self._previous = (theirs, self._replace(self._previous, lambda: self.entrance.take(theirs, self.look)))
-            _enlarge(self._previous[1])
         self._poll = select.poll()
         self._poll.register(self._next[1], select.POLLOUT)
         self._poll.register(self._previous[1], select.POLLIN)
@@ -122,7 +119,6 @@ class Ring:
         try:
             call(sock, self.secret, ours)
             set_deadline(sock, CALL_DEADLINE_S)
-            _enlarge(sock)
         except BaseException:
             sock.close()
             raise
@@ -182,9 +178,3 @@ class Ring:
         self._poll.modify(self._previous[1], select.POLLIN if hears else 0)
         if not self._poll.poll(CALL_DEADLINE_S * 1e3):
             self.look()
-
-
-def _enlarge(sock: socket.socket) -> None:
-    """Room in the kernel for a part of an ordinary model, so that a step needs few calls."""
-    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)

@@ -57,9 +57,7 @@ class TorchGroup:
         deadline = timedelta(seconds=MEETING_DEADLINE_S)
         store.set_timeout(deadline)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface_of(self.address)
-        dist.init_process_group(
-            self.backend, store=store, rank=self.rank, world_size=len(self.peers), timeout=deadline
-        )
+        dist.init_process_group(self.backend, store=store, rank=self.rank, world_size=len(self.peers), timeout=deadline)
 
     def all_reduce(self, vector: FloatVector) -> None:
         """Leave the sum over all members in the vector of each; raises ``ConnectionError``."""

@@ -82,7 +82,10 @@ BAD_LINES: list[tuple[str, str]] = [
     ("cluster.max_restarts=-1", "cluster.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("cluster.port=70000", "cluster.port=70000: must be between 0"),
     ("topology.num_servers=0", "topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none"),
-    ("topology.collective=ring", "topology.collective=ring: topology=ps has servers for that; choose topology=allreduce"),
+    (
+        "topology.collective=ring",
+        "topology.collective=ring: topology=ps has servers for that; choose topology=allreduce",
+    ),
     ("topology.collective=mpi", "topology.collective=mpi: must be one of"),
     ("topology=allreduce topology.num_servers=2", "topology.num_servers=2: topology=allreduce has no servers"),
     ("topology=allreduce topology.collective=null", "topology.collective=null: topology=allreduce needs one"),
