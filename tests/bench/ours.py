@@ -97,7 +97,6 @@ def _bare_spec(hub: Hub, secret: bytes, transport: str) -> TaskSpec:
         secret=secret,
         heartbeat_s=0.5,
         transport=transport,
-        host="127.0.0.1",
         seed=0,
         num_workers=1,
         num_servers=1,
@@ -143,6 +142,7 @@ def _run(
     num_servers: int,
     iterations: int,
     *,
+    collective: str = "",
     watch: Watch | None = None,
     tick: Callable[[float], None] = lambda t: None,
     max_time_s: float = 600.0,
@@ -162,6 +162,7 @@ def _run(
             record=Fanout(recorder, watch),
             run_dir=run_dir,
             transport=transport,
+            collective=collective,
             backend={"_target_": "runtime.backends.torch.TorchBackend", "num_threads": 1},
             task={"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers},
             optimizer={"name": "sgd", "lr": models.LEARNING_RATE},
@@ -198,13 +199,15 @@ def _job(num_workers: int, num_servers: int, iterations: int, max_time_s: float)
     )
 
 
-def bsp_step(transport: str, model: str, num_workers: int, num_servers: int, iterations: int) -> float:
+def bsp_step(
+    transport: str, model: str, num_workers: int, num_servers: int, iterations: int, collective: str = ""
+) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
-    The real path: coordinator, strategy ``bsp``, servers with SGD (``models.LEARNING_RATE``), no pacing, no injection,
-    no periodic evaluation or checkpoint; the recorder as in a normal run. An iteration ends when its update is ordered.
+    The real path: coordinator, strategy ``bsp``, servers (with a ``collective``: replicas) with SGD
+    (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a normal run. An iteration ends when its update is ordered.
     """
-    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1)
+    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, collective=collective)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 
 
