@@ -17,7 +17,8 @@ MIN_ROWS = len(REGRESSORS) + 2
 class Arx:
     """v(t+1) = a1 v(t) + a2 v(t-1) + c1 c(t+1) + c2 c(t) + m1 m(t+1) + m2 m(t) + b, by ridge regression.
 
-    The linear version of LB-BSP's NARX network: the fallback while that has too few records.
+    The linear version of LB-BSP's NARX network: the fallback while that has too few records. A newest speed that is
+    unlike all that the fit has seen is expected to last.
 
     Args:
         window: records that it learns from.
@@ -47,6 +48,8 @@ class Arx:
             return self._history.last_speed
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
             self._fit()
+        if self._history.novel:
+            return self._history.last_speed
         value = float(self._history.row(cpu, memory) @ self._coefficients) + self._intercept
         return self._history.plausible(value)
 

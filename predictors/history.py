@@ -13,6 +13,8 @@ Floats = NDArray[np.float64]
 
 REGRESSORS = ("v(t)", "v(t-1)", "c(t+1)", "c(t)", "m(t+1)", "m(t)")
 """Columns: the last two speeds v; processor c and memory m of the coming and of the last iteration (LB-BSP)."""
+NOVEL_FRAC = 0.2
+"""STAR's bound between stragglers and the rest."""
 
 
 class History:
@@ -21,6 +23,7 @@ class History:
     def __init__(self, window: int) -> None:
         self._records: deque[Record] = deque(maxlen=window)
         self.count = 0
+        self._learnt = (0.0, float("inf"))
 
     def add(self, record: Record) -> None:
         """The newest."""
@@ -39,8 +42,19 @@ class History:
         """Of the table: a row needs two records before its own."""
         return max(0, len(self._records) - 2)
 
+    @property
+    def novel(self) -> bool:
+        """Whether the newest speed is unlike all that the last :meth:`table` held, by more than ``NOVEL_FRAC``.
+
+        A fit to that table says nothing about it: after a long calm, any fit foresees more calm.
+        """
+        slowest, fastest = self._learnt
+        return not slowest / (1 + NOVEL_FRAC) <= self.last_speed <= fastest * (1 + NOVEL_FRAC)
+
     def table(self) -> tuple[Floats, Floats]:
         """(regressors, rows x 6; the speed that followed, rows)."""
+        speeds = [record.speed for record in self._records]
+        self._learnt = min(speeds), max(speeds)
         speed, cpu, memory = np.asarray(self._records, dtype=float).T
         columns = (speed[1:-1], speed[:-2], cpu[2:], cpu[1:-1], memory[2:], memory[1:-1])
         return np.column_stack(columns), speed[2:]

@@ -51,11 +51,13 @@ class Narx:
         self._linear.update(record)
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """The network's value; the linear fit's while there are fewer than 50 records."""
+        """The network's value; the linear fit's before 50 records; the last speed where that is unlike all it has learnt."""
         if self.records < MIN_RECORDS:
             return self._linear.predict(cpu, memory)
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
             self._fit()
+        if self._history.novel:
+            return self._history.last_speed
         row = (self._history.row(cpu, memory) - self._mean) / self._scale
         value = float(_forward(self._weights, row[None, :], self.hidden)[0][0])
         return self._history.plausible(value * self._speed_scale + self._speed_mean)

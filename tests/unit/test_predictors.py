@@ -152,3 +152,17 @@ def test_a_pickled_copy_goes_on_alike_and_so_does_another_object(name: str) -> N
 def test_a_predictor_that_does_not_exist_is_named() -> None:
     with pytest.raises(ValueError, match="predictor=oracle: must be one of narx, arx, ema, last"):
         speed_predictor("oracle")
+
+
+@every_predictor
+def test_after_a_long_calm_a_sudden_slowness_is_believed(name: str) -> None:
+    """100 records around 570, then four times as slow: whatever has been learnt says nothing about that."""
+    chance = np.random.default_rng(0)
+    predictor = told(speed_predictor(name), *chance.normal(570, 15, 100))
+    assert predictor.predict() == pytest.approx(570, rel=0.1)
+    predictions = [told(predictor, speed).predict() for speed in [140.0] * 12]
+    if name == "ema":
+        assert predictions[-1] < 200
+    else:
+        assert predictions == pytest.approx([140.0] * 12, rel=0.25)
+    assert told(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
