@@ -184,6 +184,7 @@ class LiveRun:
             backend=experiment.backend,
             task=experiment.task,
             device=self.runtime.device,
+            devices=self.runtime.device_fields(),
             threads=self.threads,
             places=self.machines.places,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from injectors.schedule import Schedule
-from runtime.device import DeviceProfile
+from runtime.device import DeviceProfile, Profiles
 from runtime.hosts import Hosts
 from runtime.spec import Experiment
 from runtime.virtual.clock import Clock
@@ -34,11 +34,11 @@ def assemble(
     schedule: Schedule,
     costs: Costs,
     num_parameters: int,
-    profile: DeviceProfile | None,
+    profiles: Profiles,
     hosts: Hosts | None,
     arrived: Arrived,
 ) -> Cast:
-    """The simplest cast that can tell what happens."""
+    """The simplest cast that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
     job, on_board = experiment.job, experiment.transport == "shm"
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     if hosts is None and not schedule.kinds & SHARED:
@@ -49,11 +49,10 @@ def assemble(
         workers = Workers(
             clock,
             costs,
-            profile,
+            profiles,
             servers,
             network,
             on_board=on_board,
-            num_workers=job.num_workers,
             seed=job.seed,
             arrived=arrived,
         )
@@ -62,8 +61,9 @@ def assemble(
     others = () if hosts is None else sites_of_hosts(hosts, costs)
     machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
     on_hosts = HostServers(machines, costs, *sizes)
-    profiles = [device_of(worker, profile, hosts) for worker in range(job.num_workers)]
-    crew = HostWorkers(machines, costs, profiles, profile, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)
+    paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
+    default = profiles[0]  # of workers that move between hosts, where all have the same
+    crew = HostWorkers(machines, costs, paced, default, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)
     return Cast(on_hosts, crew, machines)
 
 

@@ -65,9 +65,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk_bytes_per_s: Rate | None = None
     """Writing or reading a checkpoint; None: no limit."""
 
-    def compute_s(self, samples: int) -> float:
-        """The real computation of a batch, without jitter."""
-        return self.compute_base_s + self.compute_per_sample_s * samples
+    def compute_s(self, samples: int, accum: int = 1) -> float:
+        """The real computation of a batch in so many micro-batches, without jitter."""
+        return self.compute_base_s * accum + self.compute_per_sample_s * samples
 
     def data_s(self, samples: int) -> float:
         """Loading a batch."""

@@ -10,7 +10,7 @@ from functools import partial
 
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
-from runtime.device import DeviceProfile
+from runtime.device import DeviceProfile, Profiles
 from runtime.hosts import Hosts
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
 from runtime.virtual.cast import assemble
@@ -61,7 +61,7 @@ class Session:
         schedule: what is injected when.
         learner: of its parameters.
         costs: the cost model.
-        profile: device that paces every worker whose host has none of its own.
+        device: what paces every worker whose host has no device of its own; or a profile for each of them.
         measures_decisions: charge what decisions really take.
         hosts: what the tasks live on; None: each has a machine to itself.
         lease_s: who stands still for longer is taken for dead.
@@ -73,7 +73,7 @@ class Session:
         schedule: Schedule,
         learner: Learner,
         costs: Costs,
-        profile: DeviceProfile | None,
+        device: DeviceProfile | Profiles | None,
         *,
         measures_decisions: bool = False,
         hosts: Hosts | None = None,
@@ -83,7 +83,8 @@ class Session:
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = Clock()
-        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profile, hosts, self._arrived)
+        profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
+        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived)
         self.servers, self.workers, self.machines = cast
         self.port = VirtualPort(
             self.clock,
