@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis.host_work import has_cores, hosts_of, touched, wire_s, work
 from analysis.load import RecordError, Run
+from analysis.pacing import is_paced, paced_s
 from analysis.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
 from analysis.schema import Other
 
@@ -334,6 +335,7 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
         value = max(0.0, checkpoint.value - 2 * control.value)
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
+    fitted.missing |= dict.fromkeys(("ring_step_s", "ring_per_byte_s"), "only runs with topology=allreduce have a ring")
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
     links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
     fitted.missing["link_bytes_per_s"] = links

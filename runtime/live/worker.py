@@ -55,9 +55,7 @@ class Worker:
         pulled = time.perf_counter()
         loss_sum = self.model.gradient(batch, order.accum)
         samples = sum(part.samples for part in order.ranges)
-        overrun_s, injected_s = self.pacer.hold(
-            pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum
-        )
+        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
         computed = time.perf_counter()
         sqr_norm = float(np.dot(self.links.grad, self.links.grad))
         finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)

@@ -166,7 +166,8 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
     for profile in profiles:
         if isinstance(profile, Device) and not profile.seconds(1):
             raise ConfigError(
-                f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set base_s"
+                f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set "
+                "base_s"
             )
 
 
