@@ -50,8 +50,10 @@ class Topology(_Strict, frozen=True):
     """Who holds the parameters and how they travel."""
 
     name: str
-    num_servers: Count
+    num_servers: Annotated[int, Meta(ge=0)]
     transport: Literal["tcp", "shm"]
+    collective: Literal["ring", "gloo", "nccl", "ddp"] | None
+    """Who sums the gradients where there are no servers."""
 
 
 class Workload(_Strict, frozen=True):

@@ -34,6 +34,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""
 
+    @property
+    def replicated(self) -> bool:
+        """No servers: every worker holds all parameters, and what it has computed is lost with it (all-reduce)."""
+        return self.num_servers == 0
+
     def reached(self, value: float) -> bool:
         """Whether a metric's value meets the target."""
         if self.target is None:

@@ -15,6 +15,7 @@ from runtime.virtual.host_workers import HostWorkers
 from runtime.virtual.iteration import Arrived, Crew
 from runtime.virtual.machines import SHARED, Machines
 from runtime.virtual.network import Network
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import ServerGroup, Servers
 from runtime.virtual.sites import sites_of, sites_of_hosts
 from runtime.virtual.workers import Workers
@@ -39,10 +40,11 @@ def assemble(
     arrived: Arrived,
 ) -> Cast:
     """The simplest cast that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
-    job, on_board = experiment.job, experiment.transport == "shm"
+    job, on_board = experiment.job, experiment.transport == "shm" or experiment.job.replicated
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
+    replicas = Replicas(clock, costs, num_parameters, job.num_workers) if job.replicated else None
     if hosts is None and not schedule.kinds & SHARED:
-        servers = Servers(costs, *sizes)
+        servers = replicas or Servers(costs, *sizes)
         network = None
         if costs.link_bytes_per_s is not None and num_parameters and not on_board:
             network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
@@ -60,7 +62,7 @@ def assemble(
     routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
     machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
-    on_hosts = HostServers(machines, costs, *sizes)
+    on_hosts = replicas or HostServers(machines, costs, *sizes)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # of workers that move between hosts, where all have the same
     crew = HostWorkers(machines, costs, paced, default, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)

@@ -18,6 +18,7 @@ from runtime.virtual.host_servers import HostServers
 from runtime.virtual.iteration import Arrived, Crew, Iteration
 from runtime.virtual.learner import Result
 from runtime.virtual.machines import Machines
+from runtime.virtual.replicas import Replicas
 
 Step = Callable[[Iteration], object]
 
@@ -32,7 +33,7 @@ class HostWorkers(Crew):
         costs: Costs,
         profiles: Profiles,
         default: DeviceProfile | None,
-        servers: HostServers,
+        servers: HostServers | Replicas,
         *,
         on_board: bool,
         seed: int,

@@ -18,10 +18,11 @@ class Replicas(ServerGroup):
     computes on its own copy, as soon as that is updated. ``here()`` counts the workers in the ring.
     """
 
-    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, here: Callable[[], int]) -> None:
+    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
         super().__init__(costs, num_parameters, 0, lambda target, t: (0.0, 0.0))
         self.names = ["replicas"]  # whose delivery a worker waits for
-        self.clock, self.here = clock, here
+        self.clock = clock
+        self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
         self.idle_s = 0.0
 

@@ -19,6 +19,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Iteration
 from runtime.virtual.learner import Learner
 from runtime.virtual.port import VirtualPort
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.supervisor import Supervisor
 from runtime.virtual.windows import Windows
@@ -106,6 +107,8 @@ class Session:
             stopwatch=self.stopwatch,
             scheduler=experiment.scheduler,
         )
+        if isinstance(self.servers, Replicas):
+            self.servers.here = lambda: len(self.coordinator.members.here())
         self.supervisor = Supervisor(
             self.clock,
             costs,

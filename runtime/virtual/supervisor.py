@@ -13,6 +13,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Crew
 from runtime.virtual.learner import Learner
 from runtime.virtual.machines import Machines
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import ServerGroup
 
 Call = Callable[[float], None]
@@ -60,6 +61,9 @@ class Supervisor:
         self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
         self._goes_back = coordinator.job.failover == "checkpoint"
+        self._copies = isinstance(servers, Replicas) and not self._goes_back
+        """Who comes back takes the parameters of those who stayed."""
+        self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
         self._leaving: tuple[int, int, float] | None = None
         """A server that restarts once a checkpoint is stored: numbers of both, and how long it will be pending."""
         self._generation = 0
@@ -105,13 +109,12 @@ class Supervisor:
         self.workers.lose(worker)
         self.note("Exited", role="worker", id=worker, incarnation=member.incarnation, reason=reason)
         self.coordinator.worker_lost(t, worker, reason, restarting)
-        if self._goes_back:
-            self._void()
+        self._part_with(t)
         if restarting:
             self._start_worker(worker, t + self.costs.restart_s)
         elif all(other.state == "left" for other in self.coordinator.members.members.values()):
             self.fail("no worker is left")
-        else:
+        elif not self._copies:
             self._recover(t)
 
     def _start_worker(self, worker: int, ready_s: float) -> None:
@@ -132,11 +135,34 @@ class Supervisor:
         if self._goes_back and self._servers_back and self.coordinator.halted:
             read_s = self.servers.restore_s() + self.costs.control_s
             self.clock.at(t + read_s, MESSAGE, self.drive, self._recover)
+        elif self._copies and self.coordinator.halted:
+            self._copy(t)
         else:
             self._recover(t)
 
+    def _part_with(self, t: float) -> None:
+        """A worker is gone. The others go on, or back to the last checkpoint, or they see that they are alike."""
+        if self._goes_back:
+            self._void()
+        elif self._copies:
+            self._void()
+            number, self._next_checkpoint = self._next_checkpoint, self._next_checkpoint + 1
+            state = self.coordinator.snapshot()
+            self._stable = Saved(number, self.coordinator.version, state, self.learner.dump())
+            self._copy(t)
+
+    def _copy(self, t: float) -> None:
+        """Replicas take the newest parameters of each other; when all who are expected have, the job goes on."""
+        self._generation += 1
+        generation = self._generation
+        self.clock.at(t + self._copy_s, MESSAGE, self.drive, lambda t: self._copied(t, generation))
+
+    def _copied(self, t: float, generation: int) -> None:
+        if generation == self._generation:
+            self._recover(t)
+
     def _void(self) -> None:
-        """Everybody will go back to the last checkpoint."""
+        """What is under way is of no more use: everybody goes back to a version that all can have."""
         self._generation += 1
         self.workers.lose_all()
         self.servers.halt()
@@ -154,9 +180,8 @@ class Supervisor:
         self.note("Exited", role="worker", id=number, incarnation=member.incarnation - 1, reason=RESTARTED)
         self.workers.lose(number)
         self.moved(node)
-        if self._goes_back:
-            self._void()
-        self._start_worker(number, t + pending_s + self.costs.launch_s)
+        self._part_with(t)
+        self._start_worker(number, t + pending_s + self.costs.launch_s + self._copy_s)
 
     def _leave(self, t: float) -> None:
         if self._leaving is not None:

@@ -18,6 +18,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Arrived, Crew, Iteration
 from runtime.virtual.learner import Result
 from runtime.virtual.network import Network
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import Servers
 
 
@@ -30,7 +31,7 @@ class Workers(Crew):
         clock: Clock,
         costs: Costs,
         profiles: Profiles,
-        servers: Servers,
+        servers: Servers | Replicas,
         network: Network | None,
         *,
         on_board: bool,
@@ -55,6 +56,8 @@ class Workers(Crew):
         worker = order.worker
         self.under_way[worker] = iteration
         reached_s = sent_s + self.costs.control_s
+        if isinstance(self.servers, Replicas):  # the worker itself makes the update, and then hears of its order
+            reached_s = max(reached_s, self.servers.idle_s)
         iteration.wait_s = max(0.0, reached_s - self.idle_since_s[worker])
         iteration.data_s = self.costs.data_s(iteration.samples)
         iteration.loaded_s = reached_s + iteration.data_s
