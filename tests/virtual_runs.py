@@ -260,6 +260,24 @@ def draw_host_world(num_workers: int, seed: int) -> World:
     )
 
 
+def draw_replica_world(num_workers: int, seed: int) -> World:
+    """As :func:`draw_world`, but all-reduce: rings instead of servers; workers straggle, crash and leave."""
+    drawn, chance = draw_world(num_workers, seed), Chance("replicas", num_workers, seed)
+    ring = {
+        "ring_step_s": chance.perhaps(0.0, 0.05),
+        "ring_per_byte_s": chance.perhaps(0.0, 0.2) / drawn.job.num_samples,
+    }
+    return msgspec.structs.replace(
+        drawn,
+        job=msgspec.structs.replace(drawn.job, num_servers=0),
+        costs=msgspec.structs.replace(drawn.costs, **ring),
+        plan=msgspec.structs.replace(
+            drawn.plan, disturbances=tuple(one for one in drawn.plan.disturbances if one.target.startswith("worker:"))
+        ),
+        accidents=tuple(one for one in drawn.accidents if one.role == "worker"),
+    )
+
+
 # ---- a job in it ----------------------------------------------------------------------------------------------------
 
 

@@ -99,7 +99,9 @@ class VirtualRuntime:
     def check(self, around: Circumstances) -> Needs:
         """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
         if self.hosts is not None and not around.num_servers:
-            raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual")
+            raise ConfigError(
+                "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual"
+            )
         hosts = self._parse_hosts(around.num_servers)
         paced = any(self._profiles) or (hosts is not None and any(host.device for host in hosts.hosts))
         refuse_hidden(hosts, self._model.values, around, paced=paced)

@@ -11,7 +11,6 @@ import pytest
 from runtime.device import DeviceProfile
 from runtime.job import Job
 from runtime.spec import Outcome
-from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.learner import NoLearner, RealLearner
@@ -110,13 +109,11 @@ def test_what_is_learned_is_the_same_as_with_servers() -> None:
 
 def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
-    devices = {"v100": {"workers": [0, 1, 2, 3], "per_sample_s": 1 / 651}, "p100": {"workers": [4, 5, 6, 7]}}
-    devices["p100"]["per_sample_s"] = 1 / 217
-    runtime = VirtualRuntime(num_workers=8, devices=devices, costs="antdt_cluster_b")
     job = allreduce_job(8, 7680, global_batch_samples=768)
     tape, costs = Tape(), load_costs("antdt_cluster_b").values
     learner = NoLearner(44_500_000, None)
-    run = Session(make_experiment(job, BSP(), tape), slow(), learner, costs, runtime._profiles)
+    v100, p100 = DeviceProfile(per_sample_s=1 / 651), DeviceProfile(per_sample_s=1 / 217)
+    run = Session(make_experiment(job, BSP(), tape), slow(), learner, costs, [v100] * 4 + [p100] * 4)
     update_s = costs.ring_s(4 * learner.num_parameters, 8) + costs.update_base_s
     assert update_s == pytest.approx(0.317, abs=0.001)
     assert (finish(run, tape).t + update_s) / 10 * 1667 == pytest.approx(1266, rel=0.005)
@@ -125,7 +122,7 @@ def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
 # ---- losses ---------------------------------------------------------------------------------------------------------
 
 
-def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -> tuple[Session, Tape]:
+def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -> Tape:
     """A job of four that loses workers at these times, for good or to restart; it uses every sample once."""
     run, tape = session(BSP(), allreduce_job(samples=samples), costs, **LEDGER)
     for at_s, worker, restarting in strikes:
@@ -135,7 +132,7 @@ def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -
     assert isinstance(run.learner, RealLearner)
     assert run.learner.params.tolist() == [1.0] * samples
     assert outcome.samples_applied == samples
-    return run, tape
+    return tape
 
 
 COPY = Costs(ring_step_s=0.5, launch_s=3.0)
@@ -144,7 +141,7 @@ COPY = Costs(ring_step_s=0.5, launch_s=3.0)
 
 def test_the_others_go_on_with_what_was_applied() -> None:
     """Two rounds are done at 3.75 s; the third is lost with worker 2 and computed again by three, of ten samples."""
-    run, tape = struck(COPY, (6.625, 2, False))
+    tape = struck(COPY, (6.625, 2, False))
     [lost], [restored] = tape.told("Lost"), tape.told("Restored")
     assert (lost["t"], lost["restarting"]) == (6.625, False)
     assert (restored["t"], restored["version"], restored["workers"]) == (7.125, 2, [0, 1, 3])
@@ -154,7 +151,7 @@ def test_the_others_go_on_with_what_was_applied() -> None:
 
 def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
     """Nobody computes meanwhile; 3 s to launch, half a second to copy."""
-    run, tape = struck(COPY, (6.625, 2, True))
+    tape = struck(COPY, (6.625, 2, True))
     [restored] = tape.told("Restored")
     assert (restored["t"], restored["version"], restored["workers"]) == (6.625 + 3.5, 2, [0, 1, 2, 3])
     assert tape.told("Joined") == []
@@ -162,7 +159,7 @@ def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
 
 def test_losses_in_a_row_are_waited_for_together() -> None:
     """The second while the first launches, the third while replicas are copied: that begins anew."""
-    run, tape = struck(COPY, (6.625, 2, True), (7.0, 1, False), (9.75, 0, False))
+    tape = struck(COPY, (6.625, 2, True), (7.0, 1, False), (9.75, 0, False))
     [restored] = tape.told("Restored")
     assert (restored["t"], restored["workers"]) == (10.25, [2, 3])
 
