@@ -51,9 +51,10 @@ class Topology(_Strict, frozen=True):
 
     name: str
     num_servers: Annotated[int, Meta(ge=0)]
+    """0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]
     collective: Literal["ring", "gloo", "nccl", "ddp"] | None
-    """Who sums the gradients where there are no servers."""
+    """Who sums the gradients of replicas; None where there are servers."""
 
 
 class Workload(_Strict, frozen=True):

@@ -35,9 +35,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Factor of the schedule after so many applied samples."""
 
     @property
-    def replicated(self) -> bool:
-        """No servers: every worker holds all parameters, and what it has computed is lost with it (all-reduce)."""
-        return self.num_servers == 0
+    def halts_on_loss(self) -> bool:
+        """Whether all stands still when a worker is lost: it goes back to a checkpoint, or held a replica."""
+        return self.failover == "checkpoint" or self.num_servers == 0
 
     def reached(self, value: float) -> bool:
         """Whether a metric's value meets the target."""

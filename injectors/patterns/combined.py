@@ -55,8 +55,8 @@ class Combined(Pattern):
         for label, intensity in own.items():
             if intensity != self.intensity:
                 raise ValueError(
-                    f"patterns: {label}.intensity={intensity} is not that of all, intensity={self.intensity}; set only "
-                    "the latter, or make it null"
+                    f"intensity={self.intensity}: patterns.{label} has intensity={intensity}; set only one for all, "
+                    "or make it null and set each"
                 )
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

@@ -40,9 +40,10 @@ def assemble(
     arrived: Arrived,
 ) -> Cast:
     """The simplest cast that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
-    job, on_board = experiment.job, experiment.transport == "shm" or experiment.job.replicated
+    job = experiment.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
-    replicas = Replicas(clock, costs, num_parameters, job.num_workers) if job.replicated else None
+    replicas = None if job.num_servers else Replicas(clock, costs, num_parameters, job.num_workers)
+    on_board = experiment.transport == "shm" or replicas is not None
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
         network = None

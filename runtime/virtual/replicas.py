@@ -12,10 +12,12 @@ from runtime.virtual.servers import ServerGroup
 
 @final
 class Replicas(ServerGroup):
-    """In the place of the servers, but there are none: ``idle_s`` is when the last update is done on every worker.
+    """In the place of the servers, but there are none.
 
-    All replicas do the same at the same time, so they are told of as one. Nothing is pulled or pushed: a worker
-    computes on its own copy, as soon as that is updated. ``here()`` counts the workers in the ring.
+    ``idle_s`` is when the last update is done on every worker, ``summed_s`` when its ring was complete: who is lost
+    before takes that update along. All replicas do the same at the same time, so they are told of as one. Nothing is
+    pulled or pushed: a worker computes on its own copy, as soon as that is updated. ``here()`` counts the workers in
+    the ring.
     """
 
     def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
@@ -24,7 +26,7 @@ class Replicas(ServerGroup):
         self.clock = clock
         self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
-        self.idle_s = 0.0
+        self.idle_s = self.summed_s = 0.0
 
     @property
     def copy_s(self) -> float:
@@ -33,8 +35,9 @@ class Replicas(ServerGroup):
 
     def update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients around the ring, then everybody makes the step, of one sum."""
-        ring_s = self.costs.ring_s(self.model_bytes, self.here())
-        self._busy_for(sent_s, ring_s + self.costs.update_s(self.model_bytes, 1))
+        self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, self.here()))
+        self.summed_s = self.idle_s
+        self.idle_s += self.costs.update_s(self.model_bytes, 1)
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """One replica writes all parameters; the others, who have to wait for it in the next ring, wait now."""
@@ -50,7 +53,7 @@ class Replicas(ServerGroup):
 
     def begin_again(self, at_s: float) -> None:
         """All hold the same parameters and have nothing to do."""
-        self.idle_s = at_s
+        self.idle_s = self.summed_s = at_s
 
     def deliver(self, sent_s: float, deliver: Callable[[int], None]) -> None:
         """Call ``deliver(0)`` when a worker that is ordered so at ``sent_s`` may compute."""

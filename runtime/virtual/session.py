@@ -96,6 +96,7 @@ class Session:
             evaluated=self._evaluated,
             checkpointed=lambda *about: self.supervisor.save(*about),
             restarted=lambda *about: self.supervisor.restart(*about),
+            updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
         self.stopwatch = Stopwatch(measures=measures_decisions)
         self.coordinator = Coordinator(

@@ -19,6 +19,8 @@ from runtime.virtual.servers import ServerGroup
 Call = Callable[[float], None]
 
 BY_PLAN = "killed by the plan"
+NO_FILE = -1
+"""Number of a checkpoint that was never stored."""
 RESTARTED = "restarted by the strategy"
 
 
@@ -64,6 +66,10 @@ class Supervisor:
         self._copies = isinstance(servers, Replicas) and not self._goes_back
         """Who comes back takes the parameters of those who stayed."""
         self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
+        self._parting = False
+        """They agree on a version; who is lost meanwhile changes nothing in that."""
+        self._before: Saved
+        """What replicas held before the last update."""
         self._leaving: tuple[int, int, float] | None = None
         """A server that restarts once a checkpoint is stored: numbers of both, and how long it will be pending."""
         self._generation = 0
@@ -145,11 +151,23 @@ class Supervisor:
         if self._goes_back:
             self._void()
         elif self._copies:
+            if not self._parting:
+                self._stable = self._newest(t)
+                self._parting = True
             self._void()
-            number, self._next_checkpoint = self._next_checkpoint, self._next_checkpoint + 1
-            state = self.coordinator.snapshot()
-            self._stable = Saved(number, self.coordinator.version, state, self.learner.dump())
             self._copy(t)
+
+    def _newest(self, t: float) -> Saved:
+        """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
+        assert isinstance(self.servers, Replicas)
+        return self._before if t < self.servers.summed_s else self._of_now(self.coordinator.version)
+
+    def remember(self, version: int) -> None:
+        """An update of this version is ordered."""
+        self._before = self._of_now(version)
+
+    def _of_now(self, version: int) -> Saved:
+        return Saved(NO_FILE, version, self.coordinator.snapshot(), self.learner.dump())
 
     def _copy(self, t: float) -> None:
         """Replicas take the newest parameters of each other; when all who are expected have, the job goes on."""
@@ -234,6 +252,7 @@ class Supervisor:
         absent = coordinator.members.anyone_launching() or (self._goes_back and coordinator.members.anyone_pending())
         if not coordinator.halted or self._leaving is not None or not self._servers_back or absent:
             return
+        self._parting = False
         self.learner.load(self._stable.dumped)
         self.servers.begin_again(t)
         for worker in coordinator.members.members:

@@ -56,13 +56,13 @@ class Workers(Crew):
         worker = order.worker
         self.under_way[worker] = iteration
         reached_s = sent_s + self.costs.control_s
-        if isinstance(self.servers, Replicas):  # the worker itself makes the update, and then hears of its order
-            reached_s = max(reached_s, self.servers.idle_s)
         iteration.wait_s = max(0.0, reached_s - self.idle_since_s[worker])
         iteration.data_s = self.costs.data_s(iteration.samples)
         iteration.loaded_s = reached_s + iteration.data_s
         delivered_s = max(reached_s, self.servers.idle_s)
-        if self.network is None:
+        if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
+            self._pulled(iteration, delivered_s + iteration.data_s)
+        elif self.network is None:
             self._pulled(iteration, max(iteration.loaded_s, delivered_s + self._transfer_s))
         else:
             self.clock.at(delivered_s, MACHINE, self._pull, iteration)

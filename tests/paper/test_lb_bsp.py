@@ -74,9 +74,7 @@ def test_a_worker_without_records_counts_as_the_median_of_the_others() -> None:
 
 
 def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
-    grad = Grad(
-        id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples
-    )
+    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
     return Arrived(t=0.0, grad=grad, timings=Timings(compute_s=compute_s))
 
 

@@ -100,6 +100,14 @@ def test_nothing_is_pulled_or_pushed() -> None:
     assert {(one["pull_s"], one["send_s"]) for one in timings} == {(0.0, 0.0)}
 
 
+def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
+    """As live: parameters come from there. It loads its batch after that."""
+    run, tape = session(BSP(), allreduce_job(), Costs(update_base_s=0.5, data_base_s=0.125))
+    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
+    after = [event["timings"] for event in tape.told("Arrived") if event["grad"]["iteration"]]
+    assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
+
+
 def test_what_is_learned_is_the_same_as_with_servers() -> None:
     run, tape = session(BSP(), allreduce_job(), **LEDGER)
     finish(run, tape)
@@ -164,6 +172,13 @@ def test_losses_in_a_row_are_waited_for_together() -> None:
     assert (restored["t"], restored["workers"]) == (10.25, [2, 3])
 
 
+def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
+    """The ring of the second update goes on from 3.5 to 6.5 s: its samples are computed again."""
+    struck_s = (6.25, 6.5)
+    versions = [struck(COPY, (at_s, 2, False)).told("Restored")[0]["version"] for at_s in struck_s]
+    assert versions == [1, 2]
+
+
 def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
     """Servers would still have it: it counts for nothing, and its samples are computed again."""
     run, tape = session(BSP(), allreduce_job(), COPY, [DeviceProfile(base_s=s) for s in (0.25, 0.25, 0.25, 1.0)])
@@ -192,12 +207,15 @@ class RestartOnce(Strategy):
 
 
 def test_kill_restart_of_a_replica() -> None:
-    """The others go on half a second later; the next incarnation launches (3 s), copies (0.5 s) and joins a round."""
+    """The others go on half a second later, without the update that was ordered in the same breath and has lost a member.
+
+    The next incarnation launches (3 s), copies (0.5 s) and joins a round.
+    """
     run, tape = session(RestartOnce(), allreduce_job(samples=96), COPY, **LEDGER)
     finish(run, tape)
     [restored], [joined] = tape.told("Restored"), tape.told("Joined")
     killed_s = restored["t"] - 0.5
-    assert (restored["version"], restored["workers"]) == (3, [0, 2, 3])
+    assert (restored["version"], restored["workers"]) == (2, [0, 2, 3])
     assert (joined["t"], joined["worker"]) == (killed_s + 3.5, 1)
     assert tape.told("Arrived")[-1]["grad"]["incarnation"] in (0, 1)
     assert {event["grad"]["worker"] for event in tape.told("Arrived") if event["t"] > joined["t"] + 5} == {0, 1, 2, 3}
