@@ -126,10 +126,15 @@ def _most_within(device: Device, accum: int, low: int, high: int, within_s: floa
 
 def _split(total: int, devices: Sequence[Device], types: Sequence[int], accum: tuple[int, ...]) -> Plan:
     bounds = [devices[kind].bounds(accum[kind]) for kind in types]
-    times = [partial(devices[kind].total_s, accum=accum[kind]) for kind in types]
+    times = [partial(_time_and_size, devices[kind], accum[kind]) for kind in types]
     totals = split_by_time(total, times, [low for low, _ in bounds], [high for _, high in bounds])
-    slowest_s = max(time(samples) for time, samples in zip(times, totals, strict=True))
+    slowest_s = max(time(samples)[0] for time, samples in zip(times, totals, strict=True))
     return Plan(accum, tuple(totals), slowest_s)
+
+
+def _time_and_size(device: Device, accum: int, samples: int) -> tuple[float, int]:
+    """Where a curve is flat, equal devices shall have equal sizes."""
+    return device.total_s(samples, accum), samples
 
 
 def _obstacle(total: int, devices: Sequence[Device], counts: Counter[int], accums: range) -> str:

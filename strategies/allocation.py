@@ -16,6 +16,7 @@ import numpy as np
 
 High = int | None
 """Upper bound in samples; None: no bound."""
+Time = float | tuple[float, int]
 
 
 def split_min_max(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High]) -> list[int]:
@@ -33,9 +34,11 @@ def split_min_max(total: int, speeds: Sequence[float], lows: Sequence[int], high
 
 
 def split_by_time(
-    total: int, times: Sequence[Callable[[int], float]], lows: Sequence[int], highs: Sequence[High]
+    total: int, times: Sequence[Callable[[int], Time]], lows: Sequence[int], highs: Sequence[High]
 ) -> list[int]:
     """The same where worker i needs ``times[i](b)`` seconds, non-decreasing in b: the least ``max times[i](b_i)``.
+
+    A time may be a tuple whose other entries decide between equal seconds.
 
     Raises:
         ValueError: no split keeps the bounds (the message says which).
@@ -107,7 +110,7 @@ def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Seque
     return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed), low, high)]
 
 
-def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], float]) -> list[int]:
+def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], Time]) -> list[int]:
     """The greedy: the next sample to whoever is done first with one more."""
     room = [index for index, high in enumerate(highs) if high is None or samples[index] < high]
     heap = [(time(index, samples[index] + 1), index) for index in room]

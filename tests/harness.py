@@ -181,10 +181,10 @@ class Desk:
         self.core.strategy.next = commands
         self.core.woke(self.at(None), "strategy:say")
 
-    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True) -> None:
+    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0) -> None:
         """The worker's Compute is done."""
         grad_id = self.core.ledger.busy[worker].grad_id
-        self.core.arrived(self.at(t), grad_id, worker, Timings(compute_s=1.0), loss=1.0, finite=finite)
+        self.core.arrived(self.at(t), grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
 
     def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
         """The worker's Compute has failed."""

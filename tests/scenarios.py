@@ -8,6 +8,9 @@ something that happens, a second after the last:
     failed 1 [for good]                     lost 2 [for good]
     joined 2                                server lost
     checkpoint                              restored
+    arrived 0 taking 4 s                    timer
+
+(``timer`` is the one that the strategy set last, when it is due.)
 
 Indented lines are written by ``pytest --rewrite``: what the strategy is told, ``->`` what it commands, and in brackets
 what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
@@ -98,7 +101,8 @@ def details(what: Any) -> str:
         case Restored():
             return f"version {what.version}, workers {listed(what.workers)}"
         case Compute():
-            return f"worker {what.worker}, {counted(what.num_samples)}"
+            parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
+            return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
         case _:
             return details_of_rest(what)
 
@@ -126,18 +130,26 @@ def counted(samples: int) -> str:
     return f"{samples} sample" if samples == 1 else f"{samples} samples"
 
 
-HAPPENINGS: dict[str, Callable[[Scribe, int], object]] = {
-    "start": lambda desk, _: desk.start(),
+def fire(desk: Desk) -> None:
+    """The strategy's last timer; later than it is due, if more has happened since."""
+    at_s, tag = [timer for timer in desk.timers if timer[1].startswith("strategy:")][-1]
+    desk.core.woke(desk.at(max(at_s, desk.t)), tag)
+
+
+HAPPENINGS: dict[str, Callable[..., object]] = {
+    "start": lambda desk: desk.start(),
     "arrived N": lambda desk, worker: desk.arrive(worker),
+    "arrived N taking N s": lambda desk, worker, compute_s: desk.arrive(worker, compute_s=compute_s),
     "arrived N not finite": lambda desk, worker: desk.arrive(worker, finite=False),
     "failed N": lambda desk, worker: desk.fail(worker),
     "failed N for good": lambda desk, worker: desk.fail(worker, retryable=False),
     "lost N": lambda desk, worker: desk.lose(worker),
     "lost N for good": lambda desk, worker: desk.lose(worker, restarting=False),
     "joined N": lambda desk, worker: desk.join(worker),
-    "server lost": lambda desk, _: desk.lose_server(),
-    "checkpoint": lambda desk, _: desk.core.woke(desk.at(None), "runtime:checkpoint"),
-    "restored": lambda desk, _: desk.restore(),
+    "server lost": lambda desk: desk.lose_server(),
+    "checkpoint": lambda desk: desk.core.woke(desk.at(None), "runtime:checkpoint"),
+    "restored": lambda desk: desk.restore(),
+    "timer": fire,
 }
 
 
@@ -147,7 +159,7 @@ def happen(desk: Scribe, line: str) -> None:
     kind = " ".join("N" if word.isdigit() else word for word in words)
     if kind not in HAPPENINGS:
         raise ValueError(f"{line}: nothing that can happen in a scenario")
-    HAPPENINGS[kind](desk, next((int(word) for word in words if word.isdigit()), 0))
+    HAPPENINGS[kind](desk, *(int(word) for word in words if word.isdigit()))
 
 
 def play(text: str) -> str:
@@ -186,10 +198,15 @@ def read_settings(text: str) -> Iterator[tuple[str, Any]]:
             name, _, value = line.partition(": ")
             if name not in SETTINGS and name.partition(".")[0] != "strategy":
                 raise ValueError(f"{line}: no such setting of a scenario")
-            yield (
-                name,
-                {"true": True, "false": False, "null": None}.get(value, int(value) if value.isdigit() else value),
-            )
+            yield name, {"true": True, "false": False, "null": None}.get(value, read_number(value))
+
+
+def read_number(value: str) -> int | float | str:
+    """What is none stays as it is."""
+    try:
+        return int(value) if value.isdigit() else float(value)
+    except ValueError:
+        return value
 
 
 def make_strategy(settings: dict[str, Any]) -> Strategy:

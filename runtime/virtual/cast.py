@@ -66,7 +66,9 @@ def assemble(
     on_hosts = replicas or HostServers(machines, costs, *sizes)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # of workers that move between hosts, where all have the same
-    crew = HostWorkers(machines, costs, paced, default, on_hosts, on_board=on_board, seed=job.seed, arrived=arrived)
+    crew = HostWorkers(
+        machines, costs, paced, on_hosts, default=default, on_board=on_board, seed=job.seed, arrived=arrived
+    )
     return Cast(on_hosts, crew, machines)
 
 

@@ -36,6 +36,11 @@ def make(name: str, **changes: Any) -> Strategy:
     return strategy
 
 
+def hurried(name: str) -> Strategy:
+    """A fresh strategy that has something to decide within seconds."""
+    return make(name, **HURRIES.get(name, {}))
+
+
 def fits(name: str, num_workers: int) -> bool:
     """Whether the strategy accepts so many workers."""
     try:
@@ -61,8 +66,8 @@ class Case(msgspec.Struct, frozen=True):
         return range(2 if self.num_workers > 4 else 4)
 
     def make(self) -> Strategy:
-        """A fresh strategy, in a hurry."""
-        return make(self.name, **HURRIES.get(self.name, {}))
+        """A fresh strategy."""
+        return hurried(self.name)
 
 
 def cases() -> list[Case]:

@@ -21,10 +21,11 @@ from analysis.integrity import integrity
 from analysis.load import load_run
 from injectors.plan import RULES, parse_target
 from injectors.schedule import Schedule
+from runtime.virtual.supervisor import RESTARTED
 from runtime.virtual.workers import Workers
 from strategies.protocol import Strategy
 from tests.cli import run_cli
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, make
+from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, make
 from tests.invariants import problems, replay, strategy_of
 from tests.laws import Complaints
 from tests.runs import ROOT, read_lines
@@ -47,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
         return range(2 if self.num_workers > 4 else 5)
 
     def make(self) -> Strategy:
-        return make(self.name)
+        return hurried(self.name)
 
 
 CASES = [Case(name, num_workers) for name in NAMES for num_workers in NUM_WORKERS if fits(name, num_workers)]
@@ -112,10 +113,14 @@ def different(run: VirtualRun, again: VirtualRun) -> Complaints:
 
 
 def otherwise_disturbed(run: VirtualRun) -> Complaints:
-    """The open windows must be those of the plan, to the second, whatever the strategy does."""
+    """The open windows must be those of the plan, to the second, whatever the strategy does but restart elsewhere."""
     noted = [(line["t"], tuple(line["note"]["active"])) for line in run.notes("Injecting")]
+    exits = [(line["t"], line["note"]) for line in run.notes("Exited") if line["note"]["reason"] == RESTARTED]
     actuator, t, planned = Schedule(run.world.plan), 0.0, []
     while t < run.end["t"]:
+        while exits and exits[0][0] <= t:
+            at_s, note = exits.pop(0)
+            actuator.moved(f"{note['role']}:{note['id']}", at_s)
         planned.append((t, actuator.active(t)))
         t = actuator.next_change(t)
     return [] if noted[: len(planned)] == planned else [f"{noted[: len(planned)]} is not {planned}"]
@@ -150,10 +155,10 @@ def too_early(lines: list[Line], world: World) -> Complaints:
 
 
 def soonest_s(line: Line, world: World) -> float:
-    """When who has exited may be back; a plan says itself how long who is killed by it waits."""
+    """When who has exited may be back; a plan says itself how long who is killed by it waits, the scheduler is idle."""
     costs, note = world.costs, line["note"]
     until_s = world.dead_until(f"{note['role']}:{note['id']}", line["t"])
-    by_plan = line["t"] < until_s or note["reason"] == "killed by the plan"
+    by_plan = line["t"] < until_s or note["reason"] in ("killed by the plan", RESTARTED)
     since_s = max(line["t"], until_s) + costs.launch_s if by_plan else line["t"] + costs.restart_s
     return since_s + costs.control_s - 1e-9  # of rounding
 

@@ -127,8 +127,8 @@ def test_the_worked_example_of_moves() -> None:
 
 
 def test_another_regime_begins_with_the_first_step_again() -> None:
-    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the last
-    window, so the first move is of 32 samples again, after a window of 8."""
+    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the
+    last window, so the first move is of 32 samples again, after a window of 8."""
     turned = 200
 
     def seconds(worker: int, order: ComputeOrder) -> float:
@@ -206,7 +206,7 @@ def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers:
     strategy = LBBSP(kind=kind, warmup_iters=0, min_records=1, window_iters=2, delta_samples=3, predictor="last")
     total = 7 * num_workers + 3
     job_of = make_job(
-        num_workers=num_workers, num_samples=60 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
+        num_workers=num_workers, num_samples=20 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
     )
     plan = restarts(seed, num_workers) + departures(seed, num_workers)
     run = HeapRun(strategy, job_of, random_seconds(seed), plan, random_outcome(seed))
@@ -243,7 +243,7 @@ def test_equal_workers_are_bsp(kind: str, batch: int, base_s: float) -> None:
     seconds = linear(*[10.0] * 4, base_s=base_s)
     one = HeapRun(LBBSP(kind=kind), make_job(**equal), seconds).run()
     other = HeapRun(BSP(), make_job(**equal), seconds).run()
-    assert one.updates > 100
+    assert one.updates > 70
     assert one.transcript() == other.transcript(), first_difference(one.lines, other.lines)
 
 

@@ -71,7 +71,7 @@ class Accumulates(Strategy):
 @pytest.mark.parametrize("plan", [slow(), slow(w0=1.0)], ids=["calm", "slowed"])
 @pytest.mark.parametrize(("costs", "device", "seconds"), [(Costs(), FLAT, 2.0), (Costs(compute_base_s=0.5), None, 1.0)])
 def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds: float, plan: Any) -> None:
-    """Without a device the real computation has its base once for every pass. Two workers, eight samples each, ten rounds."""
+    """Without a device the real computation has its base once a pass. Two workers, eight samples each, ten rounds."""
     job = virtual_job(2, 160, global_batch_samples=16)
     run = Session(make_experiment(job, Accumulates(), Tape()), plan, NoLearner(0, None), costs, device)
     assert run.run().t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)

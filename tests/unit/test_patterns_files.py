@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
@@ -62,7 +63,10 @@ def test_a_file_gives_every_field_and_a_plan_that_reads_back(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "seed"), SHA256)
 def test_a_plan_of_the_first_release_is_still_the_same(name: str, seed: int) -> None:
-    assert plan_sha256(instantiate(load(name)).plan(CLUSTER, 120.0, seed)) == SHA256[name, seed]
+    """But for what it says of machines, which strategies of that release could not leave."""
+    plan = instantiate(load(name)).plan(CLUSTER, 120.0, seed)
+    as_then = [msgspec.structs.replace(one, of_machine=False) for one in plan.disturbances]
+    assert plan_sha256(msgspec.structs.replace(plan, disturbances=tuple(as_then))) == SHA256[name, seed]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -207,7 +207,7 @@ class RestartOnce(Strategy):
 
 
 def test_kill_restart_of_a_replica() -> None:
-    """The others go on half a second later, without the update that was ordered in the same breath and has lost a member.
+    """The others go on half a second later, without the update that was ordered in the same breath.
 
     The next incarnation launches (3 s), copies (0.5 s) and joins a round.
     """

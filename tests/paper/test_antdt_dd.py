@@ -1,0 +1,332 @@
+"""AntDT-DD against its source: AntDT section VI-B, Eq. 4."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.job import ComputeOrder
+from strategies.accumulation import Device, Plan, solve, solve_anyhow
+from strategies.antdt_dd import AntDTDD
+from strategies.bsp import BSP
+from strategies.clustering import cluster_by_ratio
+from strategies.device_types import DeviceSpec
+from strategies.profiling import Curve, profile_rounds
+from strategies.protocol import Apply, Compute
+from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
+from tests.harness import HeapRun, make_job
+from tests.laws import dead, played, unconserved, unlawful
+
+FOUR_AND_FOUR = [0] * 4 + [1] * 4
+"""Workers of Cluster-B: four V100, four P100."""
+
+
+def device(name: str, speed: float, low: int = 1, high: int | None = None) -> Device:
+    return Device(name, lambda samples: samples / speed, low, high)
+
+
+def pair(low: int, high: int) -> list[Device]:
+    return [device("v100", 300, low, high), device("p100", 100, low, high)]
+
+
+def samples_of(order: ComputeOrder) -> int:
+    return sum(work.samples for work in order.ranges)
+
+
+# ---- the equation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "accums", "accum", "totals", "slowest_s"),
+    [
+        (32, 128, range(1, 2), (1, 1), (128, 64), 0.64),
+        (32, 128, range(1, 6), (2, 1), (144, 48), 0.48),
+        (64, 96, range(1, 2), (1, 1), (96, 96), 0.96),
+        (64, 96, range(1, 6), (2, 1), (128, 64), 0.64),
+    ],
+    ids=["32..128 LB-BSP", "32..128 DD", "64..96 LB-BSP", "64..96 DD"],
+)
+def test_the_tables(
+    low: int, high: int, accums: range, accum: tuple[int, int], totals: tuple[int, int], slowest_s: float
+) -> None:
+    """B = 768 over V100 of 300 and P100 of 100 samples per second. DDP's even 96 take 0.96 s; with C = 1 the bounds are
+    in the way; accumulation reaches B / sum v = 0.48 s, and 0.64 s where a P100 is saturated only from 64 on."""
+    plan = solve(768, pair(low, high), FOUR_AND_FOUR, accums)
+    assert plan.accum == accum
+    assert plan.totals == (totals[0],) * 4 + (totals[1],) * 4
+    assert plan.slowest_s == pytest.approx(slowest_s)
+    assert sum(plan.totals) == 768
+
+
+def test_one_size_per_type_need_not_exist() -> None:
+    """Eq. 4 asks for equal batches within a type: 4 B_1 + 4 B_2 = 770 has no whole solution, also not with C. Totals
+    per worker have one, and every worker's micro-batches differ by at most a sample."""
+    for c_1, c_2 in product(range(1, 6), repeat=2):
+        assert not any(4 * (c_1 * b_1 + c_2 * b_2) == 770 for b_1 in range(32, 129) for b_2 in range(32, 129))
+    plan = solve(770, pair(32, 128), FOUR_AND_FOUR, range(1, 6))
+    assert sum(plan.totals) == 770
+    assert plan.slowest_s == pytest.approx(0.4833, abs=1e-4)
+    assert max(plan.totals[:4]) - min(plan.totals[:4]) <= 1
+
+
+def test_fewer_micro_batches_break_ties_then_the_smallest_c() -> None:
+    """Two equal workers, B = 8: any C gives 4 and 4; accumulating would only cost. Of two types that are alike and
+    cannot do without one more micro-batch, the first type keeps one."""
+    assert solve(8, [device("a", 1)], [0, 0], range(1, 6)).accum == (1,)
+    alike = [device("a", 1, 1, 4), device("b", 1, 1, 4)]
+    plan = solve(12, alike, [0, 1], range(1, 6))
+    assert (plan.accum, plan.totals) == ((2, 2), (6, 6))
+    steep = Device("c", lambda samples: 1.0, 1, 4)
+    assert solve(12, [steep, steep], [0, 1], range(1, 6)).accum == (1, 2)
+
+
+def every_plan(total: int, devices: list[Device], types: list[int], accums: range) -> float:
+    """By trying everything."""
+    best = inf
+    for accum in product(accums, repeat=len(devices)):
+        bounds = [devices[kind].bounds(accum[kind]) for kind in types]
+        for totals in product(*(range(low, (total if high is None else high) + 1) for low, high in bounds)):
+            if sum(totals) == total:
+                times = (devices[k].total_s(x, accum[k]) for k, x in zip(types, totals, strict=True))
+                best = min(best, max(times))
+    return best
+
+
+@given(
+    speeds=st.lists(st.integers(1, 9), min_size=2, max_size=2),
+    lows=st.lists(st.integers(1, 3), min_size=2, max_size=2),
+    rooms=st.lists(st.integers(0, 4), min_size=2, max_size=2),
+    flat=st.integers(0, 4),
+    total=st.integers(3, 16),
+)
+def test_nothing_is_better(speeds: list[int], lows: list[int], rooms: list[int], flat: int, total: int) -> None:
+    """Against all choices of C and all splits, for three workers of two types whose time is flat at first."""
+    devices = [
+        Device(f"type {k}", lambda samples, k=k: max(samples, flat) / speeds[k], lows[k], lows[k] + rooms[k])
+        for k in range(2)
+    ]
+    types, accums = [0, 1, 1], range(1, 4)
+    best = every_plan(total, devices, types, accums)
+    if best == inf:
+        with pytest.raises(ValueError, match=f"{total}"):
+            solve(total, devices, types, accums)
+        assert sum(solve_anyhow(total, devices, types, accums).totals) == total
+        return
+    plan = solve(total, devices, types, accums)
+    assert plan.slowest_s == pytest.approx(best)
+    assert sum(plan.totals) == total
+    for kind, samples in zip(types, plan.totals, strict=True):
+        assert plan.accum[kind] * lows[kind] <= samples <= plan.accum[kind] * (lows[kind] + rooms[kind])
+
+
+def test_below_saturation_is_said() -> None:
+    """No C brings eight workers of at least 128 down to 768 samples: the least is then a single sample."""
+    with pytest.raises(ValueError, match=r"least micro-batches \(v100 128, p100 128\), 1 per worker, sum to 1024"):
+        solve(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
+    plan = solve_anyhow(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
+    assert isinstance(plan, Plan)
+    assert plan.below_saturation
+    assert plan.slowest_s == pytest.approx(0.48)
+
+
+# ---- the profile ----------------------------------------------------------------------------------------------------
+
+
+def test_a_curve_goes_through_the_medians_and_never_falls() -> None:
+    curve = Curve([(1, 0.08), (1, 0.3), (1, 0.07), (32, 0.079), (64, 0.086), (128, 0.16)])
+    assert [curve.seconds(size) for size in (1, 32, 64, 96, 128, 256)] == pytest.approx(
+        [0.08, 0.08, 0.086, 0.123, 0.16, 0.32]
+    )
+
+
+def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> None:
+    """Bmin = largest size with F(B) <= 1.1 F(1)."""
+    flat_until_60 = Curve([(size, max(0.08, 0.02 + 0.001 * size)) for size in (1, 8, 16, 32, 64, 96, 128)])
+    assert flat_until_60.saturation_samples == 64
+    assert Curve([(size, size / 100) for size in (1, 8, 16)]).saturation_samples == 1
+    assert Curve([(size, size / 100) for size in (1, 8, 16)]).samples_per_s == pytest.approx(100)
+
+
+@given(
+    num_workers=st.integers(1, 9),
+    extra=st.integers(0, 400),
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=6),
+    iters=st.integers(1, 3),
+)
+def test_rounds_of_the_profile_sum_to_the_batch_and_try_what_fits(
+    num_workers: int, extra: int, sizes: list[int], iters: int
+) -> None:
+    total, workers = num_workers + extra, list(range(num_workers))
+    rounds = profile_rounds(total, workers, sizes, iters, warmup_iters=2)
+    assert all(sum(sizes.values()) == total and min(sizes.values()) >= 1 for sizes in rounds)
+    assert all(sorted(sizes) == workers for sizes in rounds)
+    for size in sizes:
+        tried = [sum(one[worker] == size for one in rounds) for worker in workers]
+        assert min(tried) >= iters or num_workers == 1 or total - size < num_workers - 1
+
+
+@pytest.mark.parametrize(
+    ("speeds", "groups"),
+    [
+        ([1, 1.05, 1.1, 2, 2.1, 4], [[0, 1, 2], [3, 4], [5]]),
+        ([4, 1, 1, 1], [[1, 2, 3], [0]]),
+        ([300, 100, 310, 95], [[1, 3], [0, 2]]),
+        ([5.0], [[0]]),
+        ([], []),
+    ],
+)
+def test_workers_of_about_the_same_speed_are_of_one_type(speeds: list[float], groups: list[list[int]]) -> None:
+    assert cluster_by_ratio(speeds, 1.2) == groups
+    assert cluster_by_ratio([7 * speed for speed in speeds], 1.2) == groups
+
+
+def test_no_more_groups_than_asked_for() -> None:
+    assert cluster_by_ratio([1, 2, 4.1, 9, 20], 1.2, at_most=3) == [[0, 1], [2, 3], [4]]
+
+
+# ---- the strategy ---------------------------------------------------------------------------------------------------
+
+
+def v100_p100(worker: int, order: ComputeOrder) -> float:
+    """Four of 300, four of 100 samples per second; each micro-batch is one pass."""
+    return samples_of(order) / (300 if worker < 4 else 100)
+
+
+def cluster_b(strategy: Any, **changes: Any) -> HeapRun:
+    fields = {"num_workers": 8, "global_batch_samples": 768, "num_samples": 10_000_000, "max_time_s": 120.0}
+    return HeapRun(strategy, make_job(**{**fields, **changes}), v100_p100)
+
+
+def orders(run: HeapRun) -> list[tuple[tuple[int, int], ...]]:
+    """(samples, micro-batches) of everybody, round after round."""
+    found = [tuple((c.num_samples, c.accum) for c in line.commands if isinstance(c, Compute)) for line in run.lines]
+    return [sizes for sizes in found if sizes]
+
+
+def specs(low: int, high: int) -> dict[str, DeviceSpec]:
+    """What a configuration may say of both types."""
+    return {
+        name: DeviceSpec(samples_per_s=speed, min_batch_samples=low, max_batch_samples=high)
+        for name, speed in (("v100", 300.0), ("p100", 100.0))
+    }
+
+
+TYPES = ("v100",) * 4 + ("p100",) * 4
+
+
+def test_known_devices_need_no_profile() -> None:
+    """From the first round on: V100 twice 72, P100 once 48, and 0.48 s an update against BSP's 0.96 s."""
+    run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128))).run()
+    assert set(orders(run)) == {((144, 2),) * 4 + ((48, 1),) * 4}
+    assert run.updates == pytest.approx(120 / 0.48, abs=1)
+    assert cluster_b(BSP()).run().updates == pytest.approx(120 / 0.96, abs=1)
+
+
+@pytest.mark.parametrize("curve", ["measured", "linear"])
+def test_the_profile_finds_types_and_plan(curve: str) -> None:
+    """Nothing is known but the memory, 128 samples: after the profile the same plan, once and for all."""
+    run = cluster_b(AntDTDD(curve=curve, max_batch_samples=128), max_time_s=400.0).run()
+    found = orders(run)
+    planned = ((144, 2),) * 4 + ((48, 1),) * 4
+    first = found.index(planned)
+    # three rounds to warm up; two groups try each of the eight sizes five times (192: three workers at a time)
+    assert first >= 3 + 8 * 2 * 5
+    assert set(found[first:]) == {planned}
+    assert all(sum(samples for samples, _ in sizes) == 768 for sizes in found)
+    assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
+
+
+def test_the_weights_are_those_of_the_large_batch() -> None:
+    """Accumulated or not: every sample counts once, 1/768, at the full rate."""
+    run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128)), max_time_s=5.0).run()
+    applies = [command for command in run.commands if isinstance(command, Apply)]
+    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 768,) * 8, 1.0)}
+
+
+def test_whoever_is_left_gets_another_plan() -> None:
+    """A P100 leaves at 10 s: the other seven share 768 with C = 2 and 1 and are again done at about the same time."""
+    strategy = AntDTDD(types=TYPES, devices=specs(32, 128))
+    fields = {"num_workers": 8, "global_batch_samples": 768, "num_samples": 10_000_000, "max_time_s": 30.0}
+    run = HeapRun(strategy, make_job(**fields), v100_p100, [Crash(10.0, 7, None)]).run()
+    last = orders(run)[-1]
+    assert len(last) == 7
+    assert sum(samples for samples, _ in last) == 768
+    assert run.applied[-1][0] - run.applied[-2][0] == pytest.approx(768 / 1500, rel=0.02)
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))
+def test_every_round_sums_to_the_global_batch(seed: int, num_workers: int) -> None:
+    """In the profile and after it, also when workers restart, leave, and servers are lost."""
+    total = 6 * num_workers + 1
+    strategy = AntDTDD(profile_sizes=(1, 4, 8), profile_iters=1, warmup_iters=0, max_batch_samples=5)
+    job = make_job(
+        num_workers=num_workers, num_samples=25 * total, global_batch_samples=total, epochs=2, max_time_s=4000.0
+    )
+    plan = restarts(seed, num_workers) + (departures(seed, num_workers) if num_workers > 1 else [])
+    run = HeapRun(strategy, job, random_seconds(seed), plan, random_outcome(seed))
+    assert played(run) + unlawful(run) + dead(run) + unconserved(run) == []
+    for line in run.lines:
+        sizes = [command.num_samples for command in line.commands if isinstance(command, Compute)]
+        if len(sizes) > 1:
+            assert sum(sizes) == total
+
+
+def test_equal_workers_are_bsp_after_the_profile() -> None:
+    """One type, nothing to accumulate: an even split."""
+    job = make_job(num_workers=4, global_batch_samples=32, max_time_s=300.0)
+    run = HeapRun(AntDTDD(profile_sizes=(1, 4)), job, lambda _, order: 0.1 + samples_of(order) / 100).run()
+    assert orders(run)[-1] == ((8, 1),) * 4
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"accum_min": 0}, "accum_min=0: must be a whole number, 1 or more"),
+        ({"accum_min": 3, "accum_max": 2}, "accum_max=2: must be a whole number, 3 or more"),
+        ({"accum_max": 50}, "accum_max=50: at most 9 above accum_min=1"),
+        ({"type_ratio": 1.0}, "type_ratio=1.0: must be above 1"),
+        ({"profile_sizes": ()}, "profile_sizes=.*: must be a list"),
+        ({"profile_sizes": (8, 0)}, "profile_sizes=0: must be a whole number, 1 or more"),
+        ({"devices": specs(32, 128)}, "devices=v100, p100: needs types"),
+        ({"devices": specs(32, 128), "types": ("v100", "a100")}, "types=.*do not name the same types"),
+        (
+            {"devices": {"a": DeviceSpec(min_batch_samples=9, max_batch_samples=8)}, "types": ("a",)},
+            "devices: a.max_batch_samples=8: must be a whole number, 9 or more",
+        ),
+        ({"devices": {"a": DeviceSpec(samples_per_s=0.0)}, "types": ("a",)}, "devices: a.samples_per_s=0.0: must be"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        AntDTDD(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "total", "why"),
+    [
+        ({"max_batch_samples": 8}, 321, r"max_batch_samples: the largest micro-batches .*5 per worker, sum to 320"),
+        ({"accum_min": 2}, 15, r"accum_min: the least micro-batches .*2 per worker, sum to 16 samples"),
+        ({"types": TYPES, "devices": specs(128, 256)}, 768, r"devices: the least micro-batches \(p100 128, v100 128\)"),
+        ({"types": TYPES, "devices": specs(8, 16)}, 768, r"devices: the largest micro-batches \(p100 16, v100 16\)"),
+        ({"types": TYPES, "devices": specs(64, 64), "accum_max": 1}, 511, r"devices: the least micro-batches"),
+        ({"types": TYPES, "devices": specs(64, 65), "accum_max": 2}, 545, r"devices: no number of micro-batches"),
+    ],
+)
+def test_bounds_that_make_the_equation_infeasible_are_named(fields: dict[str, Any], total: int, why: str) -> None:
+    strategy = AntDTDD(**fields)
+    strategy.validate(8)
+    with pytest.raises(ValueError, match=why):
+        strategy.validate_batch(8, total)
+
+
+def test_every_worker_has_a_type() -> None:
+    with pytest.raises(ValueError, match=r"types=.*: 8 types for 4 workers"):
+        AntDTDD(types=TYPES).validate(4)
