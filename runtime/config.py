@@ -50,8 +50,11 @@ class Topology(_Strict, frozen=True):
     """Who holds the parameters and how they travel."""
 
     name: str
-    num_servers: Count
+    num_servers: Annotated[int, Meta(ge=0)]
+    """0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]
+    collective: Literal["ring", "gloo", "nccl", "ddp"] | None
+    """Who sums the gradients of replicas; None where there are servers."""
 
 
 class Workload(_Strict, frozen=True):

@@ -162,10 +162,15 @@ class Coordinator:
         self.executor.lost(t, worker, here=here, restarting=restarting, reason=reason)
         if (here or not restarting) and not self.halted:
             lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting)
-            if self.job.failover == "checkpoint":
-                self.record.note(t, "GoingBack", reason=f"worker {worker} is lost")
-                self._halt()
+            if self.job.halts_on_loss:
+                self.halt(t, f"worker {worker} is lost")
             self._tell(lost)
+
+    def halt(self, t: float, reason: str) -> None:
+        """Nothing counts until the runtime has brought everybody to one version: see :meth:`restored`."""
+        if not self.halted and not self.status:
+            self.record.note(self._advance(t), "GoingBack", reason=reason)
+            self._halt()
 
     def _halt(self) -> None:
         """Nothing counts until the runtime has brought everybody back to the last checkpoint."""
@@ -335,9 +340,8 @@ class Coordinator:
             incarnation = self.members.restarted(node)
             self.executor.lost(self._t, node, here=True, restarting=False, reason=RESTARTED)
             lost = Lost(t=self._t, worker=node, incarnation=incarnation, reason=RESTARTED, restarting=False)
-            if self.job.failover == "checkpoint":
-                self.record.note(self._t, "GoingBack", reason=f"worker {node} is lost")
-                self._halt()
+            if self.job.halts_on_loss:
+                self.halt(self._t, f"worker {node} is lost")
             self._tell(lost)
         self.port.restart(command.node, pending_s)
 

@@ -34,6 +34,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""
 
+    @property
+    def halts_on_loss(self) -> bool:
+        """Whether all stands still when a worker is lost: it goes back to a checkpoint, or held a replica."""
+        return self.failover == "checkpoint" or self.num_servers == 0
+
     def reached(self, value: float) -> bool:
         """Whether a metric's value meets the target."""
         if self.target is None:
