@@ -1,4 +1,4 @@
-"""What fits a topology: servers that hold the parameters (``ps``), or replicas that sum their gradients (``allreduce``)."""
+"""What fits a topology: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _check_servers(topology: Topology) -> None:
         raise ConfigError("topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none")
     if topology.collective is not None:
         raise ConfigError(
-            f"topology.collective={topology.collective}: topology=ps has servers for that; choose topology=allreduce, or "
-            "topology.collective=null"
+            f"topology.collective={topology.collective}: topology=ps has servers for that; choose "
+            "topology=allreduce, or topology.collective=null"
         )
 
 

@@ -258,7 +258,11 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
     from runtime.live.worker import worker_main
 
     assert isinstance(spec, TaskSpec)
-    mains = {"worker": replica_main if spec.collective else worker_main, "server": server_main, "evaluator": evaluator_main}
+    mains = {
+        "worker": replica_main if spec.collective else worker_main,
+        "server": server_main,
+        "evaluator": evaluator_main,
+    }
     mains[role](spec, Identity(role, number, incarnation), board_fd)
 
 

@@ -39,7 +39,9 @@ class Copy(Store):
         Weights that are all the same are left to the step, as a server does; others are folded in here, with the
         optimizer's gain and in double precision (see ``runtime.optimizers``).
         """
-        own = [(grad_id, weight) for grad_id, weight in zip(order.grads, order.weights, strict=True) if self._has(grad_id)]
+        own = [
+            (grad_id, weight) for grad_id, weight in zip(order.grads, order.weights, strict=True) if self._has(grad_id)
+        ]
         gain = None if is_uniform(order) else self.optimizer.rule.gain(order.lr, order.samples)
         total: FloatVector | None = None
         for grad_id, weight in own:

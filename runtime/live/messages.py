@@ -181,7 +181,7 @@ class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
     generation: int
 
 
-# ---- coordinator -> replica (a worker with parameters of its own) ---------------------------------------------------
+# ---- coordinator -> replica (a worker with parameters of its own) --------------------------------------------------
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -225,7 +225,7 @@ class Free(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
-    """Send the parameters of now to who has called you: to the evaluator under ``ticket``, to a ``reader`` all state."""
+    """Send the parameters of now to who has called you: the evaluator, under ``ticket``, or a ``reader``: all state."""
 
     role: str
     id: int

@@ -48,7 +48,7 @@ class ReplicaPort(LivePort):
         self._tell(order.worker, Work(order=order))
 
     def apply(self, order: ApplyOrder) -> None:
-        """To all replicas; the coordinator books the samples afterwards, so the data is still that of the last version."""
+        """To all replicas; the samples are booked afterwards, so the data is still that of the version before."""
         self.states[order.version - 1] = self.owner.data_state()
         for version in [version for version in self.states if version < order.version - REMEMBERED_VERSIONS]:
             del self.states[version]

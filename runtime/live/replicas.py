@@ -1,9 +1,9 @@
 """Keeps the replicas of a run agreed on one version, whoever dies.
 
-A replica that is lost takes a gradient with it and breaks the ring in the middle of a sum, which some of the others may
-have completed and some not. So all halt, drop what is under way and say which version they hold; the newest wins, who is
-behind or new takes everything over from one that has it, and the data service goes back to just before the first update
-that this version lacks. With nobody left who has any, the last checkpoint is the newest.
+A replica that is lost takes a gradient with it and breaks the ring in the middle of a sum, which some of the others
+may have completed and some not. So all halt, drop what is under way and say which version they hold; the newest wins,
+who is behind or new takes everything over from one that has it, and the data service goes back to just before the first
+update that this version lacks. With nobody left who has any, the last checkpoint is the newest.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from runtime.live.auth import Identity
+from runtime.live.listener import Listener
 from runtime.live.loop import Loop
 from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved, TaskReady
 from runtime.live.replica import NOTHING
-from runtime.live.listener import Listener
 from runtime.live.saving import Checkpoints
 from runtime.live.supervisor import Settings, Supervisor
 from runtime.live.tasks import Task
@@ -112,7 +112,11 @@ class ReplicaSupervisor(Supervisor):
         self._ring = {task.id: _peer(task) for task in awaited}
         self.speaker = awaited[0].id
         self.phase = "attaching"
-        found = None if self.settings.failover == "checkpoint" else agree({task.id: self._versions[task.id] for task in awaited})
+        found = (
+            None
+            if self.settings.failover == "checkpoint"
+            else agree({task.id: self._versions[task.id] for task in awaited})
+        )
         if found is None:
             self._from_the_disk()
         else:
@@ -148,7 +152,7 @@ class ReplicaSupervisor(Supervisor):
         self.hub.send(("worker", source), Deliver(role="reader", id=worker, incarnation=incarnation))
 
     def _welcome(self) -> None:
-        """Newcomers while the others train: they take over, and belong to the ring of the next update that is ordered."""
+        """Newcomers while the others train: they take over, and are in the ring of the next update that is ordered."""
         new = [task for task in self.workers if task.state == "ready" and task.id not in self._ring]
         if self.phase != "none" or not self.started or not new:
             return
@@ -236,4 +240,3 @@ class InseparableSupervisor(ReplicaSupervisor):
             )
         else:
             super()._tell_gone(task, gone, reason, restarting)
-

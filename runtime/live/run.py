@@ -88,9 +88,7 @@ class LiveRun:
             max_restarts=runtime.max_restarts,
             failover=job.failover,
         )
-        supervisor: Supervisor = self.cast.supervisor(
-            self.loop, settings, job.num_workers, job.num_servers, session
-        )
+        supervisor: Supervisor = self.cast.supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
         return supervisor
 
     def _port(self) -> LivePort:
