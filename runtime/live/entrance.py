@@ -34,9 +34,11 @@ class Entrance:
         self._generation = 0
         self._selector = selectors.DefaultSelector()
         self._strangers: dict[socket.socket, tuple[Greeting, float]] = {}
-        for listener in self.listeners:
+        self._closing, self._closer = socket.socketpair()
+        for listener in (*self.listeners, self._closing):
             self._selector.register(listener, selectors.EVENT_READ, None)
-        threading.Thread(target=self._serve, name="entrance", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="entrance", daemon=True)
+        self._thread.start()
 
     # ---- the replica's side ------------------------------------------------------------------------------------------
 
@@ -63,11 +65,22 @@ class Entrance:
             for identity in [one for one in self._guests if one.generation < generation]:
                 self._guests.pop(identity).close()
 
+    def close(self) -> None:
+        """Answer nobody any more. (A process that ends need not say so.)"""
+        self._closer.close()
+        self._thread.join()
+        guests, self._guests = self._guests, {}
+        for sock in (*guests.values(), *self._strangers, *self.listeners, self._closing):
+            sock.close()
+        self._selector.close()
+
     # ---- the thread --------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while True:
             for key, _ in self._selector.select(HANDSHAKE_DEADLINE_S if self._strangers else None):
+                if key.fileobj is self._closing:
+                    return
                 if key.data is None:
                     self._accept(key.fileobj)
                 else:

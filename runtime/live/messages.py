@@ -201,8 +201,8 @@ class Halt(Message, frozen=True, kw_only=True, tag=True):
 class Form(Message, frozen=True, kw_only=True, tag=True):
     """These are the replicas from now on, in the order of the ring.
 
-    Take the parameters over from worker ``source``, or read a checkpoint; with neither (-1) keep yours, or, ``anew``, go
-    back to the initial ones.
+    Take the parameters over from worker ``source``, or read a checkpoint; with neither (-1) keep yours, or, ``anew``,
+    go back to the initial ones.
     """
 
     generation: int

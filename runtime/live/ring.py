@@ -1,9 +1,9 @@
 """All-reduce on a ring: every replica sends to its next and hears from its previous neighbour only.
 
 n - 1 steps of reduce-scatter, after which each holds the whole sum of one part, then n - 1 steps of all-gather
-(Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009): 2 (n - 1) / n of
-the vector cross every link. Part k is summed in the order k, k + 1, ..., k - 1 around the ring: always the same, so runs
-are bit-equal to each other; a server adds in rank order, so the two differ by rounding, if at all.
+(Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009): 2 (n - 1) / n
+of the vector cross every link. Part k is summed in the order k, k + 1, ..., k - 1 around the ring: always the same, so
+runs are bit-equal to each other; a server adds in rank order, so the two differ by rounding, if at all.
 """
 
 from __future__ import annotations
