@@ -76,6 +76,9 @@ class Agent:
 
         begun = time.perf_counter()
         names = [*instantiate(self.spec.backend).preload(), *instantiate(self.spec.task).preload()]
+        from runtime.live.collectives import preload
+
+        names += preload(self.spec.collective)
         import runtime.live.evaluator
         import runtime.live.replica
         import runtime.live.server  # noqa: F401

@@ -30,4 +30,17 @@ class Collective(Protocol):
 
 def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Callable[[], None]) -> Collective:
     """The one that the run is configured with."""
+    if spec.collective in ("gloo", "nccl"):
+        from runtime.live.torch_groups import TorchGroup
+
+        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address)
     return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
+
+
+def preload(collective: str) -> list[str]:
+    """Import what it needs (import only, run no operation); returns the names of what was imported."""
+    if collective in ("", "ring"):
+        return []
+    import torch.distributed
+
+    return ["torch"]
