@@ -52,6 +52,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
         record=Fanout(recorder, picture),
         run_dir=run_dir,
         transport=config.topology.transport,
+        collective=config.topology.collective or "",
         backend=config.backend,
         task=config.workload.task,
         optimizer=config.workload.optimizer,
@@ -144,8 +145,9 @@ def circumstances_of(config: Config, plan: Plan) -> Circumstances:
 
 def title(config: Config, job: Job) -> str:
     """What the view calls the job."""
+    others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
     return (
-        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {job.num_servers} servers "
+        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
         f"({config.names.cluster}, {config.topology.transport}), stragglers {config.names.straggler}, "
         f"seed {config.seed}"
     )
@@ -194,6 +196,7 @@ def write_head(
             "backend_fields": _fields(config.backend),
             "topology": config.topology.name,
             "transport": config.topology.transport,
+            "collective": config.topology.collective,
             "device": config.cluster.get("device"),
             "scheduler_fields": _fields(config.scheduler),
             "devices": describe_devices(config.cluster.get("devices"), job.num_workers),

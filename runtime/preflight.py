@@ -24,6 +24,7 @@ from runtime.config import Config, parse
 from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed
 from runtime.spec import Needs
+from runtime.topologies import check_topology
 from strategies.protocol import Strategy
 
 POLICIES = ("dynamic", "even")
@@ -109,6 +110,7 @@ def check_job(config: Config) -> Needs:
     check_strategy(strategy, config)
     check_split(strategy, config)
     check_backend(backend, runtime, config)
+    check_topology(strategy, backend, config)
     check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)

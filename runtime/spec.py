@@ -70,6 +70,8 @@ class Experiment:
     around: Circumstances = field(default_factory=Circumstances)
     columns: IterationWriter | None = None
     """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
+    collective: str = ""
+    """Who sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
     tick: Callable[[float], None]
     """Called a few times per second with the job's time, for the view."""
     scheduler: Scheduler = field(default_factory=ConstantPending)

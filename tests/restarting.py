@@ -19,6 +19,7 @@ class Restarting(Strategy):
     """
 
     needs: ClassVar[frozenset[type[Command]]] = BSP.needs | {Restart}
+    topologies: ClassVar[frozenset[str]] = BSP.topologies
     watches_servers: ClassVar[bool] = True
 
     rule: str = "bsp"

@@ -48,6 +48,10 @@ class Backend(Protocol):
 
     computes: ClassVar[bool]
     """Whether there are gradients."""
+    framework: ClassVar[str]
+    """What models are written in; empty: nothing."""
+    topologies: ClassVar[frozenset[str]]
+    """Where its models' parameters may live: ``ps``, ``allreduce``."""
 
     def preload(self) -> list[str]:
         """Import the framework (import only, run no operation); returns the names of what was imported."""

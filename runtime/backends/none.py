@@ -19,6 +19,8 @@ class NoBackend:
     """
 
     computes: ClassVar[bool] = False
+    framework: ClassVar[str] = ""
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
 
     num_parameters: int | None = None
     progress: str | None = None

@@ -52,6 +52,8 @@ class NumpyBackend:
     """For tasks that need no framework, such as the ledger of uses."""
 
     computes: ClassVar[bool] = True
+    framework: ClassVar[str] = "numpy"
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
 
     def preload(self) -> list[str]:
         """Numpy is there already."""

@@ -103,6 +103,8 @@ class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every worker."""
 
     computes: ClassVar[bool] = True
+    framework: ClassVar[str] = "torch"
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
 
     num_threads: int = 1
 

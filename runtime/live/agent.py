@@ -76,7 +76,11 @@ class Agent:
 
         begun = time.perf_counter()
         names = [*instantiate(self.spec.backend).preload(), *instantiate(self.spec.task).preload()]
+        from runtime.live.collectives import preload
+
+        names += preload(self.spec.collective)
         import runtime.live.evaluator
+        import runtime.live.replica
         import runtime.live.server  # noqa: F401
 
         versions = {name: importlib.metadata.version(name) for name in sorted({"numpy", *names})}
@@ -252,11 +256,16 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
     from runtime.live.auth import Identity
     from runtime.live.evaluator import evaluator_main
     from runtime.live.messages import TaskSpec
+    from runtime.live.replica import replica_main
     from runtime.live.server import server_main
     from runtime.live.worker import worker_main
 
     assert isinstance(spec, TaskSpec)
-    mains = {"worker": worker_main, "server": server_main, "evaluator": evaluator_main}
+    mains = {
+        "worker": replica_main if spec.collective else worker_main,
+        "server": server_main,
+        "evaluator": evaluator_main,
+    }
     mains[role](spec, Identity(role, number, incarnation), board_fd)
 
 

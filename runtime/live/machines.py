@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runtime.live.hosts.network import Network
 
 SERVER_PORT = 5000
-"""Server j listens on this port plus j: every host has a network to itself, so nobody else can hold it."""
+"""Server j (without servers: worker j) listens on this port plus j: every host has a network to itself."""
 RELAY_PORT = 6000
 """Likewise, of the relay for server j."""
 PRIVATE = Path("/dev/shm")
@@ -149,12 +149,16 @@ class Machines:
         assert self.network is not None
         addresses = self.network.addresses
         latency_s = {addresses[host.number]: host.latency_s for host in self.hosts.hosts}
-        servers = [task for task in self.tasks if task.startswith("server:")]
         routes = [
             route_to(RELAY_PORT + number, (addresses[self.hosts.host_of[task]], SERVER_PORT + number), latency_s)
-            for number, task in enumerate(servers)
+            for number, task in enumerate(self.serving)
         ]
         self._relay = start_relay(self.network.lab_address, routes)
+
+    @property
+    def serving(self) -> list[str]:
+        """Tasks that others call: the servers or, without any, the workers."""
+        return [task for task in self.tasks if task.startswith("server:")] or self.tasks
 
     def _relayed(self, server: int) -> Address:
         assert self.network is not None
@@ -177,8 +181,8 @@ class Machines:
         if self.placement is None or self.network is None:
             return Place(cgroup_files=files)
         host = self.placement.host(task)
-        role, _, number = task.partition(":")
-        serves = role == "server"
+        number = task.partition(":")[2]
+        serves = task in self.serving
         return Place(
             host=f"host:{host.number}",
             namespace_fd=self.network.namespace_fds[host.number],

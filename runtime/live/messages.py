@@ -181,6 +181,58 @@ class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
     generation: int
 
 
+# ---- coordinator -> replica (a worker with parameters of its own) --------------------------------------------------
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A replica: where others call it, and in which incarnation."""
+
+    worker: int
+    incarnation: int
+    address: Address
+
+
+class Halt(Message, frozen=True, kw_only=True, tag=True):
+    """Somebody is gone: what is under way is void. Say which version you hold, and wait for ``Form``."""
+
+    generation: int
+
+
+class Form(Message, frozen=True, kw_only=True, tag=True):
+    """These are the replicas from now on, in the order of the ring.
+
+    Take the parameters over from worker ``source``, or read a checkpoint; with neither (-1) keep yours, or, ``anew``,
+    go back to the initial ones.
+    """
+
+    generation: int
+    peers: tuple[Peer, ...]
+    source: int = -1
+    checkpoint: int = -1
+    anew: bool = False
+
+
+class Reduce(Message, frozen=True, kw_only=True, tag=True):
+    """One update by all replicas: sum the gradients that the order names over all of you, then step."""
+
+    order: ApplyOrder
+
+
+class Free(Message, frozen=True, kw_only=True, tag=True):
+    """Forget these gradients."""
+
+    grads: tuple[int, ...]
+
+
+class Deliver(Message, frozen=True, kw_only=True, tag=True):
+    """Send the parameters of now to who has called you: the evaluator, under ``ticket``, or a ``reader``: all state."""
+
+    role: str
+    id: int
+    incarnation: int
+    ticket: int = 0
+
+
 # ---- worker, evaluator, server -> coordinator -----------------------------------------------------------------------
 
 
@@ -212,6 +264,13 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     loss: float | None
     sqr_norm: float | None
     finite: bool
+
+
+class Halted(Message, frozen=True, kw_only=True, tag=True):
+    """A replica stands still with the parameters of ``version``."""
+
+    generation: int
+    version: int
 
 
 class Severed(Message, frozen=True, kw_only=True, tag=True):
@@ -273,11 +332,17 @@ AnyMessage = (
     | Goodbye
     | Update
     | Fence
+    | Halt
+    | Form
+    | Reduce
+    | Free
+    | Deliver
     | SaveCheckpoint
     | LoadCheckpoint
     | TaskReady
     | Attached
     | Report
+    | Halted
     | Severed
     | Scored
     | Saved
@@ -308,6 +373,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[dict[str, float]] | None = None
     """Profile of every worker's device, where they differ."""
     threads: int = 1
+    collective: str = ""
+    """Who sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}
     """By task, ``worker:0``; a task that is missing lives on this machine."""
 

@@ -93,9 +93,12 @@ class LivePort:
         ticket = self._next_ticket
         self._next_ticket += 1
         self.tickets[ticket] = (self.loop.now, version)
-        self._deliver.append(("evaluator", 0, incarnation, ticket))
+        self._deliver_to_evaluator(incarnation, ticket)
         self.flush()
         self.hub.send(("evaluator", 0), Score(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
+
+    def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
+        self._deliver.append(("evaluator", 0, incarnation, ticket))
 
     def flush(self) -> None:
         """Send what was ordered."""

@@ -19,6 +19,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
 from runtime.hosts import Hosts
+from runtime.live.cast import cast_for
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
@@ -48,6 +49,7 @@ class LiveRun:
     ) -> None:
         self.runtime, self.experiment, self.schedule = runtime, experiment, schedule
         self.secret = secrets.token_bytes(32)
+        self.cast = cast_for(experiment.collective)
         self.loop = Loop()
         self.threads = int(experiment.backend.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
@@ -86,10 +88,13 @@ class LiveRun:
             max_restarts=runtime.max_restarts,
             failover=job.failover,
         )
-        return Supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
+        supervisor: Supervisor = self.cast.supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
+        return supervisor
 
     def _port(self) -> LivePort:
-        port = LivePort(self.hub, self.loop, self.session, self.experiment.job.num_servers, self.schedule.delay_for)
+        port: LivePort = self.cast.port(
+            self.hub, self.loop, self.session, self.experiment.job.num_servers, self.schedule.delay_for
+        )
         port.last_save = str(self.experiment.save_parameters_to or "")
         return port
 
@@ -186,6 +191,7 @@ class LiveRun:
             device=self.runtime.device,
             devices=self.runtime.device_fields(),
             threads=self.threads,
+            collective=experiment.collective,
             places=self.machines.places,
         )
 

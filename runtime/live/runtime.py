@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -17,6 +18,7 @@ from runtime.live.address import congestion_control
 from runtime.live.doctor import missing
 from runtime.live.means import CpuBy, Look, Means, choose_means
 from runtime.live.run import LiveRun
+from runtime.live.torch_groups import MEETING_PLACE
 from runtime.spec import Circumstances, Experiment, Needs, Outcome
 from strategies.protocol import Command
 
@@ -120,6 +122,7 @@ class LiveRuntime:
         hosts = self.parse_hosts(experiment.job.num_servers)
         outcome = LiveRun(self, experiment, schedule, hosts, self.means(experiment.around)).run()
         clear_checkpoints(experiment.run_dir / "checkpoints")
+        shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
         return outcome
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runtime.checkpoint import path_of, read_checkpoint, write_checkpoint
+from runtime.checkpoint import path_of, read_checkpoint
 from runtime.live.address import connect, listen, tune
 from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
 from runtime.live.board import Board
@@ -28,13 +28,12 @@ from runtime.live.messages import (
     Loaded,
     Message,
     SaveCheckpoint,
-    Saved,
     TaskReady,
     TaskSpec,
     Update,
     encode,
 )
-from runtime.live.store import Store
+from runtime.live.store import Store, save_part
 from runtime.vectors import server_range
 
 REPORT_EVERY_S = 0.5
@@ -160,13 +159,7 @@ class Server:
             self._hang_up(fenced)
 
     def _save(self, message: SaveCheckpoint) -> None:
-        begun = time.perf_counter()
-        path = path_of(self.directory, message.id, self.identity.id)
-        write_checkpoint(path, message.version, message.state, self.store.dump())
-        for old in self.directory.glob(f"*-server{self.identity.id}.ckpt"):
-            if int(old.name.partition("-")[0]) < message.keep_from:
-                old.unlink(missing_ok=True)
-        self.send(Saved(id=message.id, seconds=time.perf_counter() - begun))
+        self.send(save_part(self.directory, message, self.store, self.identity.id))
 
     def _load(self, message: LoadCheckpoint) -> None:
         """Back in time: all links are closed, so nothing of before can be mistaken for something of after."""

@@ -16,6 +16,8 @@ from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
 from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Place, Report, Scored
 from runtime.live.port import LivePort
+from runtime.live.replica_port import ReplicaPort
+from runtime.live.replicas import ReplicaSupervisor
 from runtime.live.supervisor import Supervisor
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
@@ -163,7 +165,7 @@ class Session:
 
     def server_lost(self, server: int, incarnation: int, reason: str) -> None:
         """Everything stands still until the servers are back."""
-        self.rolled_back()
+        self._void()
         self._drive(lambda t: self.coordinator.server_lost(t, server, incarnation, reason))
         self.port.discard()
 
@@ -205,6 +207,29 @@ class Session:
         """What tasks and hosts use."""
         self._drive(lambda t: self.coordinator.observed(t, period_s, nodes))
 
+    # ---- where the workers are replicas ------------------------------------------------------------------------------
+
+    def replicas(self) -> tuple[int, ...]:
+        """Who takes part in an update that is ordered now."""
+        assert isinstance(self.supervisor, ReplicaSupervisor)
+        return self.supervisor.replicas
+
+    def speaker(self) -> int:
+        """The replica that the evaluator hears from."""
+        assert isinstance(self.supervisor, ReplicaSupervisor)
+        return self.supervisor.speaker
+
+    def data_state(self) -> dict[str, Any]:
+        """What of the data has been applied."""
+        return self.coordinator.shards.state()
+
+    def state_of(self, version: int) -> bytes:
+        """The same, as a checkpoint carries it, when ``version`` was the newest."""
+        assert isinstance(self.port, ReplicaPort)
+        if version == self.coordinator.version:
+            return self.coordinator.snapshot()
+        return msgspec.json.encode(self.port.states[version])
+
     # ---- from the port -----------------------------------------------------------------------------------------------
 
     def woke(self, tag: str) -> None:
@@ -225,6 +250,10 @@ class Session:
 
     def rolled_back(self) -> None:
         """What is under way is void, and so is what was ordered."""
+        self._void()
+        self.coordinator.halt(self.t, "all begin anew from one version")
+
+    def _void(self) -> None:
         self.port.discard()
         self.evaluator_lost()
 

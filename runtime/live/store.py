@@ -5,10 +5,14 @@ No socket here; see ``server.py`` for those.
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
+from runtime.checkpoint import path_of, write_checkpoint
 from runtime.job import ApplyOrder
 from runtime.live.board import Board, SlotTable
+from runtime.live.messages import SaveCheckpoint, Saved
 from runtime.optimizers import Optimizer, make_optimizer
 from runtime.vectors import FloatVector, aligned_vector
 
@@ -139,3 +143,13 @@ class Store:
         self.table.reset()
         self.version = version
         self.params[:] = params
+
+
+def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
+    """Write server ``number``'s part of a checkpoint, and delete those that are no longer needed."""
+    begun = time.perf_counter()
+    write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump())
+    for old in directory.glob(f"*-server{number}.ckpt"):
+        if int(old.name.partition("-")[0]) < order.keep_from:
+            old.unlink(missing_ok=True)
+    return Saved(id=order.id, seconds=time.perf_counter() - begun)

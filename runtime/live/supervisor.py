@@ -67,6 +67,16 @@ class Supervisor:
         self._loaded: dict[int, Loaded] = {}
         self._ticked_s = 0.0
 
+    @property
+    def keepers(self) -> list[Task]:
+        """Who writes the parts of a checkpoint."""
+        return self.servers
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """States of tasks that nobody waits for."""
+        return ("left",) if self.settings.failover == "checkpoint" else ("left", "pending")
+
     # ---- start -------------------------------------------------------------------------------------------------------
 
     def begin(self, hub: Hub) -> None:
@@ -205,8 +215,7 @@ class Supervisor:
         self._check_attached()
 
     def _check_attached(self) -> None:
-        absent = ("left",) if self.settings.failover == "checkpoint" else ("left", "pending")
-        waiting = [task for task in self.clients if task.state not in ("attached", *absent)]
+        waiting = [task for task in self.clients if task.state not in ("attached", *self.absent)]
         if self.phase == "attaching" and not any(task.role == "worker" for task in waiting):
             self.phase = "none"
             if self.started:
@@ -288,7 +297,7 @@ class Supervisor:
         else:
             task.state = "pending"
             self._fence(task, gone)
-            if self.settings.failover == "checkpoint":
+            if self._takes_all_back(task):
                 self._go_back()
         self.loop.after(pending_s, lambda: self._free(task, "scheduler"))
 
@@ -332,7 +341,7 @@ class Supervisor:
             self.listener.worker_lost(task.id, reason, restarting)
             if all(client.state == "left" for client in self.clients if client.role == "worker"):
                 self.listener.failed("no worker is left")
-            elif self.settings.failover == "checkpoint":
+            elif self._takes_all_back(task):
                 self._go_back()
             elif not restarting:
                 self._check_attached()
@@ -342,6 +351,10 @@ class Supervisor:
     def _fence(self, task: Task, gone: int) -> None:
         for server in self.servers:
             self.hub.send(server.key, Fence(role=task.role, id=task.id, incarnation=gone))
+
+    def _takes_all_back(self, task: Task) -> bool:
+        """Whether the loss of a worker is one for all."""
+        return self.settings.failover == "checkpoint"
 
     def _go_back(self) -> None:
         """Fail-over without a data service: all servers read the last checkpoint, all workers begin anew."""
@@ -375,7 +388,7 @@ class Supervisor:
         """All servers write their part of one checkpoint."""
         number = self.checkpoints.begin(version, self.loop.now)
         keep_from = max(self.checkpoints.complete, 0)
-        for server in self.servers:
+        for server in self.keepers:
             self.hub.send(server.key, SaveCheckpoint(id=number, version=version, state=state, keep_from=keep_from))
 
     def _save_done(self, task: Task, message: Saved) -> None:

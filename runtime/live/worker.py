@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,12 +21,37 @@ from runtime.live.messages import Message, Report, TaskReady, TaskSpec, Work
 from runtime.live.pacing import Pacer
 from runtime.sampling import sample_indices
 from runtime.shards import Cut
+from runtime.vectors import FloatVector
+
+
+class Links(Protocol):
+    """Where parameters come from and gradients go; see :class:`runtime.live.links.ServerLinks`."""
+
+    identity: Identity
+
+    @property
+    def params(self) -> FloatVector:
+        """After :meth:`receive_params`: what to compute with."""
+        ...
+
+    @property
+    def grad(self) -> FloatVector:
+        """Where to leave the gradient sum, until it is pushed."""
+        ...
+
+    def receive_params(self, ticket: int) -> int:
+        """Wait for the parameters; returns their version."""
+        ...
+
+    def push(self, ticket: int) -> None:
+        """Hand the gradient over."""
+        ...
 
 
 class Worker:
     """One incarnation of one worker."""
 
-    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
+    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
         self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
@@ -34,9 +59,11 @@ class Worker:
 
     def run(self) -> None:
         """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
-        serve(self.channel, self.links, self._obey)
+        assert isinstance(self.links, ServerLinks)
+        serve(self.channel, self.links, self.obey)
 
-    def _obey(self, message: Message) -> Message:
+    def obey(self, message: Message) -> Report:
+        """Compute one gradient."""
         if not isinstance(message, Work):
             raise RuntimeError(f"a worker cannot obey {message}")
         try:

@@ -1,0 +1,28 @@
+"""Who plays in a live run: servers and workers, or replicas. The one place that chooses."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from runtime.live.port import LivePort
+from runtime.live.replica_port import ReplicaPort
+from runtime.live.replicas import InseparableSupervisor, ReplicaSupervisor
+from runtime.live.supervisor import Supervisor
+
+
+class Cast(NamedTuple):
+    """Classes that belong together."""
+
+    supervisor: type[Any]
+    port: type[Any]
+
+
+SERVERS = Cast(Supervisor, LivePort)
+REPLICAS = Cast(ReplicaSupervisor, ReplicaPort)
+
+
+def cast_for(collective: str) -> Cast:
+    """By who sums the gradients of replicas; empty: servers do."""
+    if not collective:
+        return SERVERS
+    return Cast(InseparableSupervisor, ReplicaPort) if collective == "ddp" else REPLICAS

@@ -1,0 +1,46 @@
+"""Who sums the gradients of all replicas: our ring, or ``torch.distributed``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from runtime.live.auth import Identity
+from runtime.live.entrance import Entrance
+from runtime.live.messages import Peer, TaskSpec
+from runtime.live.ring import Ring
+from runtime.vectors import FloatVector
+
+
+class Collective(Protocol):
+    """One replica's end of it."""
+
+    def form(self, generation: int, peers: Sequence[Peer]) -> None:
+        """These are the members from now on."""
+        ...
+
+    def all_reduce(self, vector: FloatVector) -> None:
+        """Leave the sum over all members in the vector of each; raises ``OSError`` when one is gone."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Callable[[], None]) -> Collective:
+    """The one that the run is configured with."""
+    if spec.collective in ("gloo", "nccl"):
+        from runtime.live.torch_groups import TorchGroup
+
+        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address)
+    return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
+
+
+def preload(collective: str) -> list[str]:
+    """Import what it needs (import only, run no operation); returns the names of what was imported."""
+    if collective in ("", "ring"):
+        return []
+    import torch.distributed
+
+    return ["torch"]

@@ -1,0 +1,173 @@
+"""Replicas that sum their gradients: equal to a server, to each other and to themselves, whoever dies when."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.live.doctor import missing
+from tests.invariants import problems, replay, strategy_of
+from tests.leaks import Start
+from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+ALLREDUCE = "topology=allreduce"
+ENDLESS = (*LEDGER, *PACED, ALLREDUCE, "workload.epochs=null", "save_parameters=true")
+SHORT = ("workload.epochs=2", "save_parameters=true")
+MOMENTUM = ("workload.optimizer.momentum=0.9",)
+CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
+
+
+def assert_sound(run: Run) -> None:
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+
+
+# ---- equalities -----------------------------------------------------------------------------------------------------
+
+
+def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Start) -> None:
+    more = (*SHORT, *MOMENTUM, "cluster.num_workers=3")
+    ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
+    theirs = start("ps", *DIGITS, *more, "topology.num_servers=1").finish()
+    assert ours.version == theirs.version > 0
+    np.testing.assert_allclose(ours.parameters(), theirs.parameters(), rtol=1e-4, atol=1e-5)
+    assert_sound(ours)
+    job = ours.meta["job"]
+    assert (job["topology"], job["collective"], job["num_servers"]) == ("allreduce", "ring", 0)
+
+
+def test_one_replica_is_one_server_to_the_bit(start: Start) -> None:
+    """Nothing is summed over others, so the order of sums is the same."""
+    more = (*SHORT, *MOMENTUM, "cluster.num_workers=1")
+    ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
+    theirs = start("ps", *DIGITS, *more, "topology.num_servers=1").finish()
+    assert ours.sha256 == theirs.sha256
+
+
+def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
+    """A worker whose round is lost computes the same samples again on the same parameters."""
+    more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.device={base_s: 0.02}", "checkpoint_every_s=null")
+    calm, hit = start("calm", *more), start("hit", *more)
+    for worker in (2, 0):
+        hit.await_training(hit.version + 3)
+        assert hit.strike(("worker", worker))
+        hit.await_events("Restored", len(hit.events("Restored")) + 1)
+    calm.finish()
+    hit.finish()
+    assert hit.sha256 == calm.sha256
+    assert len(hit.events("Lost")) == 2
+    assert_sound(hit)
+
+
+# ---- deaths ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> None:
+    """Unpaced, so that most of the time goes into rings and updates; two die at once now and then."""
+    dice = random.Random(5)
+    run = start("run", *ENDLESS, "cluster.device=null")
+    run.await_training(5)
+    for _ in range(12):
+        time.sleep(dice.random() * 0.02)
+        restored = len(run.events("Restored"))
+        struck = [run.strike(("worker", worker)) for worker in dice.sample(range(4), dice.choice([1, 1, 2]))]
+        assert any(struck)
+        run.await_events("Restored", restored + 1)
+        run.await_progress(8)
+    run.interrupt()
+    assert len(run.events("Restored")) >= 12
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> None:
+    run = start("run", *ENDLESS, "eval_every_s=0.1")
+    run.await_events("Evaluated", 2)
+    assert run.strike(("worker", 0), signal.SIGSTOP)
+    (lost,) = run.await_events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (0, True)
+    assert lost["reason"].startswith("no sign of life for ")
+    (restored,) = run.await_events("Restored")
+    assert restored["workers"] == [0, 1, 2, 3]
+    run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
+    assert run.strike(("evaluator", 0))
+    run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
+    run.interrupt()
+    assert len(run.events("Lost")) == 1
+    assert run.events("Evaluated")[-1]["metrics"]["mean_uses"] > 0
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
+    run = start("run", *ENDLESS)
+    run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
+    agent = run.agent_pid
+    os.kill(agent, signal.SIGSTOP)  # so that nobody is back before the last is gone
+    assert all(run.strike(("worker", worker)) for worker in range(4))
+    os.kill(agent, signal.SIGCONT)
+    restored = run.await_events("Restored")[-1]
+    stored = {note["version"] for note in run.notes("Checkpointed")}
+    assert restored["version"] in stored - {0}
+    run.await_progress(20)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+def test_without_restarts_the_others_go_on_at_once(start: Start) -> None:
+    run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "cluster.max_restarts=0")
+    run.await_training(5)
+    assert run.strike(("worker", 0))
+    run.finish()
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (0, False)
+    (restored,) = run.events("Restored")
+    assert restored["workers"] == [1, 2, 3]
+    assert not run.events("Joined")
+    assert run.parameters().tolist() == [2.0] * 2000
+    assert_sound(run)
+
+
+def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(start: Start) -> None:
+    orders = "strategy.orders=['worker:0@0.5']"
+    run = start("run", *ENDLESS, *CONF, "strategy=restarting", "scheduler.pending_s=0.5", orders, env=ALLOW)
+    (joined,) = run.await_events("Joined")
+    (lost,), (restored,) = run.events("Lost"), run.events("Restored")
+    assert (lost["worker"], lost["restarting"]) == (0, False)
+    assert restored["t"] - lost["t"] < joined["t"] - lost["t"] >= 0.5
+    assert restored["workers"] == [1, 2, 3]
+    run.await_progress(20)
+    late = {event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]}
+    assert late == {0, 1, 2, 3}
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+# ---- on emulated hosts ----------------------------------------------------------------------------------------------
+
+
+def test_hosts_with_latency_and_a_death(start: Start) -> None:
+    if lack := missing("network") or missing("links"):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+    hosts = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05", "cluster.hosts.latency_ms=1")
+    run = start("run", *LEDGER, *hosts, ALLREDUCE, "workload.epochs=null", "save_parameters=true", "eval_every_s=0.3")
+    run.await_training(10)
+    assert run.strike(("worker", 1))
+    run.await_events("Restored")
+    run.await_progress(20)
+    run.await_events("Evaluated", 2)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert_sound(run)

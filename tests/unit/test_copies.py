@@ -1,0 +1,127 @@
+"""A replica's copy: what all replicas do together is what one server does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from runtime.job import ApplyOrder
+from runtime.live.auth import Identity
+from runtime.live.copies import Copy
+from runtime.live.store import Store
+
+Vector = NDArray[np.float32]
+SIZE = 40
+RULES: list[dict[str, Any]] = [
+    {"name": "sgd", "lr": 0.5},
+    {"name": "sgd", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.01},
+    {"name": "adam", "lr": 0.5},
+    {"name": "adagrad", "lr": 0.5},
+    {"name": "tally", "lr": 1.0},
+]
+WEIGHTS = {"the same": (0.125, 0.125, 0.125), "different": (0.5, 0.125, 0.25)}
+"""Powers of two, and gradients of few bits: then folding them in early or late rounds alike."""
+
+
+def initial() -> Vector:
+    return np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+def copies(rule: dict[str, Any], count: int) -> list[Copy]:
+    return [Copy(initial(), rule, Identity("worker", worker)) for worker in range(count)]
+
+
+def gradient(seed: int) -> Vector:
+    return np.random.default_rng(seed).integers(-8, 8, SIZE).astype(np.float32)
+
+
+def compute(copy: Copy, grad_id: int) -> None:
+    """As a worker does."""
+    copy.receive_params(grad_id)
+    copy.grad[:] = gradient(grad_id)
+    copy.push(grad_id)
+
+
+def order(version: int, grads: tuple[int, ...], weights: tuple[float, ...]) -> ApplyOrder:
+    return ApplyOrder(version=version, grads=grads, weights=weights, lr=0.5, samples=8)
+
+
+def update(replicas: list[Copy], one: ApplyOrder) -> None:
+    """As the ring does it, in rank order."""
+    shares = [copy.share(one) for copy in replicas]
+    total = np.sum(shares, axis=0, dtype=np.float32)
+    for copy, share in zip(replicas, shares, strict=True):
+        share[:] = total
+        copy.step(one, share)
+        copy.release(share)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['name']}-{len(rule)}")
+@pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
+def test_replicas_together_do_what_a_server_does(rule: dict[str, Any], weights: tuple[float, ...]) -> None:
+    server, replicas = Store(initial(), rule), copies(rule, 4)
+    for version in (1, 2, 3):
+        grads = tuple(10 * version + worker for worker in range(3))
+        for copy, grad_id in zip(replicas, grads, strict=False):
+            compute(copy, grad_id)
+        for grad_id in grads:
+            server.hold(grad_id, gradient(grad_id))
+        one = order(version, grads, weights)
+        server.apply(one)
+        update(replicas, one)
+        for copy in replicas:
+            assert copy.version == version
+            np.testing.assert_array_equal(copy.params, server.params)
+
+
+def test_a_replica_may_have_several_gradients_in_one_update() -> None:
+    (copy,) = copies(RULES[0], 1)
+    server = Store(initial(), RULES[0])
+    for grad_id in (1, 2):
+        compute(copy, grad_id)
+        server.hold(grad_id, gradient(grad_id))
+    one = order(1, (1, 2), (0.5, 0.25))
+    server.apply(one)
+    update([copy], one)
+    np.testing.assert_array_equal(copy.params, server.params)
+
+
+def test_who_has_no_gradient_adds_nothing() -> None:
+    (copy,) = copies(RULES[0], 1)
+    compute(copy, 7)
+    assert not copy.share(order(1, (5,), (1.0,))).any()
+    assert set(copy.grads) == {7}
+
+
+def test_buffers_are_used_again() -> None:
+    """Whatever happens in between: memory does not grow."""
+    (copy,) = copies(RULES[0], 1)
+    seen = set()
+    for version in range(1, 20):
+        compute(copy, version)
+        if version % 3:
+            update([copy], order(version, (version,), (1.0,)))
+        else:
+            copy.drop((version,))
+        seen.add(copy.grad.ctypes.data)
+    assert len(seen) <= 3
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['name']}-{len(rule)}")
+def test_who_takes_over_goes_on_as_the_one_it_has_it_from(rule: dict[str, Any]) -> None:
+    old, new = copies(rule, 2)
+    for version in (1, 2):
+        compute(old, version)
+        update([old], order(version, (version,), (0.5,)))
+    for mine, theirs in zip(new.vectors(), old.vectors(), strict=True):
+        mine[:] = theirs
+    new.taken_over(old.version, old.optimizer.steps)
+    for copy in (old, new):
+        compute(copy, 3)
+        update([copy], order(3, (3,), (0.5,)))
+    assert (new.version, new.optimizer.steps) == (3, 3)
+    np.testing.assert_array_equal(new.params, old.params)
+    assert not np.array_equal(old.params, initial())

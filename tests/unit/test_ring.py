@@ -1,0 +1,254 @@
+"""The ring: its plan on paper, and real rings of threads over loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.live.address import Address, listen
+from runtime.live.auth import Identity, call
+from runtime.live.entrance import Entrance
+from runtime.live.messages import Peer
+from runtime.live.ring import BLOCK_FLOATS, Ring, steps
+from runtime.vectors import FloatVector, aligned_vector
+
+SECRET = bytes(32)
+DEADLINE_S = 20.0
+
+
+# ---- on paper -------------------------------------------------------------------------------------------------------
+
+
+@given(size=st.integers(1, 12))
+def test_what_one_sends_is_what_the_next_receives(size: int) -> None:
+    plans = [list(steps(size, rank)) for rank in range(size)]
+    assert {len(plan) for plan in plans} == {2 * (size - 1)}
+    for rank, plan in enumerate(plans):
+        for step, after in zip(plan, plans[(rank + 1) % size], strict=True):
+            assert (step.sends, step.adds) == (after.receives, after.adds)
+
+
+@given(size=st.integers(1, 12))
+def test_every_part_ends_as_the_sum_of_all_everywhere_added_in_ring_order(size: int) -> None:
+    """Parts are strings of the ranks that are in them, so that the order shows."""
+    parts = [[f" {rank}" for _ in range(size)] for rank in range(size)]
+    plans = [list(steps(size, rank)) for rank in range(size)]
+    for turn in range(2 * (size - 1)):
+        sent = [parts[rank][plans[rank][turn].sends] for rank in range(size)]
+        for rank in range(size):
+            step, came = plans[rank][turn], sent[rank - 1]
+            parts[rank][step.receives] = came + parts[rank][step.receives] if step.adds else came
+    wanted = ["".join(f" {(part + turn) % size}" for turn in range(size)) for part in range(size)]
+    assert all(held == wanted for held in parts)
+
+
+# ---- over loopback --------------------------------------------------------------------------------------------------
+
+
+class Rank:
+    """One member with its door."""
+
+    def __init__(self, worker: int, incarnation: int = 0) -> None:
+        self.door, self.address = listen("tcp")
+        self.look: Callable[[], None] = lambda: None
+        me = Identity("worker", worker, incarnation)
+        self.entrance = Entrance(SECRET, [self.door])
+        self.ring = Ring(me, SECRET, self.entrance, {}, lambda: self.look())
+        self.peer = Peer(worker, incarnation, self.address)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Rank]]:
+    made: list[Rank] = []
+
+    def one(worker: int, incarnation: int = 0) -> Rank:
+        made.append(Rank(worker, incarnation))
+        return made[-1]
+
+    yield one
+    for rank in made:
+        rank.ring.close()
+        rank.entrance.close()
+
+
+def form(ranks: Sequence[Rank], generation: int = 0) -> None:
+    for rank in ranks:
+        rank.ring.form(generation, [one.peer for one in ranks])
+
+
+def reduce(ranks: Sequence[Rank], vectors: Sequence[FloatVector]) -> list[Any]:
+    """What each all-reduce raised, if it did."""
+    raised: list[Any] = [None] * len(ranks)
+
+    def one(index: int) -> None:
+        try:
+            ranks[index].ring.all_reduce(vectors[index])
+        except OSError as error:
+            raised[index] = error
+            ranks[index].ring.close()
+
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(len(ranks))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "an all-reduce hangs"
+    return raised
+
+
+def vectors_for(count: int, size: int, seed: int = 0) -> list[FloatVector]:
+    """Whole numbers, so that sums are exact in any order."""
+    random = np.random.default_rng(seed)
+    vectors = [aligned_vector(size) for _ in range(count)]
+    for vector in vectors:
+        vector[:] = random.integers(-1000, 1000, size)
+    return vectors
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 5), (2, 1), (2, 100), (3, 1000), (5, 17), (3, 7 * BLOCK_FLOATS + 3)])
+def test_everybody_has_the_sum(make: Callable[..., Rank], count: int, size: int) -> None:
+    """Also where parts are empty, do not divide, or are larger than what sockets hold."""
+    ranks = [make(worker) for worker in range(count)]
+    form(ranks)
+    for turn in range(2):
+        vectors = vectors_for(count, size, turn)
+        wanted = np.sum(vectors, axis=0)
+        assert reduce(ranks, vectors) == [None] * count
+        assert all(np.array_equal(vector, wanted) for vector in vectors)
+
+
+def test_sums_are_the_same_bits_everywhere_and_every_time(make: Callable[..., Rank]) -> None:
+    ranks = [make(worker) for worker in range(3)]
+    form(ranks)
+    random = np.random.default_rng(1)
+    given_ = [random.standard_normal(5000).astype(np.float32) for _ in ranks]
+    sums = []
+    for _ in range(2):
+        vectors = [one.copy() for one in given_]
+        assert reduce(ranks, vectors) == [None] * 3
+        sums += [vector.tobytes() for vector in vectors]
+    assert len(set(sums)) == 1
+
+
+def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]) -> None:
+    """0 and 2 keep what connects them to others; only the connections beside the newcomer are new."""
+    old = [make(0), make(2)]
+    form(old)
+    assert reduce(old, vectors_for(2, 100)) == [None, None]
+    ranks = [old[0], make(1, incarnation=3), old[1]]
+    form(ranks)
+    vectors = vectors_for(3, 100)
+    wanted = np.sum(vectors, axis=0)
+    assert reduce(ranks, vectors) == [None] * 3
+    assert all(np.array_equal(vector, wanted) for vector in vectors)
+
+
+def test_who_closes_breaks_the_ring_for_all_and_a_new_generation_mends_it(make: Callable[..., Rank]) -> None:
+    ranks = [make(worker) for worker in range(4)]
+    form(ranks)
+    assert reduce(ranks, vectors_for(4, 100)) == [None] * 4
+    ranks[1].ring.close()
+    left = [ranks[0], *ranks[2:]]
+    raised = reduce(left, vectors_for(3, 100))
+    assert all(isinstance(error, OSError) for error in raised), raised
+    for rank in left:
+        rank.entrance.forget_before(1)
+    form(left, generation=1)
+    vectors = vectors_for(3, 100)
+    wanted = np.sum(vectors, axis=0)
+    assert reduce(left, vectors) == [None] * 3
+    assert all(np.array_equal(vector, wanted) for vector in vectors)
+
+
+class Halted(ConnectionError):
+    """What a look raises."""
+
+
+def test_who_waits_for_a_neighbour_that_does_not_come_looks_around(make: Callable[..., Rank]) -> None:
+    """0 waits for the call of 1, which never takes part; what its look raises ends the wait."""
+    ranks = [make(0), make(1)]
+    form(ranks)
+
+    def halt() -> None:
+        raise Halted("now")
+
+    ranks[0].look = halt
+    (raised,) = reduce(ranks[:1], vectors_for(1, 100))
+    assert isinstance(raised, Halted)
+
+
+def test_who_waits_in_the_middle_of_a_step_looks_around(make: Callable[..., Rank]) -> None:
+    """1 is connected to 0, and then says nothing more."""
+    ranks = [make(0), make(1)]
+    form(ranks)
+    assert reduce(ranks, vectors_for(2, 100)) == [None, None]
+
+    def halt() -> None:
+        raise Halted("now")
+
+    ranks[0].look = halt
+    (raised,) = reduce(ranks[:1], vectors_for(1, 100))
+    assert isinstance(raised, Halted)
+
+
+# ---- the entrance ---------------------------------------------------------------------------------------------------
+
+
+def dial(address: Address) -> socket.socket:
+    sock = socket.create_connection((address.host, address.port), DEADLINE_S)
+    sock.settimeout(DEADLINE_S)
+    return sock
+
+
+def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> None:
+    rank = make(0)
+    wanted = Identity("worker", 1, 2, 3)
+    socks = [dial(rank.address) for _ in range(2)]
+    for sock, identity in zip(socks, (Identity("worker", 1, 1, 3), wanted), strict=True):
+        call(sock, SECRET, identity)
+    with rank.entrance.take(wanted, lambda: None, DEADLINE_S) as taken:
+        taken.sendall(b"x")
+        assert socks[1].recv(1) == b"x"
+    with pytest.raises(ConnectionError, match="does not call"):
+        rank.entrance.take(wanted, lambda: None, 0.0)
+    for sock in socks:
+        sock.close()
+
+
+@pytest.mark.parametrize(
+    "identity", [Identity("worker", 1, 0, 4), Identity("agent", 0, 0, 5), Identity("server", 0, 0, 5)]
+)
+def test_who_is_of_an_old_generation_or_no_guest_is_turned_away(make: Callable[..., Rank], identity: Identity) -> None:
+    rank = make(0)
+    rank.entrance.forget_before(5)
+    with dial(rank.address) as sock, pytest.raises(ConnectionError):
+        call(sock, SECRET, identity)
+
+
+def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callable[..., Rank]) -> None:
+    rank = make(0)
+    with dial(rank.address) as sock:
+        call(sock, SECRET, Identity("worker", 1, 0, 4))
+        rank.entrance.forget_before(5)
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+
+
+def test_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
+    rank = make(0)
+    with dial(rank.address) as sock, pytest.raises(ConnectionError):
+        call(sock, os.urandom(32), Identity("worker", 1))
+    with dial(rank.address) as sock:  # noise instead of a proof
+        sock.recv(32, socket.MSG_WAITALL)
+        sock.sendall(os.urandom(128))
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
