@@ -79,6 +79,11 @@ BAD_LINES: list[tuple[str, str]] = [
     ("cluster.lease_s=0.6", "cluster.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
     ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
     ("cluster.device.base_s=-1", "-1"),
+    ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: says nothing of worker 4"),
+    ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
+    ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
+    ("workload=criteo_scale", "backend=torch: cannot train workload=criteo_scale; choose cluster=virtual backend=none"),
+    ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
     ("cluster.max_restarts=-1", "cluster.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("cluster.port=70000", "cluster.port=70000: must be between 0"),
     ("topology.num_servers=0", "topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none"),
@@ -229,6 +234,7 @@ NEEDS = {
     "workload=ledger": " backend=numpy",
     "backend=numpy": " workload=ledger",
     "backend=none": " cluster=virtual workload.target=null",
+    **{f"workload={name}": " cluster=virtual backend=none" for name in ("criteo_scale", "imagenet_scale")},
     **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": " cluster.device=null"
