@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runtime.coordinator import RESTARTED
 from runtime.errors import ConfigError
 from runtime.instantiate import instantiate
 from runtime.preflight import check_strategy
@@ -98,13 +99,14 @@ def test_the_scenarios_have_in_them_what_they_are_for() -> None:
     for mode in MODES:
         seen = [run for case in cases() if case.mode == mode and case.num_workers > 1 for run in runs(case)]
         struck = [fault for run in seen for fault in run.happened]
-        notes = {kind for run in seen for _, kind, _ in run.notes}
+        notes = {kind for run in seen for _, kind, fields in run.notes if fields.get("reason") != RESTARTED}
         assert any(isinstance(fault, Outage) for fault in struck) == (mode != "calm")
         assert any(isinstance(fault, Crash) and fault.back_after_s for fault in struck) == (mode != "calm")
         assert any(isinstance(fault, Crash) and not fault.back_after_s for fault in struck) == (mode == "departures")
         assert ("Nonfinite" in notes, "Requeued" in notes) == (mode != "calm", mode != "calm")
         assert "Held" in notes
         assert {run.job.epoch_overlap for run in seen} == {True, False}
+        assert {node.partition(":")[0] for run in seen for _, node, _ in run.restarts} == {"worker"}
 
 
 # ---- hyper-parameters -----------------------------------------------------------------------------------------------
