@@ -32,7 +32,7 @@ class TorchModel:
         self.module: torch.nn.Module = task.torch_module()
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
-        self._grads: list[Tensor] = []
+        self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
 
@@ -42,7 +42,7 @@ class TorchModel:
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """The module's parameters become views of ``params``; views of a vector are made once and kept."""
-        self._grads = self._views_of(grad)
+        self.grads = self._views_of(grad)
         place = params.ctypes.data
         if place != self._place:
             self._place = place
@@ -80,9 +80,9 @@ class TorchModel:
             loss = self.task.torch_loss(self.module, inputs[part], targets[part])
             grads = torch.autograd.grad(loss, self.parameters)
             if index:
-                torch._foreach_add_(self._grads, grads)
+                torch._foreach_add_(self.grads, grads)
             else:
-                torch._foreach_copy_(self._grads, grads)
+                torch._foreach_copy_(self.grads, grads)
             total += float(loss.detach())
         return total
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from runtime.live.port import LivePort
-from runtime.live.replica_port import ReplicaPort
+from runtime.live.replica_port import NativePort, ReplicaPort
 from runtime.live.replicas import InseparableSupervisor, ReplicaSupervisor
 from runtime.live.supervisor import Supervisor
 
@@ -25,4 +25,4 @@ def cast_for(collective: str) -> Cast:
     """By who sums the gradients of replicas; empty: servers do."""
     if not collective:
         return SERVERS
-    return Cast(InseparableSupervisor, ReplicaPort) if collective == "ddp" else REPLICAS
+    return Cast(InseparableSupervisor, NativePort) if collective == "ddp" else REPLICAS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from runtime.backends.base import Model
 from runtime.live.auth import Identity
 from runtime.live.entrance import Entrance
 from runtime.live.messages import Peer, TaskSpec
@@ -34,7 +35,24 @@ def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Call
         from runtime.live.torch_groups import TorchGroup
 
         return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address)
+    if spec.collective == "ddp":
+        from runtime.live.native_ddp import NativeGroup
+
+        return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address)
     return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
+
+
+def with_collective(model: Model, collective: Collective) -> Model:
+    """The model or, where summing is part of the backward pass, the model with that."""
+    if isinstance(collective, Ring):
+        return model
+    from runtime.backends.torch import TorchModel
+    from runtime.live.native_ddp import NativeGroup, NativeModel
+
+    if not isinstance(collective, NativeGroup):
+        return model
+    assert isinstance(model, TorchModel)
+    return NativeModel(model, collective)
 
 
 def preload(collective: str) -> list[str]:
@@ -42,5 +60,9 @@ def preload(collective: str) -> list[str]:
     if collective in ("", "ring"):
         return []
     import torch.distributed
+    import torch.nn.parallel  # noqa: F401
+
+    if collective == "ddp":  # its constructor would import this, for seconds, in every replica
+        import torch._dynamo
 
     return ["torch"]

@@ -224,6 +224,12 @@ class Free(Message, frozen=True, kw_only=True, tag=True):
     grads: tuple[int, ...]
 
 
+class TakePart(Message, frozen=True, kw_only=True, tag=True):
+    """Others compute, and need you (``DistributedDataParallel``): hold what comes of it under ``ticket``."""
+
+    ticket: int
+
+
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
     """Send the parameters of now to who has called you: the evaluator, under ``ticket``, or a ``reader``: all state."""
 
@@ -336,6 +342,7 @@ AnyMessage = (
     | Form
     | Reduce
     | Free
+    | TakePart
     | Deliver
     | SaveCheckpoint
     | LoadCheckpoint

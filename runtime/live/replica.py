@@ -18,7 +18,7 @@ from runtime.checkpoint import path_of, read_checkpoint
 from runtime.live.address import connect, listen, set_deadline
 from runtime.live.auth import Identity, call
 from runtime.live.channel import BlockingChannel
-from runtime.live.collectives import Collective, make_collective
+from runtime.live.collectives import Collective, make_collective, with_collective
 from runtime.live.copies import Copy
 from runtime.live.entrance import CALL_DEADLINE_S, Entrance
 from runtime.live.frames import HEADER_BYTES, PARAMS, as_bytes, pack, unpack
@@ -36,6 +36,7 @@ from runtime.live.messages import (
     SaveCheckpoint,
     Severed,
     TaskReady,
+    TakePart,
     TaskSpec,
     Work,
 )
@@ -88,6 +89,8 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
+            case TakePart():
+                self._take_part(message)
             case Free():
                 self.copy.drop(message.grads)
             case Deliver():
@@ -109,6 +112,15 @@ class Replica:
         report = self.worker.obey(work)
         reduced_s, self._reduced_s = self._reduced_s, 0.0
         return msgspec.structs.replace(report, pull_s=report.pull_s + reduced_s)
+
+    def _take_part(self, message: TakePart) -> None:
+        from runtime.live.native_ddp import NativeModel
+
+        model = self.worker.model
+        assert isinstance(model, NativeModel)
+        model.attach(self.copy.params, self.copy.grad)
+        model.take_part()
+        self.copy.push(message.ticket)
 
     def _reduce(self, message: Reduce) -> None:
         begun = time.perf_counter()
@@ -216,7 +228,8 @@ def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
         entrance, orders = Entrance(spec.secret, listeners), Orders(channel)
         copy = Copy(model.initial_parameters(), spec.optimizer, identity)
         collective = make_collective(spec, identity, entrance, orders.look)
-        replica = Replica(Worker(spec, channel, model, copy), copy, orders, entrance, collective)
+        worker = Worker(spec, channel, with_collective(model, collective), copy)
+        replica = Replica(worker, copy, orders, entrance, collective)
         channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))
         replica.run()
     except ConnectionError:

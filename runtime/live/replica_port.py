@@ -8,7 +8,7 @@ from runtime.executor import Disturb
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.live.hub import Hub
 from runtime.live.loop import Loop
-from runtime.live.messages import Deliver, Free, Message, Reduce, Work, encode
+from runtime.live.messages import Deliver, Free, Message, Reduce, TakePart, Work, encode
 from runtime.live.port import LivePort, Owner
 
 REMEMBERED_VERSIONS = 4
@@ -80,3 +80,26 @@ class ReplicaPort(LivePort):
         data = encode(message)
         for worker in self.owner.replicas():
             self._outbox.setdefault(worker, bytearray()).extend(data)
+
+
+class NativePort(ReplicaPort):
+    """For ``DistributedDataParallel``: when one computes, all take part."""
+
+    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaOwner, num_servers: int, disturb: Disturb) -> None:
+        super().__init__(hub, loop, owner, num_servers, disturb)
+        self._computing: dict[int, int] = {}
+
+    def compute(self, order: ComputeOrder) -> None:
+        """One of a round."""
+        super().compute(order)
+        self._computing[order.worker] = order.grad_id
+
+    def flush(self) -> None:
+        """The round is complete: who has no samples in it takes part without."""
+        if self._computing:
+            ticket = min(self._computing.values())
+            for worker in self.owner.replicas():
+                if worker not in self._computing:
+                    self._tell(worker, TakePart(ticket=ticket))
+            self._computing.clear()
+        super().flush()
