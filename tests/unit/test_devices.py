@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from runtime.virtual.learner import NoLearner
 from runtime.virtual.session import Session
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
+from tests.cli import run_cli
 from tests.harness import make_experiment
 from tests.unit.test_pacing import hold
 from tests.unit.test_virtual_session import Tape, slow, virtual_job
@@ -131,6 +133,22 @@ def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
 def test_a_virtual_device_takes_time() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
         VirtualRuntime(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: says nothing of worker 4"),
+        ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
+        ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
+        ("workload=criteo_scale", "cannot train workload=criteo_scale; choose cluster=virtual backend=none"),
+        ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
+    ],
+)
+def test_refused_before_anything_starts(line: str, message: str, tmp_path: Path) -> None:
+    finished = run_cli(*line.split(), cwd=tmp_path)
+    assert message in finished.err
+    assert (finished.exit_code, finished.out, finished.err.count("\n")) == (2, "", 1)
 
 
 def test_each_virtual_worker_has_its_own() -> None:

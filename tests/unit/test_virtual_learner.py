@@ -138,7 +138,12 @@ def test_orders_are_carried_out_in_their_order() -> None:
     clock, servers = Clock(), Servers(Costs(), learner.num_parameters, 1, lambda target, t: (0.0, 0.0))
     about: dict[str, Any] = {"on_board": False, "seed": 0, "arrived": lambda *told: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
-    outcomes = {"woke": print, "evaluated": lambda *told: scores.append(told), "checkpointed": print}
+    outcomes = {
+        "woke": print,
+        "evaluated": lambda *told: scores.append(told),
+        "checkpointed": print,
+        "restarted": print,
+    }
     port = VirtualPort(clock, learner, servers, workers, **outcomes)  # type: ignore[arg-type]
     learner.gradient(compute(0))
     port.evaluate(0, last=False)
