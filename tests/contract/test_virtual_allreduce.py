@@ -106,6 +106,10 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
     restored = [(line["event"]["version"], before["version"]) for run in seen for before, line in followed(run)]
     assert {version - before for version, before in restored} == {0, -1}, "some are lost within a ring"
+    assert {run.session.machines is None for run in seen} == {True, False}
+    reasons = {line["note"]["reason"] for run in seen for line in run.notes("Exited")}
+    assert {"killed", "killed by the plan"} <= reasons
+    assert any(run.notes("Fenced") for run in seen)
     costs = [run.world.costs for run in seen]
     for name in ("ring_step_s", "ring_per_byte_s"):
         assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name

@@ -221,3 +221,15 @@ def test_kill_restart_of_a_replica() -> None:
     assert {event["grad"]["worker"] for event in tape.told("Arrived") if event["t"] > joined["t"] + 5} == {0, 1, 2, 3}
     assert isinstance(run.learner, RealLearner)
     assert run.learner.params.tolist() == [1.0] * 96
+
+
+def test_with_checkpoints_all_go_back_to_the_last() -> None:
+    """``failover=checkpoint``: that of the start, which takes half a second to read."""
+    costs = Costs(checkpoint_base_s=0.5, launch_s=3.0)
+    run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, **LEDGER)
+    run.clock.at(2.125, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed"))
+    finish(run, tape)
+    [restored] = tape.told("Restored")
+    assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64
