@@ -25,9 +25,8 @@ from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed
 from runtime.spec import Needs
 from runtime.topologies import check_topology
-from strategies.protocol import Strategy
+from strategies.protocol import DATA_POLICIES, Strategy
 
-POLICIES = ("dynamic", "even")
 LOOPBACK = "127.0.0.1"
 
 
@@ -122,8 +121,8 @@ def check_strategy(strategy: object, config: Config) -> None:
     """It is one, and its hyper-parameters fit the number of workers."""
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"strategy={config.names.strategy}: {type(strategy).__name__} is not a strategy")
-    if strategy.data not in POLICIES:
-        raise ConfigError(f"strategy.data={strategy.data}: must be one of {', '.join(POLICIES)}")
+    if strategy.data not in DATA_POLICIES:
+        raise ConfigError(f"strategy.data={strategy.data}: must be one of {', '.join(DATA_POLICIES)}")
     with explained(config.strategy, "strategy"):
         strategy.validate(config.num_workers)
 
@@ -179,7 +178,7 @@ def check_rules(config: Config) -> None:
 def check_shards(strategy: Strategy, task: object, config: Config) -> None:
     """With fewer shards than two per worker some would starve. A task tells its size if it can without its data."""
     num_samples = getattr(task, "num_samples", None)
-    if num_samples is None or strategy.data != "dynamic":
+    if num_samples is None or strategy.data == "even":
         return
     workload, num_workers = config.workload, config.num_workers
     num_shards = ceil(num_samples / (workload.batches_per_shard * ceil(workload.global_batch_samples / num_workers)))

@@ -5,6 +5,10 @@ and DONE once **every** sample of it has been applied: "pushed" would not do, si
 Samples of a lost worker or a dropped gradient go back to the tail of the queue and are never given up, so each sample
 of an epoch is applied at least once, and exactly once as long as parameters are restored together with this state.
 
+Policies: ``dynamic``, a queue from which workers draw; ``shared``, the same, and who finds it empty gets half of what
+the worker with the most samples has drawn and not begun (batch sizes that differ by much would otherwise leave the last
+shards to those who take longest); ``even``, a static part of every epoch for each worker.
+
 Source: AntDT's stateful dynamic data sharding (TODO/DOING/DONE).
 """
 
@@ -57,7 +61,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 def cut_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: int) -> Cut:
-    """``dynamic``: K = ceil(N / shard_samples) shards; ``even``: one static part for each worker."""
+    """``dynamic`` and ``shared``: K = ceil(N / shard_samples) shards; ``even``: one static part for each worker."""
     if policy == "even":
         return Cut(num_samples, num_workers, None)
     return Cut(num_samples, ceil(num_samples / shard_samples), shard_samples)
@@ -193,12 +197,26 @@ class Shards:
             local.append(fresh)
         elif self.requeued:
             local.append(self.requeued.popleft())
+        elif self.policy == "shared" and (half := self._share()) is not None:
+            local.append(half)
         elif self._may_open_next():
             self._open_next()
-            return bool(local) or ((self.policy == "dynamic" or bool(self.requeued)) and self._draw(local))
+            return bool(local) or ((self.policy != "even" or bool(self.requeued)) and self._draw(local))
         else:
             return False
         return True
+
+    def _share(self) -> Range | None:
+        """Half of what the worker with the most samples in its own queue has, from the end of it; it keeps the rest."""
+        sizes = {worker: sum(part.samples for part in local) for worker, local in sorted(self.local.items())}
+        donor = max(sizes, key=lambda worker: sizes[worker], default=None)
+        if donor is None or sizes[donor] < 2:
+            return None
+        last = self.local[donor].pop()
+        given = min(last.samples, sizes[donor] // 2)
+        if given < last.samples:
+            self.local[donor].append(Range(last.epoch, last.shard, last.start, last.stop - given))
+        return Range(last.epoch, last.shard, last.stop - given, last.stop)
 
     def _may_open_next(self) -> bool:
         """Without ``overlap`` an epoch waits for the last; with it, a queue may run one epoch ahead.

@@ -55,7 +55,7 @@ class AntDTDD(GatedStrategy):
     profile_iters: int = 5
     curve: str = "measured"
     warmup_iters: int = 3
-    data: str = "dynamic"
+    data: str = "shared"
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -14,6 +14,7 @@ from strategies.gates import AllGate, EachGate, Gate
 from strategies.monitor import Monitor, check_windows
 from strategies.nd_rules import NDRules
 from strategies.protocol import (
+    DATA_POLICIES,
     AnyCommand,
     AnyEvent,
     Apply,
@@ -74,7 +75,7 @@ class AntDTND(GatedStrategy):
         min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
         lr_rule: of ``asp``, see :mod:`strategies.weights`.
-        data: allocation policy, ``dynamic`` or ``even``.
+        data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply, Wake, Restart})
@@ -95,13 +96,13 @@ class AntDTND(GatedStrategy):
     min_update_s: float = 0.0
     center: str = "mean_all"
     lr_rule: str = "batch_linear"
-    data: str = "dynamic"
+    data: str = "shared"
 
     def __post_init__(self) -> None:
         """Check the fields."""
         check_choice("mode", self.mode, "bsp", "asp")
         check_choice("center", self.center, *CENTERS)
-        check_choice("data", self.data, "even", "dynamic")
+        check_choice("data", self.data, *DATA_POLICIES)
         check_lr_rule(self.lr_rule)
         check_number("slowness_ratio", self.slowness_ratio, above=1.0)
         for name in ("short_window_s", "long_window_s", "decide_every_s"):

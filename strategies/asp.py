@@ -7,7 +7,7 @@ from typing import final
 
 from strategies.gated import GatedStrategy
 from strategies.gates import EachGate, Gate
-from strategies.protocol import Rhythm
+from strategies.protocol import DATA_POLICIES, Rhythm
 from strategies.weights import STALENESS_RULES, check_lr_rule
 
 
@@ -33,8 +33,8 @@ class ASP(GatedStrategy):
     def __post_init__(self) -> None:
         """Check the fields."""
         check_lr_rule(self.lr_rule)
-        if self.data not in ("even", "dynamic"):
-            raise ValueError(f"data={self.data}: must be even or dynamic")
+        if self.data not in DATA_POLICIES:
+            raise ValueError(f"data={self.data}: must be one of {', '.join(DATA_POLICIES)}")
 
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """Nobody waits."""

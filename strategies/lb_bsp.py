@@ -59,7 +59,7 @@ class LBBSP(GatedStrategy):
     unanimous: bool = False
     min_records: int = 5
     warmup_iters: int = 3
-    data: str = "dynamic"
+    data: str = "shared"
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -26,6 +26,9 @@ from typing import ClassVar
 
 import msgspec
 
+DATA_POLICIES = ("dynamic", "shared", "even")
+"""Of the data service; see :class:`Strategy`."""
+
 
 class ProtocolError(RuntimeError):
     """A strategy gave a command that the laws forbid; the message ends with the worker's last events."""
@@ -313,7 +316,8 @@ class Strategy:
     """What a plug-in implements: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
 
     ``data`` names the allocation policy of the sharding service that the system assumes: ``dynamic`` (workers draw
-    shards) or ``even`` (a static part of every epoch for each worker).
+    shards), ``shared`` (and share what they have drawn when the queue is empty) or ``even`` (a static part of every
+    epoch for each worker).
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply})

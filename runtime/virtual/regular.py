@@ -57,7 +57,7 @@ def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
         return False
     if epochs is None or batch % job.num_workers or job.num_samples % batch:
         return False
-    if job.batches_per_shard != 1 and data == "dynamic":
+    if job.batches_per_shard != 1 and data != "even":
         return False
     return rhythm.bound == 0 or epochs == 1 or (data == "even" and job.epoch_overlap)
 

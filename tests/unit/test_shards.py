@@ -41,7 +41,22 @@ class EvenOverlapMachine(ShardsMachine):
     overlap = True
 
 
-@pytest.mark.parametrize("machine", [DynamicMachine, EvenMachine, OverlapMachine, EvenOverlapMachine])
+class SharedMachine(ShardsMachine):
+    """Who finds the queue empty gets half of what another has drawn."""
+
+    policy = "shared"
+
+
+class SharedOverlapMachine(SharedMachine):
+    """The same while the next epoch may have begun."""
+
+    overlap = True
+
+
+MACHINES = [DynamicMachine, EvenMachine, OverlapMachine, EvenOverlapMachine, SharedMachine, SharedOverlapMachine]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_every_sample_is_accounted_for(machine: type[ShardsMachine]) -> None:
     """TODO, DOING and DONE divide every open epoch among them, whatever happens in whatever order."""
     run_state_machine_as_test(machine, settings=MACHINE)
@@ -270,7 +285,7 @@ def test_what_is_given_up_is_done_but_not_applied() -> None:
 # ---- state ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["dynamic", "even"])
+@pytest.mark.parametrize("policy", ["dynamic", "even", "shared"])
 def test_a_state_is_plain_data_and_brings_everything_back(policy: str) -> None:
     """Work that is out when the state is taken is handed out again, to whom it belonged, in the same order."""
     shards = make_shards(policy=policy)
@@ -299,3 +314,25 @@ def test_an_endless_job_never_finishes() -> None:
 
 def test_a_cut_of_one_shard() -> None:
     assert Cut(5, 1, 10).length(0) == 5
+
+
+def test_who_finds_the_queue_empty_gets_half_of_what_another_has_drawn() -> None:
+    """Worker 0 draws 8 samples and begins 1; worker 1 needs 6: half of 7, of the 4 left, of the 2 left."""
+    shards = make_shards(num_samples=8, shard_samples=8, policy="shared", epochs=1)
+    (begun,) = shards.take(0, 0, 1)
+    assert (begun.start, begun.stop) == (0, 1)
+    assert [(part.start, part.stop) for part in shards.take(1, 1, 6)] == [(5, 8), (3, 5), (2, 3)]
+    assert shards.take(2, 1, 6) == (), "the last one stays with whom it belongs to"
+    assert [(part.start, part.stop) for part in shards.take(3, 0, 5)] == [(1, 2)]
+
+
+def test_without_sharing_it_waits() -> None:
+    shards = make_shards(num_samples=8, shard_samples=8, epochs=1)
+    shards.take(0, 0, 1)
+    assert shards.take(1, 1, 6) == ()
+
+
+def test_fresh_shards_and_what_came_back_go_before_what_others_have_drawn() -> None:
+    shards = make_shards(policy="shared")
+    shards.take(0, 0, 1)
+    assert {part.shard for part in shards.take(1, 1, 8)}.isdisjoint({part.shard for part in shards.local[0]})
