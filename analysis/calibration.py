@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis.host_work import has_cores, hosts_of, touched, wire_s, work
 from analysis.load import RecordError, Run
+from analysis.pacing import is_paced, paced_s
 from analysis.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
 from analysis.schema import Other
 
@@ -92,7 +93,7 @@ def check(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.meta["runtime"] != "live":
             raise RecordError(f"{run.path}: a {run.meta['runtime']} run. A cost model is fitted to live runs")
-    unpaced = [run for run in runs if not run.job.get("device")]
+    unpaced = [run for run in runs if not is_paced(run.job)]
     for subset, keys in ((runs, ("transport", "workload", "backend")), (unpaced, ("task_fields",))):
         for (one, other), key in ((pair, key) for pair in pairwise(subset) for key in keys):
             if one.job.get(key) != other.job.get(key):
@@ -110,7 +111,7 @@ def check(runs: Sequence[Run]) -> None:
 def _check_hosts(run: Run) -> None:
     """Refuse what leaves processor time without a meaning."""
     hosts = hosts_of(run)
-    if hosts and (run.job.get("device") or any(host["device"] for host in hosts)):
+    if hosts and (is_paced(run.job) or any(host["device"] for host in hosts)):
         raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
     if hosts and run.tables.nodes["cpu_cores"].isna().all():
         raise RecordError(f"{run.path}: no processor time in it. Repeat it with cluster.telemetry_every_s=0.5")
@@ -132,7 +133,7 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     held = [int(arrival.held) for arrival in run.history.arrivals]
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
     rows["num_workers"] = run.job["num_workers"]
-    rows["paced_s"] = _paced(run.job.get("device"), rows["samples"])
+    rows["paced_s"] = paced_s(run.job, rows)
     rows["asked_s"], rows["server_disturbed"], rows["disturbed"] = 0.0, False, False
     names = "worker:" + rows["worker"].astype(str)
     for window in run.plan.itertuples():
@@ -149,14 +150,6 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     rows["over_s"] = rows["send_s"] - wire_s(run, FLOAT_BYTES * num_parameters)
     rows["block"] = number * 10**9 + rows["worker"] * 10**6 + rows.groupby("worker").cumcount() // BLOCK
     return rows.assign(**_overheads(run, rows))
-
-
-def _paced(device: dict[str, float] | None, samples: pd.Series) -> pd.Series | float:
-    """F(b) of the cluster's device profile, seconds."""
-    if not device:
-        return nan
-    seconds: pd.Series = device.get("base_s", 0.0) + device.get("per_sample_s", 0.0) * samples
-    return seconds.clip(lower=device.get("saturation_s", 0.0))
 
 
 def _overheads(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
@@ -342,6 +335,7 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
         value = max(0.0, checkpoint.value - 2 * control.value)
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
+    fitted.missing |= dict.fromkeys(("ring_step_s", "ring_per_byte_s"), "only runs with topology=allreduce have a ring")
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
     links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
     fitted.missing["link_bytes_per_s"] = links

@@ -1,7 +1,8 @@
 """What became of every gradient: one pass over the lines of a record.
 
-A command is only counted where it was carried out. Two things void it: a server is lost (until ``Restored``), and the
-job ended before it (then the line's ``version`` is lower than its ``Apply`` commands would make it).
+A command is only counted where it was carried out. Two things void it: a server is lost, or a worker that all others
+cannot go on without (until ``Restored``), and the job ended before it (then the line's ``version`` is lower than its
+``Apply`` commands would make it).
 """
 
 from __future__ import annotations
@@ -10,7 +11,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from analysis.schema import Apply, Arrived, Compute, Drop, Failed, Grad, Held, Line, Lost, Restored, ServerLost, Timings
+from analysis.schema import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    GoingBack,
+    Grad,
+    Held,
+    Line,
+    Lost,
+    Restart,
+    Restored,
+    ServerLost,
+    Timings,
+)
 
 
 class Arrival(msgspec.Struct, gc=False):
@@ -50,6 +66,7 @@ class History:
     updates: list[Update] = field(default_factory=list)
     version: int = 0
     halted: bool = False
+    going_back: bool = False
     given_up: list[tuple[float, int]] = field(default_factory=list)
     """(t, samples) of gradients that were dropped for good."""
     _held: set[tuple[int, float]] = field(default_factory=set)
@@ -73,7 +90,7 @@ class History:
         """The worker's Compute ended without a gradient."""
         self._issued.pop(worker, None)
 
-    def server_lost(self) -> None:
+    def halt(self) -> None:
         """What is not applied now never will be."""
         self.halted = True
         self._issued.clear()
@@ -82,8 +99,8 @@ class History:
 
     def restored(self, version: int) -> None:
         """Take back the updates after ``version``."""
-        self.server_lost()
-        self.halted, self.version = False, version
+        self.halt()
+        self.halted, self.going_back, self.version = False, False, version
         for update in reversed(self.updates):
             if not update.void and update.version <= version:
                 break
@@ -114,14 +131,20 @@ class History:
         match line.event:
             case Arrived() as event:
                 self.arrived(line.t, event)
-            case Failed(worker=worker) | Lost(worker=worker):
+            case Failed(worker=worker):
                 self.forget(worker)
+            case Lost(worker=worker):
+                self.forget(worker)
+                if self.going_back:
+                    self.halt()
             case ServerLost():
-                self.server_lost()
+                self.halt()
             case Restored(version=version):
                 self.restored(version)
             case None if isinstance(line.note, Held):
                 self._held.add((line.note.worker, line.t))
+            case None if isinstance(line.note, GoingBack):
+                self.going_back = True
         if not self.halted:
             self._carry_out(line)
 
@@ -136,6 +159,9 @@ class History:
                     self.applied(line.t, command)
                 case Drop():
                     self.dropped(line.t, command)
+                case Restart(node=node) if self.going_back or node.startswith("server:"):
+                    self.halt()
+                    return
 
 
 def replay(lines: list[Line]) -> History:

@@ -46,7 +46,7 @@ COLUMNS = {
 }
 PLANNED = ("target", "kind", "start_s", "end_s", "magnitude")
 ABOUT = {"run": "str", "seed": "int64", "work": "str"}
-WORK_KEYS = ("workload", "task_fields", "backend", "global_batch_samples", "num_workers", "device")
+WORK_KEYS = ("workload", "task_fields", "backend", "global_batch_samples", "num_workers", "device", "devices")
 """Settings of the job that say how long an iteration takes."""
 
 Row = dict[str, Any]

@@ -10,7 +10,21 @@ from dataclasses import dataclass, field
 
 from analysis.load import Run, find_gap
 from analysis.rows import problems_of
-from analysis.schema import Apply, Arrived, Compute, Drop, Failed, Joined, Line, Lost, Restored, ServerLost, Started
+from analysis.schema import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    GoingBack,
+    Joined,
+    Line,
+    Lost,
+    Restart,
+    Restored,
+    ServerLost,
+    Started,
+)
 
 LIMIT = 20
 """Problems that are reported in full."""
@@ -59,6 +73,7 @@ def _lives(lines: list[Line]) -> Iterator[str]:
     """Every Compute ends once; every gradient is applied or dropped at most once; versions count the updates."""
     lives = _Lives()
     for line in lines:
+        lives.going_back |= isinstance(line.note, GoingBack)
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
 
@@ -67,6 +82,7 @@ def _lives(lines: list[Line]) -> Iterator[str]:
 class _Lives:
     version: int = 0
     halted: bool = False
+    going_back: bool = False
     busy: set[int] = field(default_factory=set)
     here: dict[int, int | None] = field(default_factory=dict)
     """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
@@ -76,11 +92,14 @@ class _Lives:
     def take(self, line: Line) -> Iterator[str]:
         """Advance by one event and the commands that it caused."""
         yield from self._event(line)
+        if self.going_back and isinstance(line.event, Lost):
+            self._halt()
         if not self.halted:
             for command in line.commands:
                 if isinstance(command, Apply) and self.version >= line.version:
                     return  # the job had ended: what follows was not carried out
-                yield from self._command(command)
+                if self._counts():
+                    yield from self._command(command)
             if self.version != line.version:
                 yield f"version {line.version} after an event and commands that make it {self.version}"
                 self.version = line.version
@@ -106,10 +125,9 @@ class _Lives:
             case Joined(worker=worker, incarnation=incarnation):
                 self.here[worker] = incarnation
             case ServerLost():
-                self.halted = True
-                self._void()
+                self._halt()
             case Restored(version=version, workers=workers):
-                self.halted, self.version = False, version
+                self.halted, self.going_back, self.version = False, False, version
                 self.here = dict.fromkeys(workers)
                 self._void()
 
@@ -117,6 +135,13 @@ class _Lives:
         if worker not in self.busy:
             yield f"{how} of worker {worker}, which was not computing"
         self.busy.discard(worker)
+
+    def _counts(self) -> bool:
+        return not self.halted
+
+    def _halt(self) -> None:
+        self.halted = True
+        self._void()
 
     def _void(self) -> None:
         self.busy.clear()
@@ -128,6 +153,8 @@ class _Lives:
                 if worker in self.busy:
                     yield f"Compute for worker {worker} while it was computing"
                 self.busy.add(worker)
+            case Restart(node=node) if self.going_back or node.startswith("server:"):
+                self._halt()
             case Apply(grads=grads) | Drop(grads=grads):
                 self.version += isinstance(command, Apply)
                 what = type(command).__name__

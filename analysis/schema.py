@@ -201,6 +201,10 @@ class Held(_Tagged, frozen=True, tag=True, gc=False):
     worker: int
 
 
+class GoingBack(_Tagged, frozen=True, tag=True, gc=False):
+    """Nothing counts from the ``Lost`` that follows, or the ``Restart`` that leads to it, until :class:`Restored`."""
+
+
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
     """A disturbance has begun, changed or ended: asked for and read back, in cores, bytes per second, or 0 and 1."""
 
@@ -249,7 +253,7 @@ Event = (
     | Woke
 )
 Command = Compute | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
-Note = Held | Updated | Injected | Finished
+Note = Held | GoingBack | Updated | Injected | Finished
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

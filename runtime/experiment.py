@@ -14,6 +14,7 @@ from injectors.schedule import Schedule
 from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
+from runtime.device import describe_devices
 from runtime.errors import ConfigError
 from runtime.executor import cut_for, nominal_batches
 from runtime.instantiate import instantiate
@@ -198,6 +199,7 @@ def write_head(
             "collective": config.topology.collective,
             "device": config.cluster.get("device"),
             "scheduler_fields": _fields(config.scheduler),
+            "devices": describe_devices(config.cluster.get("devices"), job.num_workers),
             "data": strategy.data,
             "num_shards": cut_for(job, strategy.data).num_shards,
             **about,

@@ -138,10 +138,8 @@ def check_backend(backend: Any, runtime: Any, config: Config) -> None:
     name, workload = config.names.backend, config.workload
     if backend.computes:
         if name not in workload.backends:
-            raise ConfigError(
-                f"backend={name}: cannot train workload={workload.name}; "
-                f"choose backend={' or backend='.join(workload.backends)}"
-            )
+            cures = " or ".join(f"backend={one}" for one in workload.backends) or "cluster=virtual backend=none"
+            raise ConfigError(f"backend={name}: cannot train workload={workload.name}; choose {cures}")
         return
     if runtime.needs_gradients:
         raise ConfigError(

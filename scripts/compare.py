@@ -41,6 +41,7 @@ from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
 from analysis.metrics import jct_s
+from analysis.pacing import is_paced
 from analysis.provenance import caption
 from runtime.errors import ConfigError
 from runtime.live.process import die_with
@@ -289,7 +290,7 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
     link = picture.relative_to(page.parent).as_posix()
     head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-    paced = [overran(found)] if any(meta["job"].get("device") for meta in metas) else []
+    paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
     write_file(page, markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac))
     width, console.width = console.width, console.width if console.is_terminal else WIDE
     for sheet in tables:

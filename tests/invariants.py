@@ -45,12 +45,13 @@ class Book:
         self.seen: set[int] = set()
         self.version = 0
         self.halted = False
+        self.going_back = False
+        """From the next Lost on; a Restart that leads to it is in the line after the note."""
 
     def take(self, line: Line) -> None:
         """One line."""
         if line["kind"] == "note":
-            if line["note"]["type"] == "GoingBack":
-                self.halt()
+            self.going_back |= line["note"]["type"] == "GoingBack"
             return
         event, seq = line["event"], line["seq"]
         self.check(event["t"] == line["t"], f"seq {seq}: the event says t={event['t']}, its line {line['t']}")
@@ -111,6 +112,8 @@ class Book:
         self.counts["ended"] += self.idle.pop(worker, True) is False
         if event["restarting"]:
             self.idle[worker] = True
+        if self.going_back:
+            self.halt()
 
     def on_joined(self, event: Line, seq: int) -> None:
         worker = event["worker"]
@@ -133,7 +136,7 @@ class Book:
     def on_restored(self, event: Line, seq: int) -> None:
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
         self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
-        self.halted, self.version = False, event["version"]
+        self.halted, self.going_back, self.version = False, False, event["version"]
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
         self.incarnation = dict.fromkeys(self.incarnation)
@@ -153,7 +156,7 @@ class Book:
                 self.grads -= set(command["grads"])
                 self.version += what == "Apply"
             case "Restart":
-                if command["node"].startswith("server:"):
+                if command["node"].startswith("server:") or self.going_back:
                     self.halt()
             case "Stop":
                 return True

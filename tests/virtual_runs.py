@@ -260,6 +260,27 @@ def draw_host_world(num_workers: int, seed: int) -> World:
     )
 
 
+def draw_replica_world(num_workers: int, seed: int) -> World:
+    """As :func:`draw_world`, but all-reduce: rings instead of servers.
+
+    Workers straggle, crash and leave; every other world disturbs them by windows of all kinds instead.
+    """
+    drawn, chance = draw_world(num_workers, seed), Chance("replicas", num_workers, seed)
+    job = msgspec.structs.replace(drawn.job, num_servers=0)
+    ring = {"ring_step_s": chance.perhaps(0.0, 0.05), "ring_per_byte_s": chance.perhaps(0.0, 0.2) / job.num_samples}
+    delays = tuple(one for one in drawn.plan.disturbances if one.target.startswith("worker:"))
+    return msgspec.structs.replace(
+        drawn,
+        job=job,
+        costs=msgspec.structs.replace(drawn.costs, **ring),
+        plan=draw_windows(chance, job, None, seed)
+        if seed % 2
+        else msgspec.structs.replace(drawn.plan, disturbances=delays),
+        accidents=tuple(one for one in drawn.accidents if one.role == "worker"),
+        lease_s=chance.random.choice((1.5, 3.0)),
+    )
+
+
 # ---- a job in it ----------------------------------------------------------------------------------------------------
 
 

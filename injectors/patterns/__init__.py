@@ -2,6 +2,7 @@
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.combined import Combined
+from injectors.patterns.heterogeneity import Heterogeneity
 from injectors.patterns.markov import Markov
 from injectors.patterns.none import NoStragglers
 from injectors.patterns.on_off import OnOff
@@ -17,6 +18,7 @@ from injectors.patterns.transient_throttle import TransientThrottle
 
 __all__ = [
     "Combined",
+    "Heterogeneity",
     "IterationSlowdown",
     "Markov",
     "NoStragglers",

@@ -23,10 +23,13 @@ class Combined(Pattern):
     Attributes:
         patterns: by a label that only serves to address it (``straggler.patterns.<label>.intensity=0.5``). Their names
             must differ, as their draws would not.
+        intensity: that all parts have that have one, for parts that refer to it (``${straggler.intensity}``), so
+            that one setting sweeps them; a part that does not follow it is refused. None: each has its own.
         name: see :class:`Pattern`.
     """
 
     patterns: Mapping[str, Pattern]
+    intensity: float | None = None
     name: str = "combined"
 
     def __post_init__(self) -> None:
@@ -40,7 +43,21 @@ class Combined(Pattern):
         for name, count in names.items():
             if count > 1:
                 raise ValueError(f"patterns: {count} of them have name={name} and would draw alike; rename one")
+        if self.intensity is not None:
+            self._check_intensity()
         check_name(self.name)
+
+    def _check_intensity(self) -> None:
+        """It must not be without effect."""
+        own = {label: one.intensity for label, one in self.patterns.items() if hasattr(one, "intensity")}
+        if not own:
+            raise ValueError(f"intensity={self.intensity}: none of the patterns has one; make it null")
+        for label, intensity in own.items():
+            if intensity != self.intensity:
+                raise ValueError(
+                    f"intensity={self.intensity}: patterns.{label} has intensity={intensity}; set only one for all, "
+                    "or make it null and set each"
+                )
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """The union of the parts' plans."""

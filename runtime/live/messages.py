@@ -377,6 +377,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     backend: dict[str, Any]
     task: dict[str, Any]
     device: dict[str, float] | None
+    devices: list[dict[str, float]] | None = None
+    """Profile of every worker's device, where they differ."""
     threads: int = 1
     collective: str = ""
     """Who sums the gradients of replicas; empty: there are servers."""
@@ -386,6 +388,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     def place(self, role: str, number: int) -> Place:
         """Where a task lives."""
         return self.places.get(f"{role}:{number}", Place())
+
+    def device_of(self, worker: int) -> dict[str, float] | None:
+        """What paces a worker: its own device, that of its host, or that of the cluster."""
+        return self.devices[worker] if self.devices else self.place("worker", worker).device or self.device
 
     def shortcuts(self, role: str, number: int) -> dict[Address, Address]:
         """For servers on a task's own host: where they listen, by where others reach them."""

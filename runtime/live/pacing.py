@@ -13,15 +13,17 @@ class Pacer:
     def __init__(self, profile: DeviceProfile | None) -> None:
         self.profile = profile
 
-    def hold(self, begun: float, num_samples: int, delay_s: float, slowdown_frac: float) -> tuple[float, float]:
+    def hold(
+        self, begun: float, num_samples: int, delay_s: float, slowdown_frac: float, *, accum: int = 1
+    ) -> tuple[float, float]:
         """Return (overrun_s, injected_s): seconds by which the device was missed, seconds injected on top (measured).
 
-        ``begun`` is the ``time.perf_counter()`` at which the computation started.
+        ``begun`` is the ``time.perf_counter()`` at which the computation of ``accum`` micro-batches started.
         """
         overrun_s = 0.0
         elapsed = time.perf_counter() - begun
         if self.profile is not None:
-            rest = self.profile.seconds(num_samples) - elapsed
+            rest = self.profile.seconds(num_samples, accum) - elapsed
             if rest > 0:
                 time.sleep(rest)
             else:

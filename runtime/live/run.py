@@ -189,6 +189,7 @@ class LiveRun:
             backend=experiment.backend,
             task=experiment.task,
             device=self.runtime.device,
+            devices=self.runtime.device_fields(),
             threads=self.threads,
             collective=experiment.collective,
             places=self.machines.places,

@@ -12,7 +12,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.containment import inside
 from runtime.coordinator import CAPABILITIES
-from runtime.device import parse_device
+from runtime.device import DeviceProfile, profiles_of, slowest_s
 from runtime.hosts import Hosts, parse_hosts
 from runtime.live.address import congestion_control
 from runtime.live.doctor import missing
@@ -40,6 +40,7 @@ class LiveRuntime:
 
     num_workers: int
     device: dict[str, float] | None = None
+    devices: dict[str, dict[str, Any]] | None = None
     hosts: dict[str, Any] | None = None
     cpu_by: CpuBy = "auto"
     port: int = 0
@@ -68,12 +69,19 @@ class LiveRuntime:
             raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
         if self.nominal_iter_s is not None and not self.nominal_iter_s > 0:
             raise ValueError(f"nominal_iter_s={self.nominal_iter_s}: must be more than 0 (null for not known)")
-        parse_device(self.device)
+        self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal time of an undisturbed iteration, where a device profile or the configuration says it."""
-        profile = parse_device(self.device)
-        return self.nominal_iter_s if profile is None else profile.seconds(batch_samples)
+        """Nominal time of an undisturbed iteration, where a device or the configuration says it: of the slowest."""
+        seconds = slowest_s(self._profiles, batch_samples)
+        return self.nominal_iter_s if seconds is None else seconds
+
+    def device_fields(self) -> list[dict[str, float]] | None:
+        """The device of every worker, where they differ, as it is sent to them."""
+        if self.devices is None:
+            return None
+        names = DeviceProfile.__struct_fields__
+        return [{name: getattr(profile, name) for name in names} for profile in self._profiles]
 
     @property
     def num_hosts(self) -> int:
@@ -88,7 +96,7 @@ class LiveRuntime:
     def means(self, around: Circumstances) -> Means:
         """How hosts and plan are realised here."""
         hosts = self.parse_hosts(around.num_servers)
-        return choose_means(hosts, self.cpu_by, bool(self.device), around, type(self).look)
+        return choose_means(hosts, self.cpu_by, bool(self.device or self.devices), around, type(self).look)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""

@@ -54,8 +54,7 @@ class Worker:
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
-        place = spec.place(links.identity.role, links.identity.id)
-        self.pacer = Pacer(parse_device(place.device or spec.device))
+        self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
         self.idle_since = time.perf_counter()
 
     def run(self) -> None:
@@ -83,7 +82,7 @@ class Worker:
         pulled = time.perf_counter()
         loss_sum = self.model.gradient(batch, order.accum)
         samples = sum(part.samples for part in order.ranges)
-        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac)
+        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
         computed = time.perf_counter()
         sqr_norm = float(np.dot(self.links.grad, self.links.grad))
         finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)

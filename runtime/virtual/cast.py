@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from injectors.schedule import Schedule
-from runtime.device import DeviceProfile
+from runtime.device import DeviceProfile, Profiles
 from runtime.hosts import Hosts
 from runtime.spec import Experiment
 from runtime.virtual.clock import Clock
@@ -15,6 +15,7 @@ from runtime.virtual.host_workers import HostWorkers
 from runtime.virtual.iteration import Arrived, Crew
 from runtime.virtual.machines import SHARED, Machines
 from runtime.virtual.network import Network
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import ServerGroup, Servers
 from runtime.virtual.sites import sites_of, sites_of_hosts
 from runtime.virtual.workers import Workers
@@ -34,26 +35,27 @@ def assemble(
     schedule: Schedule,
     costs: Costs,
     num_parameters: int,
-    profile: DeviceProfile | None,
+    profiles: Profiles,
     hosts: Hosts | None,
     arrived: Arrived,
 ) -> Cast:
-    """The simplest cast that can tell what happens."""
-    job, on_board = experiment.job, experiment.transport == "shm"
+    """The simplest cast that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
+    job = experiment.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
+    replicas = None if job.num_servers else Replicas(clock, costs, num_parameters, job.num_workers)
+    on_board = experiment.transport == "shm" or replicas is not None
     if hosts is None and not schedule.kinds & SHARED:
-        servers = Servers(costs, *sizes)
+        servers = replicas or Servers(costs, *sizes)
         network = None
         if costs.link_bytes_per_s is not None and num_parameters and not on_board:
             network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
         workers = Workers(
             clock,
             costs,
-            profile,
+            profiles,
             servers,
             network,
             on_board=on_board,
-            num_workers=job.num_workers,
             seed=job.seed,
             arrived=arrived,
         )
@@ -61,10 +63,11 @@ def assemble(
     routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
     machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
-    on_hosts = HostServers(machines, costs, *sizes)
-    profiles = [device_of(worker, profile, hosts) for worker in range(job.num_workers)]
+    on_hosts = replicas or HostServers(machines, costs, *sizes)
+    paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
+    default = profiles[0]  # of workers that move between hosts, where all have the same
     crew = HostWorkers(
-        machines, costs, profiles, on_hosts, default=profile, on_board=on_board, seed=job.seed, arrived=arrived
+        machines, costs, paced, on_hosts, default=default, on_board=on_board, seed=job.seed, arrived=arrived
     )
     return Cast(on_hosts, crew, machines)
 

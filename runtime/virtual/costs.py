@@ -56,6 +56,10 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
+    ring_step_s: Seconds = 0.0
+    ring_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the vector to
+    its neighbour; links with a rate come on top."""
     evaluation_s: Seconds = 0.0
     """From the request for an evaluation to its result; the training does not wait for it."""
     pending_s: Seconds = 0.0
@@ -65,9 +69,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk_bytes_per_s: Rate | None = None
     """Writing or reading a checkpoint; None: no limit."""
 
-    def compute_s(self, samples: int) -> float:
-        """The real computation of a batch, without jitter."""
-        return self.compute_base_s + self.compute_per_sample_s * samples
+    def compute_s(self, samples: int, accum: int = 1) -> float:
+        """The real computation of a batch in so many micro-batches, without jitter."""
+        return self.compute_base_s * accum + self.compute_per_sample_s * samples
 
     def data_s(self, samples: int) -> float:
         """Loading a batch."""
@@ -80,6 +84,15 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def update_s(self, num_bytes: int, num_grads: int) -> float:
         """One update of one server."""
         return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
+
+    def hop_s(self, num_bytes: float) -> float:
+        """So many bytes from one worker to its neighbour in a ring."""
+        link_s = num_bytes / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
+        return self.ring_step_s + self.ring_per_byte_s * num_bytes + link_s
+
+    def ring_s(self, num_bytes: int, num_workers: int) -> float:
+        """An all-reduce of a vector: 2 (n - 1) steps of 1/n of it, n - 1 to sum the parts and n - 1 to spread them."""
+        return 2 * (num_workers - 1) * self.hop_s(num_bytes / num_workers) if num_workers > 1 else 0.0
 
     def checkpoint_s(self, num_bytes: int) -> float:
         """Writing or reading one."""

@@ -6,11 +6,11 @@ another, and all of that is core-seconds on its host; only pacing and injected d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import final
 
-from runtime.device import DeviceProfile
+from runtime.device import DeviceProfile, Profiles
 from runtime.job import ComputeOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
@@ -18,6 +18,7 @@ from runtime.virtual.host_servers import HostServers
 from runtime.virtual.iteration import Arrived, Crew, Iteration
 from runtime.virtual.learner import Result
 from runtime.virtual.machines import Machines
+from runtime.virtual.replicas import Replicas
 
 Step = Callable[[Iteration], object]
 
@@ -30,8 +31,8 @@ class HostWorkers(Crew):
         self,
         machines: Machines,
         costs: Costs,
-        profiles: Sequence[DeviceProfile | None],
-        servers: HostServers,
+        profiles: Profiles,
+        servers: HostServers | Replicas,
         *,
         default: DeviceProfile | None = None,
         on_board: bool,
@@ -104,13 +105,14 @@ class HostWorkers(Crew):
         iteration.pull_s = now - iteration.loaded_s
         iteration.since_s = now
         factor = self.jitter[worker].factor()
-        real_s = self.costs.compute_s(iteration.samples) * factor
+        real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
         self.machines.work(self.names[worker], real_s, partial(self._worked, iteration, factor))
 
     def _worked(self, iteration: Iteration, factor: float) -> None:
         """The real computation is done; the device that it stands for may not be."""
-        profile, spent_s = self.profiles[iteration.order.worker], self.clock.now - iteration.since_s
-        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples)
+        order, spent_s = iteration.order, self.clock.now - iteration.since_s
+        profile = self.profiles[order.worker]
+        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, order.accum)
         if profile is not None and spent_s <= paced_s * factor:
             rest_s = paced_s * factor - spent_s + self.costs.sleep_overshoot_s
             self.machines.sleep(self._name(iteration), rest_s, partial(self._computed, iteration))

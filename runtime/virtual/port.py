@@ -26,10 +26,11 @@ class VirtualPort:
         evaluated: Callable[[float, int, dict[str, float]], None],
         checkpointed: Callable[[float, int, bytes, Any], None],
         restarted: Callable[[float, str, float], None],
+        updating: Callable[[int], None] | None = None,
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self._woke, self._evaluated, self._checkpointed = woke, evaluated, checkpointed
-        self._restarted = restarted
+        self._restarted, self._updating = restarted, updating
         self._orders: list[Callable[[float], None]] = []
 
     def compute(self, order: ComputeOrder) -> None:
@@ -37,7 +38,9 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self.workers.begin(order, self.learner.gradient(order), sent_s))
 
     def apply(self, order: ApplyOrder) -> None:
-        """On all servers."""
+        """On all servers. ``updating`` is told of the version before; the data service books the samples afterwards."""
+        if self._updating is not None:
+            self._updating(order.version - 1)
         self._orders.append(lambda sent_s: self._apply(order, sent_s))
 
     def drop(self, grads: tuple[int, ...]) -> None:

@@ -53,6 +53,8 @@ def rhythm_of(
 def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
     """Whether every Compute is of one batch and no worker is ever short of data before the end."""
     batch, epochs = job.global_batch_samples, job.epochs
+    if not job.num_servers:
+        return False
     if epochs is None or batch % job.num_workers or job.num_samples % batch:
         return False
     if job.batches_per_shard != 1 and data != "even":

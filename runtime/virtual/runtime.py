@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, final
 from injectors.schedule import Schedule
 from runtime.checking import convert
 from runtime.coordinator import CAPABILITIES
-from runtime.device import DeviceProfile, parse_device
+from runtime.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
 from runtime.errors import ConfigError
 from runtime.executor import cut_for
 from runtime.hosts import Hosts, HostsSpec, parse_hosts
@@ -43,6 +43,7 @@ class VirtualRuntime:
 
     num_workers: int
     device: dict[str, float] | None = None
+    devices: dict[str, dict[str, Any]] | None = None
     costs: str = "ideal"
     decisions: Literal["fixed", "measured"] = "fixed"
     lease_s: float = 2.0
@@ -51,13 +52,16 @@ class VirtualRuntime:
     def __post_init__(self) -> None:
         """Check the fields."""
         self._profile = parse_device(self.device)
+        self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         if not self.lease_s > 0:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
         self._model = load_costs(self.costs)
         self._spec: HostsSpec | None = None if self.hosts is None else convert(dict(self.hosts), HostsSpec, HOSTS)
-        if self._spec is None:
+        if self.devices is not None:
+            _refuse_timeless_types(self._profiles)
+        elif self._spec is None:
             self._refuse_timeless(self._profile, "device")
 
     def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:
@@ -76,7 +80,12 @@ class VirtualRuntime:
         return 0 if self._spec is None else self._spec.count
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal time of an undisturbed iteration; of one that is alone on a host without overrides."""
+        """Nominal time of an undisturbed iteration; of one that is alone on a host without overrides.
+
+        Of a mix of devices it is the slowest's, whom a synchronous job waits for.
+        """
+        if self.devices is not None:
+            return slowest_s(self._profiles, batch_samples)
         profile, cores = self._profile, THREAD_CORES
         if self._spec is not None:
             profile = parse_device(self._spec.device) or profile
@@ -89,8 +98,12 @@ class VirtualRuntime:
 
     def check(self, around: Circumstances) -> Needs:
         """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
+        if self.hosts is not None and not around.num_servers:
+            raise ConfigError(
+                "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual"
+            )
         hosts = self._parse_hosts(around.num_servers)
-        paced = self._profile is not None or (hosts is not None and any(host.device for host in hosts.hosts))
+        paced = any(self._profiles) or (hosts is not None and any(host.device for host in hosts.hosts))
         refuse_hidden(hosts, self._model.values, around, paced=paced)
         return Needs()
 
@@ -130,7 +143,7 @@ class VirtualRuntime:
                 schedule,
                 learner,
                 self._model.values,
-                self._profile,
+                self._profiles,
                 measures_decisions=self.decisions == "measured",
                 hosts=hosts,
                 lease_s=self.lease_s,
@@ -140,7 +153,9 @@ class VirtualRuntime:
     def _regular(self, experiment: Experiment, schedule: Schedule, learner: Learner) -> RegularRun | None:
         """The short way, where there is one."""
         costs, rows = self._model.values, experiment.columns
-        if rows is None or not isinstance(learner, NoLearner) or self.hosts is not None or self.decisions != "fixed":
+        if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
+            return None
+        if self.hosts is not None or self.devices is not None:
             return None
         scored = learner.progress is not None
         rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)
@@ -148,6 +163,16 @@ class VirtualRuntime:
             return None
         loops = Rounds if rhythm.bound == 0 else Waves
         return loops(experiment, rows, schedule, learner, costs, self._profile, rhythm)
+
+
+def _refuse_timeless_types(profiles: Profiles) -> None:
+    """Every device of a mix takes some time."""
+    for profile in profiles:
+        if isinstance(profile, Device) and not profile.seconds(1):
+            raise ConfigError(
+                f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set "
+                "base_s"
+            )
 
 
 def make_learner(experiment: Experiment) -> Learner:

@@ -10,7 +10,7 @@ from functools import partial
 
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
-from runtime.device import DeviceProfile
+from runtime.device import DeviceProfile, Profiles
 from runtime.hosts import Hosts
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
 from runtime.virtual.cast import assemble
@@ -19,6 +19,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Iteration
 from runtime.virtual.learner import Learner
 from runtime.virtual.port import VirtualPort
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.supervisor import Supervisor
 from runtime.virtual.windows import Windows
@@ -61,7 +62,7 @@ class Session:
         schedule: what is injected when.
         learner: of its parameters.
         costs: the cost model.
-        profile: device that paces every worker whose host has none of its own.
+        device: what paces every worker whose host has no device of its own; or a profile for each of them.
         measures_decisions: charge what decisions really take.
         hosts: what the tasks live on; None: each has a machine to itself.
         lease_s: who stands still for longer is taken for dead.
@@ -73,7 +74,7 @@ class Session:
         schedule: Schedule,
         learner: Learner,
         costs: Costs,
-        profile: DeviceProfile | None,
+        device: DeviceProfile | Profiles | None,
         *,
         measures_decisions: bool = False,
         hosts: Hosts | None = None,
@@ -83,7 +84,8 @@ class Session:
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = Clock()
-        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profile, hosts, self._arrived)
+        profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
+        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived)
         self.servers, self.workers, self.machines = cast
         self.port = VirtualPort(
             self.clock,
@@ -94,6 +96,7 @@ class Session:
             evaluated=self._evaluated,
             checkpointed=lambda *about: self.supervisor.save(*about),
             restarted=lambda *about: self.supervisor.restart(*about),
+            updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
         self.stopwatch = Stopwatch(measures=measures_decisions)
         self.coordinator = Coordinator(
@@ -105,6 +108,8 @@ class Session:
             stopwatch=self.stopwatch,
             scheduler=experiment.scheduler,
         )
+        if isinstance(self.servers, Replicas):
+            self.servers.here = lambda: len(self.coordinator.members.here())
         self.supervisor = Supervisor(
             self.clock,
             costs,

@@ -13,11 +13,14 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Crew
 from runtime.virtual.learner import Learner
 from runtime.virtual.machines import Machines
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import ServerGroup
 
 Call = Callable[[float], None]
 
 BY_PLAN = "killed by the plan"
+NO_FILE = -1
+"""Number of a checkpoint that was never stored."""
 RESTARTED = "restarted by the strategy"
 
 
@@ -60,6 +63,13 @@ class Supervisor:
         self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
         self._goes_back = coordinator.job.failover == "checkpoint"
+        self._copies = isinstance(servers, Replicas) and not self._goes_back
+        """Who comes back takes the parameters of those who stayed."""
+        self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
+        self._parting = False
+        """They agree on a version; who is lost meanwhile changes nothing in that."""
+        self._before: Saved
+        """What replicas held before the last update."""
         self._leaving: tuple[int, int, float] | None = None
         """A server that restarts once a checkpoint is stored: numbers of both, and how long it will be pending."""
         self._generation = 0
@@ -105,13 +115,12 @@ class Supervisor:
         self.workers.lose(worker)
         self.note("Exited", role="worker", id=worker, incarnation=member.incarnation, reason=reason)
         self.coordinator.worker_lost(t, worker, reason, restarting)
-        if self._goes_back:
-            self._void()
+        self._part_with(t)
         if restarting:
             self._start_worker(worker, t + self.costs.restart_s)
         elif all(other.state == "left" for other in self.coordinator.members.members.values()):
             self.fail("no worker is left")
-        else:
+        elif not self._copies:
             self._recover(t)
 
     def _start_worker(self, worker: int, ready_s: float) -> None:
@@ -132,11 +141,46 @@ class Supervisor:
         if self._goes_back and self._servers_back and self.coordinator.halted:
             read_s = self.servers.restore_s() + self.costs.control_s
             self.clock.at(t + read_s, MESSAGE, self.drive, self._recover)
+        elif self._copies and self.coordinator.halted:
+            self._copy(t)
         else:
             self._recover(t)
 
+    def _part_with(self, t: float) -> None:
+        """A worker is gone. The others go on, or back to the last checkpoint, or they see that they are alike."""
+        if self._goes_back:
+            self._void()
+        elif self._copies:
+            if not self._parting:
+                self._stable = self._newest(t)
+                self._parting = True
+            self._void()
+            self._copy(t)
+
+    def _newest(self, t: float) -> Saved:
+        """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
+        assert isinstance(self.servers, Replicas)
+        return self._before if t < self.servers.summed_s else self._of_now(self.coordinator.version)
+
+    def remember(self, version: int) -> None:
+        """An update of this version is ordered."""
+        self._before = self._of_now(version)
+
+    def _of_now(self, version: int) -> Saved:
+        return Saved(NO_FILE, version, self.coordinator.snapshot(), self.learner.dump())
+
+    def _copy(self, t: float) -> None:
+        """Replicas take the newest parameters of each other; when all who are expected have, the job goes on."""
+        self._generation += 1
+        generation = self._generation
+        self.clock.at(t + self._copy_s, MESSAGE, self.drive, lambda t: self._copied(t, generation))
+
+    def _copied(self, t: float, generation: int) -> None:
+        if generation == self._generation:
+            self._recover(t)
+
     def _void(self) -> None:
-        """Everybody will go back to the last checkpoint."""
+        """What is under way is of no more use: everybody goes back to a version that all can have."""
         self._generation += 1
         self.workers.lose_all()
         self.servers.halt()
@@ -154,9 +198,8 @@ class Supervisor:
         self.note("Exited", role="worker", id=number, incarnation=member.incarnation - 1, reason=RESTARTED)
         self.workers.lose(number)
         self.moved(node)
-        if self._goes_back:
-            self._void()
-        self._start_worker(number, t + pending_s + self.costs.launch_s)
+        self._part_with(t)
+        self._start_worker(number, t + pending_s + self.costs.launch_s + self._copy_s)
 
     def _leave(self, t: float) -> None:
         if self._leaving is not None:
@@ -209,6 +252,7 @@ class Supervisor:
         absent = coordinator.members.anyone_launching() or (self._goes_back and coordinator.members.anyone_pending())
         if not coordinator.halted or self._leaving is not None or not self._servers_back or absent:
             return
+        self._parting = False
         self.learner.load(self._stable.dumped)
         self.servers.begin_again(t)
         for worker in coordinator.members.members:

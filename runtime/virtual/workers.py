@@ -11,30 +11,30 @@ from __future__ import annotations
 
 from typing import final
 
-from runtime.device import DeviceProfile
+from runtime.device import Profiles
 from runtime.job import ComputeOrder
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Arrived, Crew, Iteration
 from runtime.virtual.learner import Result
 from runtime.virtual.network import Network
+from runtime.virtual.replicas import Replicas
 from runtime.virtual.servers import Servers
 
 
 @final
 class Workers(Crew):
-    """Devices and their jitter, each undisturbed by its neighbours."""
+    """Devices and their jitter, each undisturbed by its neighbours; ``profiles[k]`` paces worker k."""
 
     def __init__(
         self,
         clock: Clock,
         costs: Costs,
-        profile: DeviceProfile | None,
-        servers: Servers,
+        profiles: Profiles,
+        servers: Servers | Replicas,
         network: Network | None,
         *,
         on_board: bool,
-        num_workers: int,
         seed: int,
         arrived: Arrived,
     ) -> None:
@@ -43,11 +43,11 @@ class Workers(Crew):
             costs,
             servers.num_bytes,
             on_board=on_board,
-            num_workers=num_workers,
+            num_workers=len(profiles),
             seed=seed,
             arrived=arrived,
         )
-        self.profile, self.servers, self.network = profile, servers, network
+        self.profiles, self.servers, self.network = profiles, servers, network
         self._transfer_s = 0.0 if on_board else costs.transfer_s(self.model_bytes)
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
@@ -60,7 +60,9 @@ class Workers(Crew):
         iteration.data_s = self.costs.data_s(iteration.samples)
         iteration.loaded_s = reached_s + iteration.data_s
         delivered_s = max(reached_s, self.servers.idle_s)
-        if self.network is None:
+        if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
+            self._pulled(iteration, delivered_s + iteration.data_s)
+        elif self.network is None:
             self._pulled(iteration, max(iteration.loaded_s, delivered_s + self._transfer_s))
         else:
             self.clock.at(delivered_s, MACHINE, self._pull, iteration)
@@ -106,11 +108,12 @@ class Workers(Crew):
 
     def _compute_s(self, iteration: Iteration) -> tuple[float, float]:
         """(seconds that the device computes without injection, by how much of it a device profile was missed)."""
-        samples, factor = iteration.samples, self.jitter[iteration.order.worker].factor()
-        real_s = self.costs.compute_s(samples)
-        if self.profile is None:
+        order, samples = iteration.order, iteration.samples
+        factor, profile = self.jitter[order.worker].factor(), self.profiles[order.worker]
+        real_s = self.costs.compute_s(samples, order.accum)
+        if profile is None:
             return real_s * factor, 0.0
-        paced_s = self.profile.seconds(samples)
+        paced_s = profile.seconds(samples, order.accum)
         if real_s > paced_s:
             return real_s * factor, max(0.0, real_s * factor - paced_s)
         return paced_s * factor + self.costs.sleep_overshoot_s, 0.0

@@ -279,7 +279,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["--seeds", " , "], "names none"),
         (["--seeds", "0,-1"], "--seeds -1: must be whole numbers"),
         (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
-        (["--stragglers", "some"], "--stragglers some: unknown; there are bytedance, cpu_throttle,"),
+        (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
         (["--costs", "free"], "cluster.costs=free: cannot be read"),
         (["seed=3"], "seed=3: is chosen by this program"),
         (["+cluster.costs=ideal"], "is chosen by this program"),

@@ -29,13 +29,13 @@ class Clock:
 
 
 def hold(
-    pacer: Pacer, computed_s: float, samples: int, delay_s: float = 0.0, slowdown: float = 0.0
+    pacer: Pacer, computed_s: float, samples: int, delay_s: float = 0.0, slowdown: float = 0.0, accum: int = 1
 ) -> tuple[float, float, float]:
     """(overrun, injected, time of the whole iteration) when the real computation took ``computed_s``."""
     clock = Clock(100.0 + computed_s)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pacing, "time", clock)
-        overrun_s, injected_s = pacer.hold(100.0, samples, delay_s, slowdown)
+        overrun_s, injected_s = pacer.hold(100.0, samples, delay_s, slowdown, accum=accum)
     return overrun_s, injected_s, clock.now - 100.0
 
 

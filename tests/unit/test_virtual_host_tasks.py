@@ -290,11 +290,9 @@ def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -
     group = servers(1.0, lambda target, t: (0.5, 2.0) if target == "server:1" else (0.0, 0.0))
     group.update(0.0, 2)
     assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.5942)
-    notes: list[dict[str, Any]] = []
-    for _ in range(2):  # what was reported is not reported again
-        group.report(lambda kind, **fields: notes.append(fields), version=1)
-    assert [note["busy_s"] for note in notes] == pytest.approx([0.0456, 0.0456 + 0.5942])
-    assert [note["injected_s"] for note in notes] == pytest.approx([0.0, 0.5942])
+    told = group.report() + group.report()  # what was reported is not reported again
+    assert [one.busy_s for one in told] == pytest.approx([0.0456, 0.0456 + 0.5942])
+    assert [one.injected_s for one in told] == pytest.approx([0.0, 0.5942])
 
 
 def test_a_checkpoint_is_the_disks_and_queues_with_the_updates() -> None:
@@ -327,8 +325,7 @@ def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
     clock.at(halted_s, MACHINE, group.halt)
     while clock.next_s < math.inf:
         clock.step()
-    group.report(lambda kind, **fields: told.append(fields["busy_s"]), version=1)
-    assert told == []
+    assert (told, group.report()) == ([], [])
     assert worked_off(group) == pytest.approx(clock.now)
 
 

@@ -136,9 +136,14 @@ def test_orders_are_carried_out_in_their_order() -> None:
     assert isinstance(learner, Watched)
     scores: list[Any] = []
     clock, servers = Clock(), Servers(Costs(), learner.num_parameters, 1, lambda target, t: (0.0, 0.0))
-    size: dict[str, Any] = {"on_board": False, "num_workers": 1, "seed": 0}
-    workers = Workers(clock, Costs(), None, servers, None, **size, arrived=lambda *told: None)
-    outcomes = {"woke": print, "evaluated": lambda *told: scores.append(told), "checkpointed": print}
+    about: dict[str, Any] = {"on_board": False, "seed": 0, "arrived": lambda *told: None}
+    workers = Workers(clock, Costs(), (None,), servers, None, **about)
+    outcomes = {
+        "woke": print,
+        "evaluated": lambda *told: scores.append(told),
+        "checkpointed": print,
+        "restarted": print,
+    }
     port = VirtualPort(clock, learner, servers, workers, **outcomes)  # type: ignore[arg-type]
     learner.gradient(compute(0))
     port.evaluate(0, last=False)

@@ -126,8 +126,8 @@ class Crew:
         self.network = None
         if link_bytes_per_s is not None:
             self.network = Network(self.clock, link_bytes_per_s, num_workers, 1)
-        size: dict[str, Any] = {"on_board": on_board, "num_workers": num_workers, "seed": 0}
-        self.workers = Workers(self.clock, costs, profile, self.servers, self.network, **size, arrived=self._arrived)
+        about: dict[str, Any] = {"on_board": on_board, "seed": 0, "arrived": self._arrived}
+        self.workers = Workers(self.clock, costs, (profile,) * num_workers, self.servers, self.network, **about)
         self.arrived: list[tuple[int, Timings, float]] = []
         self.issued = 0
 

@@ -50,7 +50,8 @@ BAD_LINES = [
     # cost models
     (
         f"{VIRTUAL} cluster.costs=idael",
-        "cluster.costs=idael: cannot be read (no such file or directory); there are hosts_tcp, ideal",
+        "cluster.costs=idael: cannot be read (no such file or directory); there are antdt_cluster_a, "
+        "antdt_cluster_b, hosts_tcp, ideal",
     ),
     (f"{VIRTUAL} cluster.costs=@missing.yaml", "missing.yaml: cannot be read (no such file or directory)"),
     (f"{VIRTUAL} cluster.costs=@", "cannot be read (is a directory)"),
@@ -70,6 +71,10 @@ BAD_LINES = [
     ),
     (f"{VIRTUAL} cluster.device={{speed:1}}", "no such setting of cluster=virtual; did you mean"),
     (f"{VIRTUAL} cluster.device.base_s=-1", "base_s=-1.0 must be 0 or more"),
+    (
+        "cluster=virtual_hosts topology=allreduce",
+        "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual",
+    ),
     (f"{VIRTUAL} cluster.num_workers=0", "cluster.num_workers=0: must be at least 1"),
     (f"{VIRTUAL} cluster.num_workers=129", "workload.global_batch_samples=128: smaller than cluster.num_workers=129"),
     (

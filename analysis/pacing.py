@@ -1,0 +1,28 @@
+"""What the devices of a run say of the time of its iterations."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import pandas as pd
+
+
+def is_paced(job: dict[str, Any]) -> bool:
+    """Whether device profiles pace the workers of the cluster (those of hosts are told elsewhere)."""
+    return bool(job.get("device") or job.get("devices"))
+
+
+def paced_s(job: dict[str, Any], rows: pd.DataFrame) -> pd.Series | float:
+    """F(b) of the worker's device for every iteration in ``rows`` (``worker``, ``samples``), seconds; nan without one.
+
+    Of one pass over the batch: rows do not say whether it was accumulated.
+    """
+    if not is_paced(job):
+        return nan
+    one = job.get("device")
+    fields = pd.DataFrame(job.get("devices") or [one] * job["num_workers"])
+    own = fields.reindex(columns=["base_s", "per_sample_s", "saturation_s"], fill_value=0.0).loc[rows["worker"]]
+    own = own.set_axis(rows.index)
+    seconds: pd.Series = own["base_s"] + own["per_sample_s"] * rows["samples"]
+    return seconds.clip(lower=own["saturation_s"])

@@ -1,0 +1,30 @@
+"""A task of which only the sizes are known: for jobs without gradients, at the scale of a paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Nominal:
+    """``num_samples`` samples and a model of ``num_parameters`` (4 bytes each in every message); there are no data."""
+
+    num_samples: int
+    num_parameters: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.num_samples, int) or self.num_samples < 1:
+            raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
+        if not isinstance(self.num_parameters, int) or self.num_parameters < 0:
+            raise ValueError(f"num_parameters={self.num_parameters}: must be 0 or more")
+
+    def prepare(self) -> int:
+        """There is nothing to load."""
+        return self.num_samples
+
+    def preload(self) -> list[str]:
+        """Nothing."""
+        return []
