@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from math import inf, nan
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     if claim.shape is not None:
         seen = SHAPES[claim.shape](runs, claim)
         return None if seen is None else Answer(holds=seen.holds, text=seen.text, seeds=seeds_of(runs))
+    if not claim.subject:
+        return None
     subject = by_seed(runs, claim.subject, claim.of)
     others = [by_seed(runs, {**claim.subject, **cell}, claim.of) for cell in claim.against]
     if subject.empty or any(other.empty for other in others):
@@ -102,7 +105,7 @@ def rising(claim: Claim, values: list[pd.Series]) -> Answer:
     names = [next(iter(cell.values()), "") for cell in (claim.against[0], *claim.against)]
     names[0] = next((level for axis, level in claim.subject.items() if axis in claim.against[0]), "subject")
     text = " < ".join(f"{name} {value * UNITS[claim.unit]:.3g}" for name, value in zip(names, medians, strict=True))
-    holds = all(a < b for a, b in zip(medians, medians[1:], strict=False))
+    holds = all(a < b for a, b in pairwise(medians))
     return Answer(holds=holds, text=text if holds else f"not {text}", seeds=min(map(len, values)))
 
 

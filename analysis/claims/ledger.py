@@ -36,9 +36,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     says: str = ""
     """What is claimed, where subject and value do not say it."""
     check: Check
-    """``number``: within 15 %; ``ratio``: same side and within 15 points; ``shape``: as it says; ``context``: no verdict."""
+    """``number``: within 15 %; ``ratio``: same side and within 15 points; ``shape``: as said; ``context``: none."""
     scale: Scale = "virtual"
-    """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy runs."""
+    """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy."""
     value: float | None = None
     """The paper's, in ``unit``."""
     printed: float | None = None
@@ -48,15 +48,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unit: str = ""
     """``s``, ``min``, ``%``, ``x`` (a ratio) or nothing (a plain number)."""
     accept: tuple[float | None, float | None] | None = None
-    """The range, in ``unit``, that counts as reproduced; null: open. It takes the place of the tolerance of ``check``."""
+    """The range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open."""
     experiment: str | None = None
     """That answers it; none where nothing here can."""
     of: str = "jct_s"
     """The measure (column) that is looked at."""
     how: How = "value"
-    """``value``: as it is; with T_s of the subject and T_b of ``against``, ``lower``: 1 - T_s/T_b, ``faster``: T_b/T_s - 1,
-    ``longer``: T_s/T_b - 1, ``times``: T_b/T_s, ``excess``: T_s - T_b; ``order``: ``subject``, then each of ``against``,
-    rising."""
+    """``value``: as it is. With T_s of the subject and T_b of ``against``, ``lower``: 1 - T_s/T_b, ``faster``:
+    T_b/T_s - 1, ``longer``: T_s/T_b - 1, ``times``: T_b/T_s, ``excess``: T_s - T_b. ``order``: the subject, then
+    ``against``, rising."""
     subject: Cell = {}
     against: tuple[Cell, ...] = ()
     """Of several the least favourable counts, or with ``best`` the most favourable."""

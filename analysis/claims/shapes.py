@@ -33,7 +33,7 @@ def grows_less(runs: pd.DataFrame, claim: Claim) -> Seen | None:
         return None
     growth = {system: table[system].iloc[-1] / table[system].iloc[0] - 1.0 for system in table}
     ours, other = growth[claim.subject["system"]], growth[claim.against[0]["system"]]
-    return Seen(ours < other, f"{ours:+.1%} against {other:+.1%}")
+    return Seen(bool(ours < other), f"{ours:+.1%} against {other:+.1%}")
 
 
 def steadier(runs: pd.DataFrame, claim: Claim) -> Seen | None:
@@ -43,7 +43,7 @@ def steadier(runs: pd.DataFrame, claim: Claim) -> Seen | None:
     if rows.empty or rows["seed"].nunique() < 2:
         return None
     axes = [axis for axis in ("role", "intensity") if axis in rows]
-    spread = rows.groupby([*axes, "system"])[claim.of].std().unstack("system")
+    spread = rows.assign(row=0).groupby(["row", *axes, "system"])[claim.of].std().unstack("system")
     if ours not in spread or other not in spread:
         return None
     less = int((spread[ours] < spread[other]).sum())
@@ -60,7 +60,8 @@ def falls_then_rises(runs: pd.DataFrame, claim: Claim) -> Seen | None:
     inner = 0 < lowest < len(ours) - 1
     flat = bool(other.max() - other.min() <= FLAT_FRAC * ours.min())
     below = bool((other < ours).all())
-    text = f"minimum {ours.min() / 60:.1f} min at {ours.index[lowest]:g}, the other {other.min() / 60:.1f} to {other.max() / 60:.1f}"
+    spread = f"{other.min() / 60:.1f} to {other.max() / 60:.1f}"
+    text = f"minimum {ours.min() / 60:.1f} min at {ours.index[lowest]:g}, the other {spread} min"
     return Seen(inner and flat and below, text)
 
 

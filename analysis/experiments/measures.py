@@ -45,7 +45,7 @@ def shards_missing(run: Run) -> float:
 
 
 def consumption(run: Run) -> pd.DataFrame:
-    """By worker: ``samples`` that were applied, ``shards`` of them, and its own ``samples_per_s`` (waiting excluded)."""
+    """By worker: ``samples`` that were applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
     rows = work.computed(run.tables.iterations)
     groups = rows.groupby("worker")
     shard = max(1.0, float(run.job["num_samples"]) / max(1, int(run.job["num_shards"])))

@@ -20,10 +20,10 @@ MARK = "<!-- experiment: {name} -->"
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict")
 RULES = """\
-A *number* is met within 15 %, a *ratio* on the same side and within 15 percentage points, or within the range that is
-given; a *shape* as it says; *context* (other hardware, production) is recorded and not judged. Ours is the median over the
-seeds, paired by seed where two systems are compared, in brackets its 95 % bootstrap interval. "lower" is 1 - T/T_b, "faster"
-is T_b/T - 1, with T the job completion time of the first system and T_b that of the second."""
+A *number* is met within 15 %, a *ratio* on the same side and within 15 percentage points, or within the range
+that is given; a *shape* as it says; *context* (other hardware, production) is recorded, not judged. Ours is the
+median over the seeds, paired by seed where two systems are compared, in brackets its 95 % bootstrap interval. "Lower"
+is 1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time of the first system and T_b that of the second."""
 
 
 def section(results: Results, picture: str, command: str) -> str:

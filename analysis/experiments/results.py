@@ -41,20 +41,27 @@ class Results:
 
 
 def measure_runs(spec: Spec, runs: Iterable[tuple[Cell, Run]]) -> pd.DataFrame:
-    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed`` False."""
-    rows = []
+    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed`` False.
+
+    Repetitions along an axis get seeds of their own.
+    """
+    rows, places = [], list(spec.axes.get(spec.repeats or "", ()))
     for cell, run in runs:
+        seed = cell.seed if spec.repeats is None else cell.seed * len(places) + places.index(cell.levels[spec.repeats])
         about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
         about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
-        rows.append({**cell.levels, "seed": cell.seed, **about, **{name: MEASURES[name](run) for name in spec.measures}})
-    return pd.DataFrame(rows)
+        rows.append({**cell.levels, "seed": seed, **about, **{name: MEASURES[name](run) for name in spec.measures}})
+    frame = pd.DataFrame(rows)
+    for name, reference in spec.excess.items():
+        frame[name] = frame["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
+    return frame
 
 
 def summary(results: Results) -> pd.DataFrame:
-    """By cell: ``runs``, ``missed`` (cut off), and of the drawn measure ``value`` (median), ``low``, ``high``; scaled."""
+    """By cell: ``runs``, ``missed`` (cut off); of the drawn measure, scaled, ``value`` (median), ``low``, ``high``."""
     drawn, rows = results.spec.figure, []
-    for levels, group in results.runs.groupby(list(results.spec.axes), sort=False):
-        cell = dict(zip(results.spec.axes, levels, strict=True))
+    for levels, group in results.runs.groupby(results.spec.compared, sort=False):
+        cell = dict(zip(results.spec.compared, levels, strict=True))
         values = by_seed(results.runs, cell, drawn.value) * drawn.scale
         low, high = interval(values)
         missed = int((~group["completed"].astype(bool)).sum()) if drawn.value == "jct_s" else 0
@@ -63,8 +70,8 @@ def summary(results: Results) -> pd.DataFrame:
 
 
 def paper_values(results: Results) -> pd.DataFrame:
-    """By cell the number that the paper reports for the drawn measure: its axes, ``value`` (scaled as ours), ``std``."""
-    drawn, axes = results.spec.figure, list(results.spec.axes)
+    """By cell what the paper reports for the drawn measure: its axes, ``value`` (scaled as ours), ``std``."""
+    drawn, axes = results.spec.figure, results.spec.compared
     rows = []
     for claim in results.claims:
         whole = claim.how == "value" and claim.of == drawn.value and set(claim.subject) == set(axes)

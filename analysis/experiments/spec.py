@@ -52,11 +52,20 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     without: tuple[dict[str, str], ...] = ()
     """Combinations of levels that are left out."""
     seeds: tuple[int, ...] = (0,)
+    repeats: str | None = None
+    """An axis whose levels are repetitions, as seeds are, and not compared."""
     measures: tuple[str, ...] = ("jct_s",)
     """Functions of :mod:`analysis.experiments.measures`."""
+    excess: dict[str, dict[str, str]] = {}
+    """Further measures: JCT beyond that of the cell named, of the same seed."""
     figure: Drawing
     notes: str = ""
     """For the page: what was scaled and chosen, and why ours differs where it does (Markdown)."""
+
+    @property
+    def compared(self) -> list[str]:
+        """The axes whose levels are compared."""
+        return [axis for axis in self.axes if axis != self.repeats]
 
     @property
     def paper(self) -> str:
@@ -137,15 +146,25 @@ def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequenc
 
 
 def _problem(spec: Spec) -> str | None:
+    return _axes_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
+
+
+def _axes_problem(spec: Spec) -> str | None:
     for axis, levels in spec.axes.items():
         if not levels:
             return f"axes.{axis}: has no level"
         for level in levels:
             if not LEVEL.fullmatch(level):
                 return f"axes.{axis}.{level}: a level is letters, digits, '.', '+', '-' and '_' between them"
-    for axis in (spec.figure.panels, spec.figure.along):
-        if axis is not None and axis not in spec.axes:
-            return f"figure: {axis} is not one of the axes ({', '.join(spec.axes)})"
+    for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
+        if drawn is not None and drawn not in spec.compared:
+            return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
+    if spec.repeats is not None and spec.repeats not in spec.axes:
+        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    return None
+
+
+def _cells_problem(spec: Spec) -> str | None:
     for left_out in spec.without:
         for axis, level in left_out.items():
             if level not in spec.axes.get(axis, {}):
@@ -153,8 +172,10 @@ def _problem(spec: Spec) -> str | None:
     if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
         return f"seeds={list(spec.seeds)}: each once, and at least one"
     names = [cell.name for cell in cells(spec)]
-    if len(set(names)) < len(names):
-        return "axes: two cells have the same name; rename a level"
+    return "axes: two cells have the same name; rename a level" if len(set(names)) < len(names) else None
+
+
+def _settings_problem(spec: Spec) -> str | None:
     lines = [*spec.settings, *(line for levels in spec.axes.values() for each in levels.values() for line in each)]
     for line in lines:
         if "=" not in line or line.startswith(("seed=", "hydra.", "draw=", "view=")):

@@ -38,7 +38,7 @@ def draw(path: Path, results: Results) -> Path:
             axes.set_title(level or results.spec.title)
         if len(paper):
             page.legend(handles=[paper_key()], loc="outside upper right")
-    return save(page, path, beside(table, paper, list(results.spec.axes)))
+    return save(page, path, beside(table, paper, results.spec.compared))
 
 
 def dots_of(results: Results, panel: str | None) -> pd.DataFrame:

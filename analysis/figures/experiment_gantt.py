@@ -43,7 +43,9 @@ def draw(path: Path, results: Results) -> Path:
         for axes in grid[:-1]:
             axes.set_xlabel("")
         grid[-1].set_xlabel("time since the first iteration shown (s)")
-        page.legend(handles=lane_keys(False, []), loc="outside upper left", ncols=6, columnspacing=1.1, handlelength=1.0)
+        page.legend(
+            handles=lane_keys(False, []), loc="outside upper left", ncols=6, columnspacing=1.1, handlelength=1.0
+        )
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 

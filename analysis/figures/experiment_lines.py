@@ -36,11 +36,13 @@ def draw(path: Path, results: Results) -> Path:
             if drawn.log:
                 axes.set_xscale("log", base=2)
         page.axes[0].set_ylabel(drawn.label)
-        keys = [Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()]
+        keys = [
+            Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
+        ]
         if len(paper):
             keys.append(Line2D([], [], color=FAINT, marker="D", markerfacecolor="white", linestyle=":", label="paper"))
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
-    return save(page, path, beside(table, paper, list(results.spec.axes)))
+    return save(page, path, beside(table, paper, results.spec.compared))
 
 
 def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:

@@ -40,7 +40,7 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def over_time(run: Run, bins: int = BINS) -> pd.DataFrame:
-    """``worker``, ``t`` (s), ``batch`` (assigned samples) and ``bpt_s``: means in bins of time, with gaps where it was away."""
+    """``worker``, ``t`` (s), ``batch`` (assigned samples), ``bpt_s``: means in bins of time, gaps where it was away."""
     rows = work.computed(run.tables.iterations)
     edges = np.linspace(0.0, jct_s(run), bins + 1)
     place = np.clip(np.digitize(rows["t"], edges) - 1, 0, bins - 1)
