@@ -7,9 +7,9 @@ python scripts/experiment.py antdt_table3 --redraw      # only from the records 
 python scripts/experiment.py --list
 
 Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. A record that is there is not made
-again unless its settings or its cost model have changed since, so the same command goes on after an interruption. Leave
-the machine alone during live ones. The exit code is 0 for a report (missed claims are part of it), 1 when a run failed,
-2 for input that is of no use.
+again unless its settings or its cost model have changed since, so the same command goes on after an interruption (a
+change of the code is not seen: --again). Leave the machine alone during live ones. The exit code is 0 for a report
+(missed claims are part of it), 1 when a run failed, 2 for input that is of no use.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def run_one(asked: argparse.Namespace, name: str, console: Console, runner: Runn
     spec = narrowed(whole, asked.seeds, asked.only)
     out = (asked.out / name).absolute()
     console.print(f"{name}: {spec.title} ({spec.where}), {len(list(cells(spec)))} runs")
-    runs = read_records(spec, out) if asked.redraw else make_records(spec, out, console, runner)
+    runs = read_records(spec, out) if asked.redraw else make_records(spec, out, console, runner, asked.again)
     results = collect(spec, runs)
     report(results, asked, out, console, partial=spec != whole)
 
@@ -105,23 +105,24 @@ def run_one(asked: argparse.Namespace, name: str, console: Console, runner: Runn
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
-def make_records(spec: Spec, out: Path, console: Console, runner: Runner) -> list[tuple[Cell, Run]]:
+def make_records(
+    spec: Spec, out: Path, console: Console, runner: Runner, again: bool = False
+) -> list[tuple[Cell, Run]]:
     """Those that are there and still current, and the others, made now."""
-    wanted = {cell: [*settings_of(spec, cell), *QUIET] for cell in cells(spec)}
-    check(spec, wanted, out)
+    there = {cell.name: cell for cell in cells(spec)}
+    wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
+    for name, cell in there.items():
+        if (
+            cell.seed == spec.seeds[0]
+        ):  # refused before the first run, not at the last one; seeds change nothing about that
+            preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
     with composing() as compose_words:
-        found = {cell.name: current(record_of(out, cell.name), compose_words(words)) for cell, words in wanted.items()}
-    by_name = {cell.name: cell for cell in wanted}
-    lines = {cell.name: words for cell, words in wanted.items()}
-    runs = fill(lines, found, out, console, runner, live=spec.live)
-    return [(by_name[name], run) for name, run in runs.items()]
-
-
-def check(spec: Spec, wanted: dict[Cell, list[str]], out: Path) -> None:
-    """Refuse before the first run what ``run.py`` would refuse at the last one; seeds change nothing about that."""
-    for cell, words in wanted.items():
-        if cell.seed == spec.seeds[0]:
-            preflight([*words, f"hydra.run.dir={quoted(out / 'check')}"])
+        found = {
+            name: None if again else current(record_of(out, name), compose_words(words))
+            for name, words in wanted.items()
+        }
+    runs = fill(wanted, found, out, console, runner, live=spec.live)
+    return [(there[name], run) for name, run in runs.items()]
 
 
 @contextmanager
@@ -238,6 +239,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", metavar="LIST", help="other seeds than the experiment's, such as 0,1")
     parser.add_argument("--only", metavar="AXIS=LEVELS", action="append", default=[], help="a part of the experiment")
     parser.add_argument("--redraw", action="store_true", help="from the records that are there; run nothing")
+    parser.add_argument("--again", action="store_true", help="make every record anew, as after a change of the code")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for records (default: {OUT})")
     parser.add_argument(
         "--pages", metavar="DIR", type=Path, default=ROOT / "docs" / "paper", help="default: docs/paper"

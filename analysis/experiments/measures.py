@@ -23,6 +23,15 @@ def wait_frac(run: Run) -> float:
     return work.wait_frac(work.time_spent(run.tables.iterations))
 
 
+def idle_frac(run: Run) -> float:
+    """Share of the time until the slowest was ready in which workers were idle; in the second half of the run."""
+    rows = work.computed(run.tables.iterations)
+    rows = rows[(rows["t"] > jct_s(run) / 2) & (rows["fate"] == "applied")]
+    times = rows.groupby("applied_version")["iter_s"]
+    slowest = times.max() * times.count()
+    return float((slowest - times.sum()).sum() / slowest.sum()) if len(slowest) else nan
+
+
 def bpt_s(run: Run) -> float:
     """Median batch processing time of full batches."""
     rows = work.computed(run.tables.iterations)
@@ -166,6 +175,7 @@ def final_metric(run: Run) -> float:
 MEASURES: dict[str, Measure] = {
     "jct_s": jct_s,
     "wait_frac": wait_frac,
+    "idle_frac": idle_frac,
     "bpt_s": bpt_s,
     "throughput": throughput,
     "shards_missing": shards_missing,

@@ -93,7 +93,7 @@ def plain(value: float) -> str:
     """Four significant digits at most."""
     if not isfinite(value):
         return "never" if value > 0 else DASH
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

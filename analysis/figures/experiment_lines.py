@@ -36,6 +36,7 @@ def draw(path: Path, results: Results) -> Path:
             if drawn.log:
                 axes.set_xscale("log", base=2)
         page.axes[0].set_ylabel(drawn.label)
+        page.axes[0].set_ylim(bottom=0.0)  # once all are drawn: it ends the scaling that they share
         keys = [
             Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
         ]
@@ -87,5 +88,4 @@ def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict
                     capsize=2.0,
                     elinewidth=0.9,
                 )
-    axes.set_ylim(bottom=0.0)
     axes.grid(visible=True, axis="y")
