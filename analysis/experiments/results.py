@@ -60,7 +60,8 @@ def measure_runs(spec: Spec, runs: Iterable[tuple[Cell, Run]]) -> pd.DataFrame:
 def summary(results: Results) -> pd.DataFrame:
     """By cell: ``runs``, ``missed`` (cut off); of the drawn measure, scaled, ``value`` (median), ``low``, ``high``."""
     drawn, rows = results.spec.figure, []
-    for levels, group in results.runs.groupby(results.spec.compared, sort=False):
+    there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
+    for levels, group in there.groupby(results.spec.compared, sort=False):
         cell = dict(zip(results.spec.compared, levels, strict=True))
         values = by_seed(results.runs, cell, drawn.value) * drawn.scale
         low, high = interval(values)

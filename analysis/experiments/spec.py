@@ -36,6 +36,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: float = 1.0
     """That the measure is multiplied with for the axis."""
     log: bool = False
+    hide: tuple[str, ...] = ()
+    """Levels of ``by`` that are not drawn: references."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,6 +63,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     figure: Drawing
     notes: str = ""
     """For the page: what was scaled and chosen, and why ours differs where it does (Markdown)."""
+
+    @property
+    def shown(self) -> list[str]:
+        """The levels that have a colour."""
+        return [level for level in self.axes[self.figure.by] if level not in self.figure.hide]
 
     @property
     def compared(self) -> list[str]:

@@ -26,7 +26,7 @@ def draw(path: Path, results: Results) -> Path:
     rows = int(table[drawn.by].nunique())
     several = results.runs["seed"].nunique() > 1
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
-    look = level_looks(results.spec.axes[drawn.by])
+    look = level_looks(results.spec.shown)
     with styled():
         page = new_page(0.85 + 0.32 * rows, about)
         for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
@@ -45,7 +45,7 @@ def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
     """``strategy`` and ``value_s`` of every run of a panel."""
     drawn, rows = results.spec.figure, []
     there = results.runs if panel is None else cell_of(results.runs, {str(drawn.panels): panel})
-    for level in results.spec.axes[drawn.by]:
+    for level in results.spec.shown:
         values = by_seed(there, {drawn.by: level}, drawn.value) * drawn.scale
         rows += [{"strategy": level, "value_s": value} for value in values]
     return pd.DataFrame(rows, columns=["strategy", "value_s"])

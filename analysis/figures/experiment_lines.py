@@ -24,7 +24,7 @@ def draw(path: Path, results: Results) -> Path:
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     several = results.runs["seed"].nunique() > 1
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
-    look = level_looks(results.spec.axes[drawn.by])
+    look = level_looks(results.spec.shown)
     with styled():
         page = new_page(2.7, about)
         for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):

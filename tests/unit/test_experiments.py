@@ -119,12 +119,10 @@ def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
     assert set(spec.measures) <= set(MEASURES)
     assert spec.figure.value in {*spec.measures, *spec.excess}
     assert (ROOT / "analysis" / "figures" / f"experiment_{spec.figure.kind}.py").is_file()
-    seen = set()
-    for cell in cells(spec):
-        words = [word for word in settings_of(spec, cell) if not word.startswith("seed=")]
-        if cell.seed == spec.seeds[0] and tuple(words) not in seen:
-            preflight([*words, f"hydra.run.dir={tmp_path / cell.name}"])
-            seen.add(tuple(words))
+    found = [cell for cell in cells(spec) if cell.seed == spec.seeds[0]]
+    for cell in found:  # every level once; the script itself tries every combination
+        if len(cell.levels.items() - found[0].levels.items()) <= 1:
+            preflight([*settings_of(spec, cell), f"hydra.run.dir={tmp_path / cell.name}"])
 
 
 @pytest.mark.parametrize("name", SPECS)
