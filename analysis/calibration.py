@@ -187,7 +187,7 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
         busy = busy[~(meanwhile & names.isin(touched(run, str(window.target))))]
     updates = run.tables.updates
     grads = updates[~updates["void"]].drop_duplicates("version", keep="last").set_index("version")["num_grads"]
-    num_bytes = FLOAT_BYTES * num_parameters / run.job.get("num_servers", 1)
+    num_bytes = FLOAT_BYTES * num_parameters / (run.job.get("num_servers") or 1)
     spans = zip(busy["version"] - busy["updates"] + 1, busy["version"], strict=True)
     num_grads = np.array([grads.loc[first:last].mean() for first, last in spans], dtype="float64")
     blocks = number * 10**9 + np.arange(len(busy)) // BLOCK
@@ -200,7 +200,7 @@ def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """Processor time of tasks (:func:`analysis.host_work.work`) with ``run``, ``block``; ``bytes`` of the model."""
     rows = work(run)
     blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
-    num_servers = run.job.get("num_servers", 1)
+    num_servers = (run.job.get("num_servers") or 1)
     return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
 
 

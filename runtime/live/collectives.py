@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -62,12 +63,11 @@ def preload(collective: str, run_dir: str) -> list[str]:
     """Import what it needs (import only, run no operation); returns the names of what was imported."""
     if collective in ("", "ring"):
         return []
-    import torch.distributed
-    import torch.nn.parallel  # noqa: F401
-
-    if collective == "ddp":  # its constructor would import this, for seconds, in every replica
-        # where it wants a folder at once, and might leave it
+    import_module("torch.distributed")
+    if collective == "ddp":
+        # the second would otherwise be imported by the first one's constructor, for seconds, in every replica; and it
+        # makes a folder at once
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(run_dir) / MEETING_PLACE / "inductor"))
-        import torch._dynamo
-
+        for name in ("torch.nn.parallel", "torch._dynamo"):
+            import_module(name)
     return ["torch"]

@@ -66,7 +66,7 @@ class Entrance:
                 self._guests.pop(identity).close()
 
     def close(self) -> None:
-        """Answer nobody any more. (A process that ends need not say so.)"""
+        """Answer nobody any more; a process that ends need not say so."""
         self._closer.close()
         self._thread.join()
         guests, self._guests = self._guests, {}

@@ -35,8 +35,8 @@ from runtime.live.messages import (
     Reduce,
     SaveCheckpoint,
     Severed,
-    TaskReady,
     TakePart,
+    TaskReady,
     TaskSpec,
     Work,
 )

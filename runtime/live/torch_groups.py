@@ -53,7 +53,9 @@ class TorchGroup:
 
         self.folder.mkdir(exist_ok=True)
         members = "-".join(f"{peer.worker}.{peer.incarnation}" for peer in self.peers)
-        store = dist.FileStore(str(self.folder / f"{self.generation}-{members}"), len(self.peers))
+        store = dist.FileStore(  # type: ignore[attr-defined]
+            str(self.folder / f"{self.generation}-{members}"), len(self.peers)
+        )
         deadline = timedelta(seconds=MEETING_DEADLINE_S)
         store.set_timeout(deadline)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface_of(self.address)
@@ -98,5 +100,5 @@ def interface_of(address: str) -> str:
     """Name of the network interface that has an address; raises ``ConnectionError``."""
     for name, ours in psutil.net_if_addrs().items():
         if any(one.address == address for one in ours):
-            return name
+            return str(name)
     raise ConnectionError(f"no interface here has the address {address}")

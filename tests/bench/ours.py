@@ -205,7 +205,8 @@ def bsp_step(
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
     The real path: coordinator, strategy ``bsp``, servers (with a ``collective``: replicas) with SGD
-    (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a normal run. An iteration ends when its update is ordered.
+    (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
+    normal run. An iteration ends when its update is ordered.
     """
     watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, collective=collective)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])

@@ -1,0 +1,59 @@
+"""The model that DistributedDataParallel wraps leaves what the bare model leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.backends.torch import TorchModel
+from runtime.live.address import LOOPBACK, Address
+from runtime.live.auth import Identity
+from runtime.live.messages import Peer
+from runtime.live.native_ddp import NativeGroup, NativeModel
+from runtime.vectors import FloatVector, aligned_vector
+from workloads.digits import Digits
+
+
+@pytest.fixture
+def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeModel]:
+    """Alone in its group."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # so that what is set here is taken back
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
+    group = NativeGroup("gloo", str(tmp_path), Identity("worker", 0), LOOPBACK)
+    model = NativeModel(TorchModel(Digits(model="mlp"), seed=0, num_threads=1), group)
+    group.form(0, [Peer(0, 0, Address(transport="tcp"))])
+    yield model
+    group.close()
+
+
+def attached(model: TorchModel | NativeModel) -> FloatVector:
+    """Its gradient vector, full of rubbish."""
+    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    grad[:] = 7.0
+    model.attach(params, grad)
+    return grad
+
+
+@pytest.mark.parametrize("accum", [1, 3])
+def test_gradient_and_loss_are_those_of_the_bare_model(native: NativeModel, accum: int) -> None:
+    bare = TorchModel(Digits(model="mlp"), seed=0, num_threads=1)
+    indices = np.arange(17)
+    wanted, found = attached(bare), attached(native)
+    losses = [model.gradient(model.batch(indices), accum) for model in (bare, native)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    native.attach(native_params := aligned_vector(native.num_parameters), other := aligned_vector(len(found)))
+    native_params[:] = bare.initial_parameters()
+    native.gradient(native.batch(indices), accum)
+    np.testing.assert_allclose(other, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_who_only_takes_part_leaves_nothing(native: NativeModel) -> None:
+    grad = attached(native)
+    native.take_part()
+    assert not grad.any()
