@@ -200,7 +200,7 @@ def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """Processor time of tasks (:func:`analysis.host_work.work`) with ``run``, ``block``; ``bytes`` of the model."""
     rows = work(run)
     blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
-    num_servers = (run.job.get("num_servers") or 1)
+    num_servers = run.job.get("num_servers") or 1
     return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
 
 
