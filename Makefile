@@ -40,8 +40,8 @@ fidelity: $(VENV)/.run  ## live against virtual: the whole grid, into docs/fidel
 injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; leave the machine alone)
 	$(PY) scripts/calibrate_injectors.py --report docs/injectors.md $(ARGS)
 
-figures: $(VENV)/.run  ## draw all figures again from the records below RUNS
-	$(PY) scripts/figures.py $(or $(RUNS),runs)
+figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
+	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
 
 chaos: $(VENV)/.dev  ## the long fault tests (200 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)

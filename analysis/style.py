@@ -56,7 +56,10 @@ STRATEGY_COLOURS = {
     "ssp": "#009E73",
     "backup_workers": "#CC79A7",
     "lb_bsp": "#56B4E9",
+    "lb_bsp_gpu": "#1B9AAA",
+    "ddp": "#004C7A",
     "antdt_nd": "#332288",
+    "antdt_nd_asp": "#7A5BC7",
     "antdt_dd": "#88CCEE",
     "dlrover": "#117733",
     "star_h": "#000000",
@@ -69,6 +72,8 @@ STRATEGY_COLOURS = {
 }
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
+PAPER_COLOUR = "#B00020"
+"""What a paper reports, beside what was run here."""
 
 PHASE_COLOURS = {
     "wait": "#dcdcdc",
@@ -104,3 +109,12 @@ def colour_of(label: str) -> str:
     """The colour of a strategy; its name is the first word of the label. Unknown names get a fixed spare one."""
     name = label.split(" ", 1)[0]
     return STRATEGY_COLOURS.get(name, SPARE[crc32(name.encode()) % len(SPARE)])
+
+
+def level_looks(levels: Iterable[str]) -> dict[str, Look]:
+    """Looks of what is compared in an experiment: of strategies by their names, else colours in order."""
+    names = list(dict.fromkeys(levels))
+    if any(name in STRATEGY_COLOURS for name in names):
+        return looks(names)
+    palette = list(STRATEGY_COLOURS.values())
+    return {name: Look(palette[index % len(palette)]) for index, name in enumerate(names)}

@@ -51,7 +51,7 @@ class Narx:
         self._linear.update(record)
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """The network's value; the linear fit's before 50 records; the last speed where that is unlike all it has learnt."""
+        """The network's value; the linear fit's before 50 records; the last speed if it is unlike all it has learnt."""
         if self.records < MIN_RECORDS:
             return self._linear.predict(cpu, memory)
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:

@@ -28,6 +28,8 @@ from runtime.topologies import check_topology
 from strategies.protocol import DATA_POLICIES, Strategy
 
 LOOPBACK = "127.0.0.1"
+EXPERIMENT = "experiment"
+"""A folder of conf/ that is no group: its files describe many runs."""
 
 
 class Ready(NamedTuple):
@@ -81,6 +83,8 @@ def refuse_targets(lines: Sequence[str]) -> None:
 def refuse_misused_groups(composer: Composer) -> None:
     """Of each group exactly one file is chosen."""
     for override in composer.overrides:
+        if override.key_or_group == EXPERIMENT:
+            raise ConfigError(f"{override.input_line}: is many runs; make figures EXPERIMENT={override.value()}")
         key, one = override.key_or_group, isinstance(override.value(), str) and not override.is_delete()
         if key in composer.groups and not override.is_sweep_override() and not one:
             options = ", ".join(composer.hydra.config_loader.get_group_options(key))

@@ -14,25 +14,17 @@ when a run failed, 2 for input that is of no use.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import shlex
-import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import yaml
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from analysis.fidelity import TOLERANCE_FRAC, fidelity, verdict
@@ -40,16 +32,12 @@ from analysis.fidelity_page import markdown, overran, sheets
 from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
-from analysis.metrics import jct_s
 from analysis.pacing import is_paced
 from analysis.provenance import caption
 from runtime.errors import ConfigError
-from runtime.live.process import die_with
 from runtime.preflight import preflight
 from runtime.virtual.costs import load_costs
-
-ROOT = Path(__file__).resolve().parents[1]
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+from scripts.grid import FAILED, INTERRUPTED, QUIET, REFUSED, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
 
 
 class Grid(NamedTuple):
@@ -92,17 +80,8 @@ GRIDS = {
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
 OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
 COSTS = "cluster.costs="
-PATIENCE_S, GRACE_S = 60.0, 10.0
-BUSY_LOAD = 0.5
-"""Load average from which live timings are not to be trusted."""
 WIDE = 1000
 """Columns of a table that goes into a file."""
-Runner = Callable[[Sequence[str], Path], int]
-"""Runs ``run.py`` with these arguments, its output into that file; returns the exit code."""
-
-
-class JobFailed(RuntimeError):
-    """A run ended with an error."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -147,32 +126,9 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner) ->
     check_grid(asked)
     # seeds are the outer loop: when the machine changes its mood, all cases share that
     cells = [Cell(*each) for each in product(asked.seeds, asked.stragglers, asked.strategies, asked.grid.clusters)]
-    found = {cell: stored(cell, asked) for cell in cells}
-    missing = [cell for cell in cells if found[cell] is None]
-    if len(missing) < len(cells):
-        console.print(f"{len(cells) - len(missing)} of {len(cells)} records are there already")
-    if missing and (load := os.getloadavg()[0]) > BUSY_LOAD:
-        console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # no refresh by a thread: it would compute during live runs, and processes are made by a program of one thread
-    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
-    failed = []
-    with bar:
-        task = bar.add_task("", total=len(missing))
-        for number, cell in enumerate(missing, start=1):
-            bar.update(task, description=cell.name, completed=number - 1, refresh=True)
-            try:
-                found[cell] = run = make(cell, asked, runner)
-                outcome = f"JCT {jct_s(run):.1f} s"
-            except JobFailed as error:
-                failed.append(cell.name)
-                outcome = f"failed: {error}"
-            console.print(f"{number}/{len(missing)}  {cell.name}  {outcome}")
-    if failed:
-        raise JobFailed(
-            f"{len(failed)} of {len(missing)} runs failed, {failed[0]} first; the same command repeats them"
-        )
-    return [run for run in found.values() if run is not None]
+    found = {cell.name: present(cell, asked) for cell in cells}
+    wanted = {cell.name: settings(cell, asked) for cell in cells}
+    return list(fill(wanted, found, asked.out, console, runner, live=True).values())
 
 
 def check_grid(asked: argparse.Namespace) -> None:
@@ -194,74 +150,16 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
         f"cluster={asked.grid.clusters[cell.runtime]}",
         *costs,
         *chosen,
-        "draw=false",
-        "view=none",
+        *QUIET,
     ]
 
 
-def quoted(value: object) -> str:
-    """For Hydra's grammar."""
-    text = str(value).replace("'", "\\'")
-    return f"'{text}'"
-
-
-def stored(cell: Cell, asked: argparse.Namespace) -> Run | None:
-    """The record of these settings, if it is there; a virtual one of another cost model counts as missing."""
-    path = asked.out / "records" / cell.name
-    if not path.exists():
-        return None
-    run = load_run(path)
-    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
-    differing = sorted(word for word in {*said} ^ {*settings(cell, asked)} if not word.startswith(COSTS))
-    if differing:
-        raise ConfigError(f"{path}: of other settings ({', '.join(differing)}); choose another -o, or remove it")
-    calibration = str(run.meta.get("calibration")).partition(",")[0]
-    return None if cell.runtime == "virtual" and calibration != asked.calibration else run
-
-
-def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
-    """Run it. The record gets its place when it is whole, so that what lies there is never half a run."""
-    new, place = asked.out / "unfinished" / cell.name, asked.out / "records" / cell.name
-    shutil.rmtree(new, ignore_errors=True)
-    for folder in (new.parent, place.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    log = new.with_name(f"{cell.name}.log")
-    code = runner([*settings(cell, asked), f"hydra.run.dir={quoted(new)}"], log)
-    if code != 0:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
-        why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
-        raise ConfigError(why) if code == REFUSED else JobFailed(why)
-    shutil.rmtree(place, ignore_errors=True)
-    new.rename(place)
-    log.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty: something failed before
-        new.parent.rmdir()
-    return load_run(place)
-
-
-def run_child(words: Sequence[str], log: Path) -> int:
-    """In a session of its own: the terminal's Ctrl-C reaches this program alone, which then ends the run, once."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "run.py"), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()),
-        )
-    try:
-        while True:  # a job has a deadline of its own
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(PATIENCE_S)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(GRACE_S)
+def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
+    """Its record, if it is there; a virtual one of another cost model counts as missing."""
+    run = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
+    if run is None or cell.runtime != "virtual":
+        return run
+    return run if str(run.meta.get("calibration")).partition(",")[0] == asked.calibration else None
 
 
 def read_records(folder: Path) -> list[Run]:

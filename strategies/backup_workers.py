@@ -24,14 +24,19 @@ class BackupWorkers(GatedStrategy):
     contributes at most one batch to an update (token queues let it deliver several). With fewer live workers than
     needed, all that live suffice.
 
+    AntDT's times (section VII-B1: with a slow server longer than BSP's) fit the other reading, in which a worker's
+    batch stays B / N and dropping makes updates smaller and more: ``enlarge=False``.
+
     Attributes:
         num_backup: workers that are not waited for; fewer than the number of workers. 0 is BSP.
+        enlarge: False leaves B / N samples to each, and N - ``num_backup`` of these to an update.
         requeue: False loses the samples of dropped gradients, as in the original.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply, Drop})
 
     num_backup: int = 1
+    enlarge: bool = True
     requeue: bool = True
     data: str = "dynamic"
 
@@ -48,6 +53,8 @@ class BackupWorkers(GatedStrategy):
     def shares(self, started: Started) -> list[int]:
         """The global batch split among those waited for; the backups get the same shares again."""
         self._needed = needed = len(started.workers) - self.num_backup
+        if not self.enlarge:
+            return list(started.batch_samples)
         split = split_evenly(sum(started.batch_samples), needed)
         return [split[i % needed] for i in range(len(started.workers))]
 

@@ -1,4 +1,4 @@
-"""The children of the script that runs jobs live and virtually: none outlives it."""
+"""The children of the scripts that run grids of jobs: none outlives them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from scripts import compare as script
+from scripts import grid as script
 from tests.runs import ROOT
 
 GIVE_UP_S = 30.0
 PARENT = """
 import signal, sys
 from pathlib import Path
-from scripts import compare
+from scripts import grid
 signal.signal(signal.SIGINT, signal.default_int_handler)
-compare.ROOT, compare.GRACE_S = Path(sys.argv[1]), 0.2
+grid.ROOT, grid.GRACE_S = Path(sys.argv[1]), 0.2
 try:
-    sys.exit(compare.run_child([], Path(sys.argv[1]) / "log"))
+    sys.exit(grid.run_child([], Path(sys.argv[1]) / "log"))
 except KeyboardInterrupt:
     sys.exit(130)
 """

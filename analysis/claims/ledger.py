@@ -1,0 +1,117 @@
+"""The ledgers of claims: one YAML per paper, one entry per number or shape that it reports.
+
+An entry says what the paper says (``where``, ``value``, ``unit``), by which rule ours is held against it (``check``,
+``accept``) and which runs answer it (``experiment``, ``subject``, ``against``, ``how``). The runs are cells of an
+experiment: a level for each of its axes; what ``against`` leaves out is as in the ``subject``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+FOLDER = Path(__file__).parent
+Cell = dict[str, str]
+Check = Literal["number", "ratio", "shape", "context"]
+Scale = Literal["virtual", "emulated", "analysis"]
+How = Literal["value", "lower", "faster", "longer", "times", "excess", "order"]
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be used: which entry and what is wrong with it."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that a paper reports."""
+
+    id: str
+    where: str
+    """Section, figure or table."""
+    says: str = ""
+    """What is claimed, where subject and value do not say it."""
+    check: Check
+    """``number``: within 15 %; ``ratio``: same side and within 15 points; ``shape``: as said; ``context``: none."""
+    scale: Scale = "virtual"
+    """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy."""
+    value: float | None = None
+    """The paper's, in ``unit``."""
+    printed: float | None = None
+    """What the paper prints where its own other numbers give another ``value``."""
+    std: float | None = None
+    """The paper's standard deviation, in ``unit``."""
+    unit: str = ""
+    """``s``, ``min``, ``%``, ``x`` (a ratio) or nothing (a plain number)."""
+    accept: tuple[float | None, float | None] | None = None
+    """The range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open."""
+    experiment: str | None = None
+    """That answers it; none where nothing here can."""
+    of: str = "jct_s"
+    """The measure (column) that is looked at."""
+    how: How = "value"
+    """``value``: as it is. With T_s of the subject and T_b of ``against``, ``lower``: 1 - T_s/T_b, ``faster``:
+    T_b/T_s - 1, ``longer``: T_s/T_b - 1, ``times``: T_b/T_s, ``excess``: T_s - T_b. ``order``: the subject, then
+    ``against``, rising."""
+    subject: Cell = {}
+    against: tuple[Cell, ...] = ()
+    """Of several the least favourable counts, or with ``best`` the most favourable."""
+    best: bool = False
+    shape: str | None = None
+    """A function of :mod:`analysis.claims.shapes` that looks at the whole experiment."""
+    note: str = ""
+
+
+@cache
+def load_ledger(paper: str, folder: Path = FOLDER) -> Mapping[str, Claim]:
+    """The claims of ``paper`` by id, in the order of the file.
+
+    Raises:
+        LedgerError: no such ledger, or an entry that is not well formed.
+    """
+    path = folder / f"{paper}.yaml"
+    try:
+        entries = yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        known = ", ".join(sorted(each.stem for each in folder.glob("*.yaml")))
+        raise LedgerError(f"{paper}: no ledger of that name; there are {known}") from None
+    return {name: _read(str(name), entry, path) for name, entry in entries.items()}
+
+
+def _read(name: str, entry: dict[str, Any], path: Path) -> Claim:
+    against = entry.get("against", [])
+    entry = {**entry, "id": name, "against": [against] if isinstance(against, dict) else against}
+    try:
+        claim = msgspec.convert(entry, Claim)
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"{path}: {name}: {error}") from None
+    if problem := _problem(claim):
+        raise LedgerError(f"{path}: {name}: {problem}")
+    return claim
+
+
+def _problem(claim: Claim) -> str | None:
+    """What msgspec does not see."""
+    if claim.experiment is None:
+        return None
+    if claim.how != "value" and not claim.against:
+        return f"how={claim.how}: names nothing to compare with; add against"
+    if claim.shape is None and claim.how != "order" and claim.value is None and claim.accept is None:
+        return "value and accept are both null: there is nothing to hold ours against"
+    if claim.accept is not None and None not in claim.accept and claim.accept[0] > claim.accept[1]:  # type: ignore[operator]
+        return f"accept={list(claim.accept)}: the lower end comes first"
+    return None
+
+
+def chosen(ledger: Mapping[str, Claim], experiment: str) -> list[Claim]:
+    """The claims that ``experiment`` answers, in the order of the ledger."""
+    return [claim for claim in ledger.values() if claim.experiment == experiment]
+
+
+def matching(ledger: Mapping[str, Claim], patterns: list[str]) -> list[Claim]:
+    """The claims whose id matches one of the shell patterns."""
+    return [claim for claim in ledger.values() if any(fnmatchcase(claim.id, pattern) for pattern in patterns)]

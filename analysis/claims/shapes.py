@@ -1,0 +1,131 @@
+"""Shapes that take more than one number to see: functions of all runs of an experiment.
+
+Each returns whether it holds and what was seen, or None where the runs for it are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims.ledger import Claim
+
+LINEAR_R2 = 0.98
+"""Share of the variance that a straight line explains."""
+FLAT_FRAC = 0.10
+"""By how much something flat may grow."""
+
+
+class Seen(NamedTuple):
+    """What a shape comes to."""
+
+    holds: bool
+    text: str
+
+
+def grows_less(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """From the first to the last intensity the subject grows less than what it is compared with."""
+    table = medians(runs, claim, "intensity")
+    if table is None:
+        return None
+    growth = {system: table[system].iloc[-1] / table[system].iloc[0] - 1.0 for system in table}
+    ours, other = growth[claim.subject["system"]], growth[claim.against[0]["system"]]
+    return Seen(bool(ours < other), f"{ours:+.1%} against {other:+.1%}")
+
+
+def steadier(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """The standard deviation over seeds is smaller than that of what it is compared with, in every row."""
+    ours, other = claim.subject["system"], claim.against[0]["system"]
+    rows = runs[runs["system"].isin([ours, other])]
+    if rows.empty or rows["seed"].nunique() < 2:
+        return None
+    axes = [axis for axis in ("role", "intensity") if axis in rows]
+    spread = rows.assign(row=0).groupby(["row", *axes, "system"])[claim.of].std().unstack("system")
+    if ours not in spread or other not in spread:
+        return None
+    less = int((spread[ours] < spread[other]).sum())
+    return Seen(less == len(spread), f"in {less} of {len(spread)} rows")
+
+
+def falls_then_rises(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """Over the intervals the subject has its minimum inside, and what it is compared with is flat and below it."""
+    table = medians(runs, claim, "interval")
+    if table is None or len(table) < 3:
+        return None
+    ours, other = table[claim.subject["failover"]], table[claim.against[0]["failover"]]
+    lowest = int(ours.to_numpy().argmin())
+    inner = 0 < lowest < len(ours) - 1
+    flat = bool(other.max() - other.min() <= FLAT_FRAC * ours.min())
+    below = bool((other < ours).all())
+    spread = f"{other.min() / 60:.1f} to {other.max() / 60:.1f}"
+    text = f"minimum {ours.min() / 60:.1f} min at {ours.index[lowest]:g}, the other {spread} min"
+    return Seen(inner and flat and below, text)
+
+
+def linear(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """The measure is a straight line over the batch size."""
+    sizes, values = over_batch(runs, claim)
+    if len(sizes) < 3:
+        return None
+    r2 = explained(sizes, values)
+    return Seen(r2 >= LINEAR_R2, f"R2 {r2:.3f} over {sizes[0]:g} to {sizes[-1]:g} samples")
+
+
+def saturates(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """Flat at first, then linear: at least two sizes within 10 % of the smallest, and a line through the rest."""
+    sizes, values = over_batch(runs, claim)
+    if len(sizes) < 5:
+        return None
+    flat = int((values <= values[0] * (1.0 + FLAT_FRAC)).sum())
+    rest_sizes, rest = sizes[flat - 1 :], values[flat - 1 :]
+    if len(rest) < 3:
+        return Seen(False, "no rise")
+    r2 = explained(rest_sizes, rest)
+    return Seen(flat >= 2 and r2 >= LINEAR_R2, f"flat to {sizes[flat - 1]:g} samples, then R2 {r2:.3f}")
+
+
+SHAPES: dict[str, Callable[[pd.DataFrame, Claim], Seen | None]] = {
+    "grows_less": grows_less,
+    "steadier": steadier,
+    "falls_then_rises": falls_then_rises,
+    "linear": linear,
+    "saturates": saturates,
+}
+
+
+def medians(runs: pd.DataFrame, claim: Claim, along: str) -> pd.DataFrame | None:
+    """Medians of the claim's measure: a row per level of ``along`` (as a number), a column for subject and other."""
+    across = next((axis for axis in claim.against[0] if axis != along), None)
+    if across is None or along not in runs or across not in runs or claim.of not in runs:
+        return None
+    fixed = {axis: level for axis, level in claim.subject.items() if axis not in (along, across)}
+    rows = runs
+    for axis, level in fixed.items():
+        rows = rows[rows[axis] == level]
+    wanted = [claim.subject[across], claim.against[0][across]]
+    rows = rows[rows[across].isin(wanted)]
+    rows = rows[pd.to_numeric(rows[along], errors="coerce").notna()]
+    table = rows.assign(**{along: rows[along].astype("float64")}).groupby([along, across])[claim.of].median()
+    wide = table.unstack(across).sort_index()
+    return wide if set(wanted) <= set(wide) and not wide[wanted].isna().to_numpy().any() else None
+
+
+def over_batch(runs: pd.DataFrame, claim: Claim) -> tuple[np.ndarray, np.ndarray]:
+    """Batch sizes, rising, and the median of the measure at each."""
+    if "batch" not in runs or claim.of not in runs:
+        return np.empty(0), np.empty(0)
+    rows = runs
+    for axis, level in claim.subject.items():
+        rows = rows[rows[axis] == level]
+    found = rows.groupby(rows["batch"].astype("float64"))[claim.of].median().dropna().sort_index()
+    return found.index.to_numpy(), found.to_numpy()
+
+
+def explained(x: np.ndarray, y: np.ndarray) -> float:
+    """R squared of the least-squares line."""
+    slope, base = np.polyfit(x, y, 1)
+    total = float(((y - y.mean()) ** 2).sum())
+    return 1.0 - float(((y - slope * x - base) ** 2).sum()) / total if total > 0 else 0.0

@@ -1,0 +1,192 @@
+"""What an experiment reads off one run. Every measure is a function of the record; seconds or plain fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import nan
+
+import numpy as np
+import pandas as pd
+
+from analysis import work
+from analysis.load import Run
+from analysis.metrics import jct_s, summarise
+from analysis.schema import Woke
+
+Measure = Callable[[Run], float]
+SETTLED = 5
+"""Iterations of a worker that are left out before its speed is looked at."""
+
+
+def wait_frac(run: Run) -> float:
+    """Share of the workers' time that was waiting (idle before synchronisation)."""
+    return work.wait_frac(work.time_spent(run.tables.iterations))
+
+
+def idle_frac(run: Run) -> float:
+    """Share of the time until the slowest was ready in which workers were idle; in the second half of the run."""
+    rows = work.computed(run.tables.iterations)
+    rows = rows[(rows["t"] > jct_s(run) / 2) & (rows["fate"] == "applied")]
+    times = rows.groupby("applied_version")["iter_s"]
+    slowest = times.max() * times.count()
+    return float((slowest - times.sum()).sum() / slowest.sum()) if len(slowest) else nan
+
+
+def bpt_s(run: Run) -> float:
+    """Median batch processing time of full batches."""
+    rows = work.computed(run.tables.iterations)
+    rows = rows[rows["samples"] == rows["assigned_samples"]]
+    return float(rows["bpt_s"].median()) if len(rows) else nan
+
+
+def throughput(run: Run) -> float:
+    """Samples applied per second of the job."""
+    rows = run.tables.iterations
+    return float(rows.loc[rows["fate"] == "applied", "samples"].sum()) / jct_s(run)
+
+
+def shards_missing(run: Run) -> float:
+    """Shards that were to be DONE and are not; 0 is data integrity (AntDT section VII-D2)."""
+    end = run.finished
+    if end is None or end.shards_total is None or end.shards_done is None:
+        return nan
+    return float(end.shards_total - end.shards_done)
+
+
+def consumption(run: Run) -> pd.DataFrame:
+    """By worker: ``samples`` that were applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
+    rows = work.computed(run.tables.iterations)
+    groups = rows.groupby("worker")
+    shard = max(1.0, float(run.job["num_samples"]) / max(1, int(run.job["num_shards"])))
+    samples = rows[rows["fate"] == "applied"].groupby("worker")["samples"].sum()
+    busy_s = groups["iter_s"].sum() + groups["pull_s"].sum()
+    frame = pd.DataFrame({"samples": samples, "shards": samples / shard})
+    return frame.assign(samples_per_s=groups["samples"].sum() / busy_s).dropna()
+
+
+def shards_pearson(run: Run) -> float:
+    """Correlation of shards per worker with the workers' throughput (AntDT figure 16)."""
+    frame = consumption(run)
+    if len(frame) < 3 or frame["shards"].nunique() < 2:
+        return nan
+    return float(np.corrcoef(frame["shards"], frame["samples_per_s"])[0, 1])
+
+
+def server_rates(run: Run) -> pd.DataFrame:
+    """``t``, ``server``, ``bpt_s``: seconds per update, as servers report them."""
+    rows = run.tables.server_busy
+    rows = rows[rows["updates"] > 0]
+    return pd.DataFrame({"t": rows["t"], "server": rows["server"], "bpt_s": rows["busy_s"] / rows["updates"]})
+
+
+def throughput_over_time(run: Run, bins: int = 60) -> pd.DataFrame:
+    """``t`` (middle of a bin) and ``samples_per_s`` applied in it."""
+    rows = run.tables.updates
+    rows = rows[~rows["void"]]
+    edges = np.linspace(0.0, max(jct_s(run), 1e-9), bins + 1)
+    total, _ = np.histogram(rows["t"], edges, weights=rows["samples"])
+    return pd.DataFrame({"t": (edges[1:] + edges[:-1]) / 2, "samples_per_s": total / (edges[1] - edges[0])})
+
+
+def restart_s(run: Run) -> tuple[float, float]:
+    """When the first node was gone and when the last one was back; not a number without a restart."""
+    rows = run.tables.restarts
+    gone = rows.loc[rows["what"].isin(["Lost", "ServerLost"]), "t"]
+    back = rows.loc[rows["what"].isin(["Joined", "Restored"]), "t"]
+    return (float(gone.min()), float(back.max())) if len(gone) and len(back) else (nan, nan)
+
+
+def rebound(run: Run) -> float:
+    """Throughput after the restarts over that before them; more than 1: it came back (AntDT figure 14)."""
+    gone, back = restart_s(run)
+    rows = run.tables.updates
+    rows, end = rows[~rows["void"]], jct_s(run)
+    if not 0 < gone <= back < end:
+        return nan
+    before = rows.loc[rows["t"] < gone, "samples"].sum() / gone
+    after = rows.loc[rows["t"] > back, "samples"].sum() / (end - back)
+    return float(after / before) if before > 0 else nan
+
+
+def server_bpt_ratio(run: Run) -> float:
+    """Time per update of the slowest server after the restarts over that before them; less than 1: it recovered."""
+    gone, back = restart_s(run)
+    rows = server_rates(run)
+    before = rows[rows["t"] < gone].groupby("server")["bpt_s"].median()
+    after = rows[rows["t"] > back].groupby("server")["bpt_s"].median()
+    if before.empty or after.empty:
+        return nan
+    slowest = before.idxmax()
+    return float(after[slowest] / before[slowest]) if slowest in after else nan
+
+
+def restarted_bpt_ratio(run: Run) -> float:
+    """BPT of the first restarted worker over the others' median, after it is back; about 1: level (AntDT figure 13)."""
+    rows = run.tables.restarts
+    gone = rows[(rows["what"] == "Lost") & (rows["role"] == "worker")]
+    if gone.empty:
+        return nan
+    worker = int(gone["id"].iloc[0])
+    back = rows.loc[(rows["what"] == "Joined") & (rows["id"] == worker), "t"]
+    if back.empty:
+        return nan
+    later = work.computed(run.tables.iterations)
+    later = later[later["t"] > float(back.min())]
+    own, others = later[later["worker"] == worker]["bpt_s"], later[later["worker"] != worker]["bpt_s"]
+    return float(own.iloc[SETTLED:].median() / others.median()) if len(own) > SETTLED and len(others) else nan
+
+
+def slowest_before(run: Run) -> float:
+    """BPT of the slowest worker over the others' median, before the first restart."""
+    gone, _ = restart_s(run)
+    rows = work.computed(run.tables.iterations)
+    means = rows[rows["t"] < (gone if gone == gone else jct_s(run))].groupby("worker")["bpt_s"].mean()
+    return float(means.max() / means.drop(means.idxmax()).median()) if len(means) > 1 else nan
+
+
+def restarts(run: Run) -> float:
+    """Nodes that were lost."""
+    return float(run.tables.restarts["what"].isin(["Lost", "ServerLost"]).sum())
+
+
+def decide_frac(run: Run) -> float:
+    """Time of all decisions over JCT: state of the data service and actions together (AntDT section VII-E)."""
+    return float(run.tables.decisions["decide_us"].sum()) * 1e-6 / jct_s(run)
+
+
+def solve_s(run: Run) -> float:
+    """The longest decision at a timer: monitoring, flags and the solver."""
+    times = [line.decide_us for line in run.lines if isinstance(line.event, Woke)]
+    return max(times) * 1e-6 if times else nan
+
+
+def slowest_bpt_ratio(run: Run) -> float:
+    """Largest mean BPT of a worker over the median of all workers' means (AntDT figure 1)."""
+    means = work.computed(run.tables.iterations).groupby("worker")["bpt_s"].mean()
+    return float(means.max() / means.median()) if len(means) else nan
+
+
+def final_metric(run: Run) -> float:
+    """Score of the final parameters."""
+    value = summarise(run)["final_metric"]
+    return nan if value is None else float(value)
+
+
+MEASURES: dict[str, Measure] = {
+    "jct_s": jct_s,
+    "wait_frac": wait_frac,
+    "idle_frac": idle_frac,
+    "bpt_s": bpt_s,
+    "throughput": throughput,
+    "shards_missing": shards_missing,
+    "shards_pearson": shards_pearson,
+    "rebound": rebound,
+    "server_bpt_ratio": server_bpt_ratio,
+    "restarted_bpt_ratio": restarted_bpt_ratio,
+    "slowest_before": slowest_before,
+    "restarts": restarts,
+    "decide_frac": decide_frac,
+    "solve_s": solve_s,
+    "slowest_bpt_ratio": slowest_bpt_ratio,
+    "final_metric": final_metric,
+}

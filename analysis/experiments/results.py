@@ -1,0 +1,109 @@
+"""From the records of an experiment to one frame, and from the frame to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.claims.answers import UNITS, Answer, answer, by_seed
+from analysis.claims.judge import judge
+from analysis.claims.ledger import Claim
+from analysis.experiments.measures import MEASURES
+from analysis.experiments.spec import Cell, Spec
+from analysis.load import Run
+from analysis.metrics import completed
+from analysis.stats import interval, median
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment that has been run.
+
+    ``runs`` has a row per run: a column for each axis (the level's name), ``seed``, ``runtime``, ``calibration``,
+    ``plan_sha256``, ``completed``, and its measures. ``records`` are the runs of the first seed, for figures that show
+    what happened over time.
+    """
+
+    spec: Spec
+    runs: pd.DataFrame
+    metas: list[dict[str, Any]]
+    claims: Sequence[Claim] = ()
+    records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
+
+    @property
+    def answers(self) -> list[tuple[Claim, Answer | None, str]]:
+        """Every claim with ours and the verdict."""
+        found = [(claim, answer(claim, self.runs)) for claim in self.claims]
+        return [(claim, ours, judge(claim, ours)) for claim, ours in found]
+
+
+def measure_runs(spec: Spec, runs: Iterable[tuple[Cell, Run]]) -> pd.DataFrame:
+    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed`` False.
+
+    Repetitions along an axis get seeds of their own.
+    """
+    rows, places = [], list(spec.axes.get(spec.repeats or "", ()))
+    for cell, run in runs:
+        seed = cell.seed if spec.repeats is None else cell.seed * len(places) + places.index(cell.levels[spec.repeats])
+        about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
+        about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
+        rows.append({**cell.levels, "seed": seed, **about, **{name: MEASURES[name](run) for name in spec.measures}})
+    frame = pd.DataFrame(rows)
+    for name, reference in spec.excess.items():
+        frame[name] = frame["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
+    return frame
+
+
+def summary(results: Results) -> pd.DataFrame:
+    """By cell: ``runs``, ``missed`` (cut off); of the drawn measure, scaled, ``value`` (median), ``low``, ``high``."""
+    drawn, rows = results.spec.figure, []
+    there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
+    for levels, group in there.groupby(results.spec.compared, sort=False):
+        cell = dict(zip(results.spec.compared, levels, strict=True))
+        values = by_seed(results.runs, cell, drawn.value) * drawn.scale
+        low, high = interval(values)
+        missed = int((~group["completed"].astype(bool)).sum()) if drawn.value == "jct_s" else 0
+        rows.append({**cell, "value": median(values), "low": low, "high": high, "missed": missed, "runs": len(group)})
+    return pd.DataFrame(rows)
+
+
+def paper_values(results: Results) -> pd.DataFrame:
+    """By cell what the paper reports for the drawn measure: its axes, ``value`` (scaled as ours), ``std``."""
+    drawn, axes = results.spec.figure, results.spec.compared
+    rows = []
+    for claim in results.claims:
+        whole = claim.how == "value" and claim.of == drawn.value and set(claim.subject) == set(axes)
+        if whole and claim.value is not None:
+            factor = drawn.scale / UNITS[claim.unit]
+            rows.append({**claim.subject, "value": claim.value * factor, "std": (claim.std or 0.0) * factor})
+    return pd.DataFrame(rows, columns=[*axes, "value", "std"])
+
+
+def verdict_frame(results: Results) -> pd.DataFrame:
+    """One row per claim, for the CSV: what the paper says, ours with its interval, the verdict and where it is from."""
+    rows = []
+    for claim, ours, verdict in results.answers:
+        found = ours or Answer()
+        rows.append(
+            {
+                "id": claim.id,
+                "where": claim.where,
+                "check": claim.check,
+                "paper": claim.value,
+                "unit": claim.unit,
+                "ours": found.value,
+                "low": found.low,
+                "high": found.high,
+                "ratio": found.value / claim.value if claim.value else None,
+                "seen": found.text,
+                "verdict": verdict,
+                "seeds": found.seeds,
+                "runtime": ", ".join(dict.fromkeys(results.runs["runtime"])) if ours else "",
+                "calibration": ", ".join(filter(None, dict.fromkeys(results.runs["calibration"]))) if ours else "",
+                "experiment": results.spec.name,
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,190 @@
+"""The description of an experiment: a YAML below ``conf/experiment/`` that names runs, a figure and its claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
+"""Names of experiments and levels become parts of paths."""
+
+
+class SpecError(ValueError):
+    """A description that cannot be used: the file, the field and the cure."""
+
+
+class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which figure, and what it is told: see the modules ``analysis/figures/experiment_*.py``."""
+
+    kind: str
+    panels: str | None = None
+    """The axis with a panel for each level; null: one panel."""
+    by: str = "system"
+    """The axis with a colour for each level."""
+    along: str | None = None
+    """The axis that runs to the right, where levels are numbers."""
+    value: str = "jct_s"
+    """The measure that is drawn."""
+    label: str = "job completion time (s)"
+    along_label: str = ""
+    scale: float = 1.0
+    """That the measure is multiplied with for the axis."""
+    log: bool = False
+    hide: tuple[str, ...] = ()
+    """Levels of ``by`` that are not drawn: references."""
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An experiment: the product of its axes and seeds."""
+
+    name: str
+    title: str
+    where: str
+    """Figure, table or section of the paper."""
+    settings: tuple[str, ...] = ()
+    """``setting=value`` of every run."""
+    axes: dict[str, dict[str, tuple[str, ...]]]
+    """By axis and level the settings that make it; later axes override earlier ones, and those the common settings."""
+    without: tuple[dict[str, str], ...] = ()
+    """Combinations of levels that are left out."""
+    seeds: tuple[int, ...] = (0,)
+    repeats: str | None = None
+    """An axis whose levels are repetitions, as seeds are, and not compared."""
+    measures: tuple[str, ...] = ("jct_s",)
+    """Functions of :mod:`analysis.experiments.measures`."""
+    excess: dict[str, dict[str, str]] = {}
+    """Further measures: JCT beyond that of the cell named, of the same seed."""
+    figure: Drawing
+    notes: str = ""
+    """For the page: what was scaled and chosen, and why ours differs where it does (Markdown)."""
+
+    @property
+    def shown(self) -> list[str]:
+        """The levels that have a colour."""
+        return [level for level in self.axes[self.figure.by] if level not in self.figure.hide]
+
+    @property
+    def compared(self) -> list[str]:
+        """The axes whose levels are compared."""
+        return [axis for axis in self.axes if axis != self.repeats]
+
+    @property
+    def paper(self) -> str:
+        """The ledger: the first word of the name."""
+        return self.name.partition("_")[0]
+
+    @property
+    def live(self) -> bool:
+        """Whether any run is timed on this machine."""
+        return any("cluster=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self))
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One run."""
+
+    levels: dict[str, str]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its record."""
+        return "_".join([*self.levels.values(), f"seed{self.seed}"])
+
+
+def load_spec(path: Path) -> Spec:
+    """Read ``path``; raises :class:`SpecError`."""
+    try:
+        fields = yaml.safe_load(path.read_bytes())
+        spec = msgspec.convert({"name": path.stem, **fields}, Spec)
+    except yaml.YAMLError as error:
+        raise SpecError(f"{path}: {' '.join(str(error).split())}") from None
+    except (msgspec.ValidationError, TypeError) as error:
+        raise SpecError(f"{path}: {error}") from None
+    if problem := _problem(spec):
+        raise SpecError(f"{path}: {problem}")
+    return spec
+
+
+def find_specs(folder: Path) -> dict[str, Path]:
+    """By name, in natural order."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: natural(path.stem))}
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key that puts fig10 behind fig9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def cells(spec: Spec) -> Iterator[Cell]:
+    """Every run; seeds are the outer loop, so that all cells share what changes on the machine meanwhile."""
+    for seed in spec.seeds:
+        for levels in product(*spec.axes.values()):
+            chosen = dict(zip(spec.axes, levels, strict=True))
+            if not any(left_out.items() <= chosen.items() for left_out in spec.without):
+                yield Cell(chosen, seed)
+
+
+def settings_of(spec: Spec, cell: Cell) -> list[str]:
+    """What the run's command line says: common settings, those of its levels, the seed."""
+    lines = [*spec.settings]
+    for axis, level in cell.levels.items():
+        lines += spec.axes[axis][level]
+    merged = {line.partition("=")[0]: line for line in [*lines, f"seed={cell.seed}"]}
+    return list(merged.values())
+
+
+def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequence[str]]) -> Spec:
+    """A part of the experiment; raises :class:`SpecError` for an axis or level that it does not have."""
+    axes: dict[str, Any] = dict(spec.axes)
+    for axis, levels in only.items():
+        if axis not in axes:
+            raise SpecError(f"--only {axis}: {spec.name} has no such axis; there are {', '.join(spec.axes)}")
+        for level in levels:
+            if level not in axes[axis]:
+                raise SpecError(f"--only {axis}={level}: no such level; there are {', '.join(axes[axis])}")
+        axes[axis] = {level: axes[axis][level] for level in levels}
+    return msgspec.structs.replace(spec, axes=axes, seeds=tuple(seeds) if seeds else spec.seeds)
+
+
+def _problem(spec: Spec) -> str | None:
+    return _axes_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
+
+
+def _axes_problem(spec: Spec) -> str | None:
+    for axis, levels in spec.axes.items():
+        if not levels:
+            return f"axes.{axis}: has no level"
+        for level in levels:
+            if not LEVEL.fullmatch(level):
+                return f"axes.{axis}.{level}: a level is letters, digits, '.', '+', '-' and '_' between them"
+    for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
+        if drawn is not None and drawn not in spec.compared:
+            return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
+    if spec.repeats is not None and spec.repeats not in spec.axes:
+        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    return None
+
+
+def _cells_problem(spec: Spec) -> str | None:
+    for left_out in spec.without:
+        for axis, level in left_out.items():
+            if level not in spec.axes.get(axis, {}):
+                return f"without: {axis}={level} is no level"
+    if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
+        return f"seeds={list(spec.seeds)}: each once, and at least one"
+    names = [cell.name for cell in cells(spec)]
+    return "axes: two cells have the same name; rename a level" if len(set(names)) < len(names) else None
+
+
+def _settings_problem(spec: Spec) -> str | None:
+    lines = [*spec.settings, *(line for levels in spec.axes.values() for each in levels.values() for line in each)]
+    for line in lines:
+        if "=" not in line or line.startswith(("seed=", "hydra.", "draw=", "view=")):
+            return f"{line}: must be setting=value; seed, draw, view and the directory are chosen by the program"
+    return None

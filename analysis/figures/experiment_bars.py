@@ -1,0 +1,69 @@
+"""An experiment as bars: one per level of an axis, a panel for each level of another, the paper's numbers as marks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from analysis.claims.answers import by_seed, cell_of
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.figures.bars import HEIGHT, draw_bars
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import PAPER_COLOUR, level_looks
+
+NOTE = "bars: median over the seeds, line: 95 % bootstrap interval, dots: runs"
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it."""
+    drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
+    rows = int(table[drawn.by].nunique())
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    look = level_looks(results.spec.shown)
+    with styled():
+        page = new_page(0.85 + 0.32 * rows, about)
+        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+            mine = table if level is None else table[table[drawn.panels] == level]
+            marks = paper if level is None else paper[paper[drawn.panels] == level]
+            bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})
+            draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
+            draw_paper(axes, marks.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
+            axes.set_title(level or results.spec.title)
+        if len(paper):
+            page.legend(handles=[paper_key()], loc="outside upper right")
+    return save(page, path, beside(table, paper, results.spec.compared))
+
+
+def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
+    """``strategy`` and ``value_s`` of every run of a panel."""
+    drawn, rows = results.spec.figure, []
+    there = results.runs if panel is None else cell_of(results.runs, {str(drawn.panels): panel})
+    for level in results.spec.shown:
+        values = by_seed(there, {drawn.by: level}, drawn.value) * drawn.scale
+        rows += [{"strategy": level, "value_s": value} for value in values]
+    return pd.DataFrame(rows, columns=["strategy", "value_s"])
+
+
+def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str]) -> None:
+    """A line across the bar where the paper's number is: ``strategy``, ``value``."""
+    for mark in marks.itertuples():
+        y = order.index(mark.strategy)
+        axes.plot([mark.value] * 2, [y - HEIGHT / 2 - 0.08, y + HEIGHT / 2 + 0.08], color=PAPER_COLOUR, linewidth=1.8)
+
+
+def paper_key() -> Artist:
+    """For the legend."""
+    return Line2D([], [], color=PAPER_COLOUR, linewidth=1.8, label="paper")
+
+
+def beside(table: pd.DataFrame, paper: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
+    """The numbers that are shown, the paper's in columns of their own."""
+    named = paper.rename(columns={"value": "paper", "std": "paper_std"})
+    return table.merge(named, on=axes, how="left")

@@ -1,0 +1,91 @@
+"""An experiment as lines over an axis of numbers: one per level of another axis, the paper's points beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.figures.experiment_bars import beside
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import FAINT, Look, level_looks
+
+NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval"
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it."""
+    drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    look = level_looks(results.spec.shown)
+    with styled():
+        page = new_page(2.7, about)
+        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+            mine = table if level is None else table[table[drawn.panels] == level]
+            marks = paper if level is None else paper[paper[drawn.panels] == level]
+            draw_lines(axes, numbered(mine, results), numbered(marks, results), look)
+            axes.set_title(level or "")
+            axes.set_xlabel(drawn.along_label or str(drawn.along))
+            if drawn.log:
+                axes.set_xscale("log", base=2)
+        page.axes[0].set_ylabel(drawn.label)
+        page.axes[0].set_ylim(bottom=0.0)  # once all are drawn: it ends the scaling that they share
+        keys = [
+            Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
+        ]
+        if len(paper):
+            keys.append(Line2D([], [], color=FAINT, marker="D", markerfacecolor="white", linestyle=":", label="paper"))
+        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+    return save(page, path, beside(table, paper, results.spec.compared))
+
+
+def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """With ``x`` from the level of the axis along, ``by`` from the other; levels that are no number are left out."""
+    drawn = results.spec.figure
+    x = pd.to_numeric(table[drawn.along], errors="coerce")
+    return table.assign(x=x, by=table[drawn.by])[x.notna()].sort_values("x", kind="stable")
+
+
+def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict[str, Look]) -> None:
+    """Draw one panel.
+
+    Args:
+        axes: where to draw.
+        table: ``by``, ``x``, ``value``, ``low``, ``high`` (not a number: no interval).
+        paper: ``by``, ``x``, ``value``, ``std``.
+        looks: of every ``by``.
+    """
+    for name, look in looks.items():
+        ours, theirs = table[table["by"] == name], paper[paper["by"] == name]
+        if len(theirs):
+            axes.plot(
+                *(theirs["x"], theirs["value"]),
+                color=look.colour,
+                linestyle=":",
+                linewidth=1.0,
+                marker="D",
+                markersize=5,
+                markerfacecolor="white",
+                zorder=2,
+            )
+        if len(ours):
+            axes.plot(ours["x"], ours["value"], color=look.colour, linestyle=look.line, marker="o", markersize=3.5)
+            ends = np.array([ours["value"] - ours["low"], ours["high"] - ours["value"]])
+            there = np.isfinite(ends).all(axis=0)
+            if there.any():
+                axes.errorbar(
+                    *(ours["x"][there], ours["value"][there]),
+                    yerr=ends[:, there].clip(min=0.0),
+                    color=look.colour,
+                    linestyle="none",
+                    capsize=2.0,
+                    elinewidth=0.9,
+                )
+    axes.grid(visible=True, axis="y")

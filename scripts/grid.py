@@ -1,0 +1,147 @@
+"""The records of a grid of runs: what is there is kept, what is missing is made, one ``run.py`` after another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from analysis.load import Run, load_run
+from analysis.metrics import jct_s
+from runtime.errors import ConfigError
+from runtime.live.process import die_with
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+PATIENCE_S, GRACE_S = 60.0, 10.0
+BUSY_LOAD = 0.5
+"""Load average from which live timings are not to be trusted."""
+QUIET = ("draw=false", "view=none")
+"""Settings of every run of a grid."""
+Runner = Callable[[Sequence[str], Path], int]
+"""Runs ``run.py`` with these arguments, its output into that file; returns the exit code."""
+
+
+class JobFailed(RuntimeError):
+    """A run ended with an error."""
+
+
+def record_of(out: Path, name: str) -> Path:
+    """Where the record of the run ``name`` lies when it is whole."""
+    return out / "records" / name
+
+
+def fill(
+    wanted: Mapping[str, Sequence[str]],
+    found: Mapping[str, Run | None],
+    out: Path,
+    console: Console,
+    runner: Runner,
+    *,
+    live: bool,
+) -> dict[str, Run]:
+    """The records that are ``found`` and those that are missing, made one at a time in the order of ``wanted``.
+
+    ``wanted`` holds the settings of every run by its name; ``live`` says that some are timed on this machine. A failure
+    stops nothing but is raised at the end, as :class:`JobFailed`; a refusal ends it at once (:class:`ConfigError`).
+    """
+    missing = [name for name in wanted if found.get(name) is None]
+    there = {name: run for name in wanted if (run := found.get(name)) is not None}
+    if there:
+        console.print(f"{len(there)} of {len(wanted)} records are there already")
+    if missing and live and (load := os.getloadavg()[0]) > BUSY_LOAD:
+        console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # no refresh by a thread: it would compute during live runs, and processes are made by a program of one thread
+    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
+    failed = []
+    with bar:
+        task = bar.add_task("", total=len(missing))
+        for number, name in enumerate(missing, start=1):
+            bar.update(task, description=name, completed=number - 1, refresh=True)
+            try:
+                there[name] = run = make(name, wanted[name], out, runner)
+                outcome = f"JCT {jct_s(run):.1f} s"
+            except JobFailed as error:
+                failed.append(name)
+                outcome = f"failed: {error}"
+            console.print(f"{number}/{len(missing)}  {name}  {outcome}")
+    if failed:
+        raise JobFailed(
+            f"{len(failed)} of {len(missing)} runs failed, {failed[0]} first; the same command repeats them"
+        )
+    return {name: there[name] for name in wanted}
+
+
+def quoted(value: object) -> str:
+    """For Hydra's grammar."""
+    text = str(value).replace("'", "\\'")
+    return f"'{text}'"
+
+
+def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Run | None:
+    """The record of these settings, if it is there; those that begin with ``apart`` are not compared."""
+    path = record_of(out, name)
+    if not path.exists():
+        return None
+    run = load_run(path)
+    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
+    differing = sorted(word for word in {*said} ^ {*words} if not (apart and word.startswith(apart)))
+    if differing:
+        raise ConfigError(f"{path}: of other settings ({', '.join(differing)}); choose another -o, or remove it")
+    return run
+
+
+def make(name: str, words: Sequence[str], out: Path, runner: Runner) -> Run:
+    """Run it. The record gets its place when it is whole, so that what lies there is never half a run."""
+    new, place = out / "unfinished" / name, record_of(out, name)
+    shutil.rmtree(new, ignore_errors=True)
+    for folder in (new.parent, place.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    log = new.with_name(f"{name}.log")
+    code = runner([*words, f"hydra.run.dir={quoted(new)}"], log)
+    if code != 0:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
+        why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
+        raise ConfigError(why) if code == REFUSED else JobFailed(why)
+    shutil.rmtree(place, ignore_errors=True)
+    new.rename(place)
+    log.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not empty: something failed before
+        new.parent.rmdir()
+    return load_run(place)
+
+
+def run_child(words: Sequence[str], log: Path) -> int:
+    """In a session of its own: the terminal's Ctrl-C reaches this program alone, which then ends the run, once."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+    try:
+        while True:  # a job has a deadline of its own
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(PATIENCE_S)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(GRACE_S)

@@ -1,0 +1,243 @@
+"""The ledger of claims, what runs answer to one, and the verdict: with a wrong number for every right one."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.claims.answers import Answer, answer
+from analysis.claims.judge import judge
+from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
+from analysis.claims.shapes import SHAPES
+
+
+def claim(**given: Any) -> Claim:
+    return Claim(**{"id": "x.y", "where": "Table I", "check": "number", "value": 100.0, "unit": "s", **given})
+
+
+def runs(times: dict[str, list[float]], **columns: Any) -> pd.DataFrame:
+    """JCTs by system, one per seed."""
+    rows = [
+        {"system": name, "seed": seed, "jct_s": value, "completed": value != inf, **columns}
+        for name, values in times.items()
+        for seed, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_of_antdt_holds_the_papers_numbers() -> None:
+    """Table III and figures 10, 11 and 15, digit for digit."""
+    found = load_ledger("antdt")
+    assert found["antdt.table3.worker.si8.bsp"].value == 8144
+    assert found["antdt.table3.server.si1.nd"].value == 3636
+    assert found["antdt.fig10.worker.nd_vs_lb_bsp"].value == 44
+    assert found["antdt.fig11.worker.nd_vs_asp"].accept == (225.0, 325.0)
+    assert found["antdt.fig15.resnet101.dd"].value == 912
+    assert len(found) >= 78
+
+
+def test_table_3_agrees_with_itself() -> None:
+    """Every speed-up is what the two times of its row give (not what is printed)."""
+    found = load_ledger("antdt")
+    rows = [name.removesuffix(".speedup") for name in found if name.endswith(".speedup") and ".si" in name]
+    assert len(rows) == 8
+    for row in rows:
+        times = [found[f"{row}.{system}"].value for system in ("bsp", "nd")]
+        assert times[0] is not None
+        assert times[1] is not None
+        assert found[f"{row}.speedup"].value == pytest.approx(100 * (times[0] / times[1] - 1), abs=0.1)
+
+
+def test_an_experiment_gets_its_claims() -> None:
+    assert {each.experiment for each in chosen(load_ledger("antdt"), "antdt_fig15")} == {"antdt_fig15"}
+    assert chosen(load_ledger("antdt"), "antdt_fig99") == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("a.b: {where: x, check: numbers}", "a.b: Invalid enum value 'numbers'"),
+        ("a.b: {where: x, check: number, valeu: 3}", "unknown field `valeu`"),
+        ("a.b: {check: number}", "missing required field `where`"),
+        ("a.b: {where: x, check: number, experiment: e}", "nothing to hold ours against"),
+        ("a.b: {where: x, check: ratio, value: 2, experiment: e, how: lower}", "names nothing to compare with"),
+        ("a.b: {where: x, check: ratio, accept: [2, 1], experiment: e}", "the lower end comes first"),
+    ],
+)
+def test_a_bad_entry_is_refused(entry: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(entry)
+    with pytest.raises(LedgerError, match=r"a\.yaml: a\.b: ") as caught:
+        load_ledger("a", tmp_path)
+    assert said in str(caught.value)
+
+
+def test_a_ledger_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="other: no ledger of that name"):
+        load_ledger("other", tmp_path)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_is_the_median_over_the_seeds() -> None:
+    found = answer(claim(subject={"system": "bsp"}), runs({"bsp": [90.0, 100.0, 120.0], "nd": [1.0, 2.0, 3.0]}))
+    assert found is not None
+    assert (found.value, found.low, found.high, found.seeds) == (100.0, 90.0, 120.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "unit", "expected"),
+    [("lower", "%", 50.0), ("faster", "%", 100.0), ("longer", "%", -50.0), ("times", "x", 2.0), ("excess", "s", -100)],
+)
+def test_two_systems_are_compared_by_seed(how: str, unit: str, expected: float) -> None:
+    """Of every seed BSP takes twice as long, though the medians say otherwise."""
+    frame = runs({"bsp": [200.0, 400.0, 20.0], "nd": [100.0, 200.0, 10.0]})
+    found = answer(claim(how=how, unit=unit, subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
+    assert found is not None
+    assert found.value == pytest.approx(expected)
+    assert found.seeds == 3
+
+
+def test_of_several_baselines_the_least_favourable_counts() -> None:
+    frame = runs({"nd": [10.0], "a": [30.0], "b": [15.0]})
+    against = ({"system": "a"}, {"system": "b"})
+    worst = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=against), frame)
+    best = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=against, best=True), frame)
+    assert worst is not None
+    assert best is not None
+    assert (worst.value, best.value) == (1.5, 3.0)
+
+
+def test_a_job_that_was_cut_off_took_for_ever() -> None:
+    frame = runs({"bsp": [10.0, inf, inf]}).assign(jct_s=[10.0, 120.0, 120.0])
+    found = answer(claim(subject={"system": "bsp"}), frame)
+    assert found is not None
+    assert found.value == inf
+    assert judge(claim(value=120.0), found) == "missed"
+
+
+def test_what_was_not_run_has_no_answer() -> None:
+    frame = runs({"bsp": [10.0]})
+    assert answer(claim(subject={"system": "nd"}), frame) is None
+    assert answer(claim(subject={"role": "worker"}), frame) is None
+    assert answer(claim(how="lower", subject={"system": "bsp"}, against=({"system": "nd"},)), frame) is None
+    assert answer(claim(of="wait_frac", subject={"system": "bsp"}), frame) is None
+
+
+def test_an_order_holds_or_does_not() -> None:
+    order = claim(
+        check="shape", how="order", value=None, subject={"system": "nd"}, against=({"system": "lb"}, {"system": "bsp"})
+    )
+    good = answer(order, runs({"nd": [1.0, 2.0], "lb": [3.0, 3.0], "bsp": [4.0, 5.0]}))
+    bad = answer(order, runs({"nd": [1.0, 2.0], "lb": [6.0, 6.0], "bsp": [4.0, 5.0]}))
+    assert good is not None
+    assert bad is not None
+    assert good.text == "nd 1.5 < lb 3 < bsp 4.5"
+    assert (judge(order, good), judge(order, bad)) == ("met", "missed")
+    assert bad.text.startswith("not nd")
+
+
+# ---- verdicts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "ours", "verdict"),
+    [
+        ({}, 114.9, "met"),
+        ({}, 85.1, "met"),
+        ({}, 115.1, "missed"),
+        ({}, 84.9, "missed"),
+        ({}, nan, "missed"),
+        ({}, inf, "missed"),
+        ({"check": "ratio", "unit": "%", "value": 24.0}, 38.9, "met"),
+        ({"check": "ratio", "unit": "%", "value": 24.0}, 39.1, "missed"),
+        ({"check": "ratio", "unit": "%", "value": 10.0}, -1.0, "missed"),
+        ({"check": "ratio", "unit": "x", "value": 2.0}, 2.1, "met"),
+        ({"check": "ratio", "unit": "x", "value": 2.0}, 2.2, "missed"),
+        ({"check": "ratio", "unit": "x", "value": 1.05}, 0.95, "missed"),
+        ({"check": "ratio", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 7.0, "met"),
+        ({"check": "ratio", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 1.99, "missed"),
+        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.01, "met"),
+        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.47, "missed"),
+        ({"check": "context"}, 3.0, "context"),
+    ],
+)
+def test_the_rules(given: dict[str, Any], ours: float, verdict: str) -> None:
+    assert judge(claim(**given), Answer(ours, ours, ours, 5)) == verdict
+
+
+def test_without_an_answer_there_is_no_verdict() -> None:
+    assert judge(claim(), None) == "not run"
+    assert judge(claim(check="context"), None) == "context"
+
+
+# ---- shapes ---------------------------------------------------------------------------------------------------------
+
+PAIR: dict[str, Any] = {"subject": {"system": "nd"}, "against": ({"system": "bsp"},), "check": "shape", "value": None}
+
+
+def saw(name: str, frame: pd.DataFrame, **given: Any) -> bool | None:
+    found = SHAPES[name](frame, claim(shape=name, **given))
+    return None if found is None else found.holds
+
+
+def intensities(nd: list[float], bsp: list[float]) -> pd.DataFrame:
+    frames = [runs({"nd": [a], "bsp": [b]}, intensity=f"0.{i}") for i, (a, b) in enumerate(zip(nd, bsp, strict=True))]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_growing_less() -> None:
+    assert saw("grows_less", intensities([10, 11, 12], [10, 15, 20]), **PAIR) is True
+    assert saw("grows_less", intensities([10, 15, 25], [10, 15, 20]), **PAIR) is False
+    assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
+
+
+def test_being_steadier() -> None:
+    assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
+    assert saw("steadier", runs({"nd": [10, 41, 12], "bsp": [10, 20, 30]}), **PAIR) is False
+    assert saw("steadier", runs({"nd": [10.0], "bsp": [10.0]}), **PAIR) is None
+
+
+def delays(checkpoint: list[float], shards: list[float]) -> pd.DataFrame:
+    rows = [
+        {"failover": name, "interval": f"{5 * (i + 1)}", "seed": 0, "delay_s": value}
+        for name, values in (("checkpoint", checkpoint), ("shards", shards))
+        for i, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_falling_then_rising_above_what_is_flat() -> None:
+    given: dict[str, Any] = {"check": "shape", "value": None, "of": "delay_s"}
+    given |= {"subject": {"failover": "checkpoint"}, "against": ({"failover": "shards"},)}
+    assert saw("falls_then_rises", delays([1000, 700, 900], [120, 120, 121]), **given) is True
+    assert saw("falls_then_rises", delays([500, 700, 900], [120, 120, 121]), **given) is False, "it never falls"
+    assert saw("falls_then_rises", delays([1000, 700, 900], [120, 800, 121]), **given) is False, "above it"
+    assert saw("falls_then_rises", delays([1000, 700], [120, 120]), **given) is None
+
+
+def profile(times: list[float], sizes: list[int]) -> pd.DataFrame:
+    return pd.DataFrame({"device": "d", "batch": [f"{size}" for size in sizes], "seed": 0, "bpt_s": times})
+
+
+def test_a_line_and_a_knee() -> None:
+    given: dict[str, Any] = {"check": "shape", "value": None, "of": "bpt_s", "subject": {"device": "d"}}
+    sizes = [8, 16, 32, 64, 96, 128, 192]
+    line = profile([0.02 + 0.001 * size for size in sizes], sizes)
+    knee = profile([max(0.06, 0.001 * size) for size in sizes], sizes)
+    assert saw("linear", line, **given) is True
+    assert saw("linear", knee, **given) is False
+    assert saw("saturates", knee, **given) is True
+    assert saw("saturates", line, **given) is False
+    assert saw("linear", line[:2], **given) is None
+
+
+def test_every_shape_of_the_ledger_exists() -> None:
+    assert {each.shape for each in load_ledger("antdt").values() if each.shape} == set(SHAPES)

@@ -1,0 +1,93 @@
+"""Figures of experiments: every kind draws from a small made-up experiment, with the numbers beside it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.claims.ledger import Claim
+from analysis.experiments.results import Results, measure_runs
+from analysis.experiments.spec import cells, load_spec
+from analysis.figures.experiment_lines import draw_lines
+from analysis.figures.experiment_servers import binned
+from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
+from analysis.load import Run, load_run
+from analysis.style import Look, level_looks
+from tests.unit.records import Simulation, Story, disturbance
+from tests.unit.test_experiments import written
+from tests.unit.test_fidelity import PNG, story
+
+KINDS = sorted(path.stem for path in (Path(__file__).parents[2] / "analysis" / "figures").glob("experiment_*.py"))
+
+
+def restarted(folder: Path) -> Run:
+    """Worker 1 is slow until it is restarted."""
+    told = Story(num_samples=1024, epochs=2, target=None, plan=[disturbance(0.0, 1.5, "worker:1", 0.2)])
+    Simulation(told, "bsp", lose=(1, 1.5, 2.0)).run()
+    return load_run(told.write(folder))
+
+
+def results(folder: Path, kind: str, **drawing: Any) -> Results:
+    axes = {"size": {"1": [], "2": []}, "system": {"bsp": [], "asp": []}}
+    spec = load_spec(written(folder, settings=[], axes=axes, figure={"kind": kind, "panels": None, **drawing}))
+    found = []
+    for cell in cells(spec):
+        told = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
+        found.append((cell, load_run(told.write(folder / cell.name))))
+    claim = Claim(
+        id="toy.x", where="I", check="number", value=0.5, std=0.1, unit="s", subject={"size": "1", "system": "bsp"}
+    )
+    first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
+    metas = [run.meta for _, run in found]
+    return Results(spec=spec, runs=measure_runs(spec, found), metas=metas, claims=[claim], records=first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn(kind: str, tmp_path: Path) -> None:
+    name = kind.removeprefix("experiment_")
+    given = {"along": "size"} if name == "lines" else {"panels": "size"} if name == "bars" else {}
+    picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
+    assert picture.read_bytes().startswith(PNG)
+    shown = pd.read_csv(picture.with_suffix(".csv"))
+    assert len(shown)
+    if name in ("bars", "lines"):
+        assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
+
+
+def test_lines_show_ours_and_the_papers() -> None:
+    axes = Figure().subplots()
+    rows = [("bsp", 1.0, 10.0, 9.0, 11.0), ("bsp", 2.0, 20.0, float("nan"), float("nan"))]
+    table = pd.DataFrame(rows, columns=["by", "x", "value", "low", "high"])
+    paper = pd.DataFrame([("bsp", 1.0, 12.0, 0.5)], columns=["by", "x", "value", "std"])
+    draw_lines(axes, table, paper, {"bsp": Look("black")})
+    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[12.0], [10.0, 20.0]]  # type: ignore[union-attr]
+
+
+def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run")
+    frame = over_time(run, bins=40)
+    assert roles(run, frame)[1] == RESTARTED
+    assert roles(run, frame)[0] == OTHERS
+    mine = frame[frame["worker"] == 1]
+    away = mine[mine["t"].between(1.6, 1.9)]
+    assert len(away)
+    assert away["bpt_s"].isna().all()
+    assert mine.loc[mine["t"] < 1.4, "bpt_s"].mean() > 3 * mine.loc[mine["t"] > 2.5, "bpt_s"].mean()
+    still = over_time(load_run(story().write(tmp_path / "other")), bins=5)
+    assert not still["bpt_s"].isna().any()
+
+
+def test_bins_are_means() -> None:
+    rates = pd.DataFrame({"t": [0.1, 0.2, 0.9], "server": [0, 0, 0], "bpt_s": [1.0, 3.0, 5.0]})
+    assert binned(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
+
+
+def test_levels_that_are_no_strategies_have_colours_of_their_own() -> None:
+    found = level_looks(["small", "medium", "large"])
+    assert len({look.colour for look in found.values()}) == 3
+    assert level_looks(["bsp", "antdt_nd"])["bsp"] == level_looks(["bsp"])["bsp"]

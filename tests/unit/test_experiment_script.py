@@ -1,0 +1,219 @@
+"""The script that runs experiments: what it runs, draws, says and refuses. No run is live here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from analysis.claims import ledger
+from runtime.preflight import preflight
+from runtime.virtual.costs import load_costs
+from scripts import experiment as script
+from tests.unit.test_fidelity import PNG, story
+
+SPEC = {
+    "title": "two systems",
+    "where": "Table I",
+    "settings": ["cluster=virtual", "cluster.costs=ideal"],
+    "axes": {
+        "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=3"]},
+        "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]},
+    },
+    "seeds": [0, 1],
+    "measures": ["jct_s", "wait_frac"],
+    "figure": {"kind": "lines", "along": "epochs"},
+    "notes": "Made up.",
+}
+LEDGER = """
+toy.order: {where: Table I, check: shape, unit: "%", accept: [0, null], experiment: toy_table, how: longer,
+  subject: {epochs: "3", system: bsp}, against: {epochs: "2"}}
+toy.number: {where: Table I, check: number, unit: s, value: 9.0, experiment: toy_table,
+  subject: {epochs: "2", system: bsp}}
+"""
+
+
+class FakeRunner:
+    """Writes the record that a run would have left, with the configuration that Hydra would have stored."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.failing: dict[str, int] = {}
+        self.interrupted_at: str | None = None
+
+    def __call__(self, words: Sequence[str], log: Path) -> int:
+        said = dict(word.split("=", 1) for word in words)
+        new = Path(said.pop("hydra.run.dir").strip("'"))
+        self.ran.append(new.name)
+        if new.name == self.interrupted_at:
+            raise KeyboardInterrupt
+        log.write_text("run.py: it broke\n" if new.name in self.failing else "")
+        epochs = int(said["workload.epochs"])
+        told = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
+        told.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
+        told.write(new)
+        (new / ".hydra").mkdir()
+        with script.composing() as composed:
+            (new / ".hydra" / "config.yaml").write_text(yaml.safe_dump(composed(list(words[:-1]))))
+        return self.failing.get(new.name, 0)
+
+
+class Bench:
+    """The script, its descriptions and its directories."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
+        self.records = folder / "out" / "toy_table" / "records"
+        self.page = folder / "pages" / "toy.md"
+
+    def run(self, *words: str, runner: FakeRunner | None = None, name: str = "toy_table") -> tuple[int, str, str]:
+        places = ("-o", str(self.folder / "out"), "--pages", str(self.folder / "pages"))
+        code = script.main([name, *words, *places], runner or FakeRunner())
+        return (code, *self.capsys.readouterr())
+
+    def describe(self, **changes: Any) -> None:
+        (self.folder / "conf" / "toy_table.yaml").write_text(yaml.safe_dump({**SPEC, **changes}, sort_keys=False))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    for name in ("conf", "claims"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "claims" / "toy.yaml").write_text(LEDGER)
+    monkeypatch.setattr(script, "SPECS", tmp_path / "conf")
+    monkeypatch.setattr(script, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
+    monkeypatch.setattr(script, "preflight", lambda _: None)  # it takes longer than everything else together
+    monkeypatch.setitem(script.INTROS, "toy", ("Toy", "About it."))
+    found = Bench(tmp_path, capsys)
+    found.describe()
+    return found
+
+
+def test_an_experiment_becomes_records_a_figure_and_a_page(bench: Bench) -> None:
+    runner = FakeRunner()
+    code, out, err = bench.run(runner=runner)
+    assert (code, err) == (0, "")
+    assert runner.ran[:4] == ["2_bsp_seed0", "2_asp_seed0", "3_bsp_seed0", "3_asp_seed0"]
+    assert sorted(path.name for path in bench.records.iterdir()) == sorted(runner.ran)
+    images = bench.page.parent / "images"
+    assert (images / "toy_table.png").read_bytes().startswith(PNG)
+    assert set(pd.read_csv(images / "toy_table.csv")["system"]) == {"bsp", "asp"}
+    verdicts = pd.read_csv(images / "toy_table_claims.csv").set_index("id")["verdict"]
+    assert verdicts.to_dict() == {"toy.order": "met", "toy.number": "missed"}
+    for part in ("## Table I: two systems", "images/toy_table.png", "Made up.", "Missed: `number`."):
+        assert part in bench.page.read_text()
+    assert "met      `order`" in out
+
+
+def test_what_is_there_is_not_run_again(bench: Bench) -> None:
+    bench.run()
+    runner = FakeRunner()
+    _, out, _ = bench.run(runner=runner)
+    assert runner.ran == []
+    assert "8 of 8 records are there already" in out
+    bench.run("--again", "--seeds", "1", runner=runner)
+    assert len(runner.ran) == 4
+
+
+def test_other_settings_are_run_anew(bench: Bench) -> None:
+    bench.run()
+    axes = {**SPEC["axes"], "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=4"]}}  # type: ignore[dict-item]
+    bench.describe(axes=axes)
+    runner = FakeRunner()
+    bench.run(runner=runner)
+    assert {name.partition("_")[0] for name in runner.ran} == {"3"}
+
+
+def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -> None:
+    model = tmp_path / "mine.yaml"
+    model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
+    bench.run()
+    bench.describe(settings=["cluster=virtual", f"cluster.costs={model}"])
+    runner = FakeRunner()
+    bench.run(runner=runner)
+    assert len(runner.ran) == 8
+
+
+def test_a_part_changes_no_page(bench: Bench) -> None:
+    runner = FakeRunner()
+    code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", runner=runner)
+    assert code == 0
+    assert runner.ran == ["2_bsp_seed0", "3_bsp_seed0"]
+    assert not bench.page.exists()
+    assert "out/toy_table/toy_table.png" in out.replace("\n", "")
+
+
+def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
+    stopped = FakeRunner()
+    stopped.interrupted_at = "3_bsp_seed0"
+    code, _, err = bench.run(runner=stopped)
+    assert (code, err.count("\n")) == (130, 1)
+    rest = FakeRunner()
+    assert bench.run(runner=rest)[0] == 0
+    assert rest.ran[0] == "3_bsp_seed0"
+    assert len(rest.ran) == 6
+
+
+def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
+    runner = FakeRunner()
+    runner.failing = {"2_asp_seed0": 1}
+    code, out, err = bench.run(runner=runner)
+    assert code == 1
+    assert len(runner.ran) == 8
+    assert "2_asp_seed0  failed: it broke" in out
+    assert err == "experiment.py: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
+    assert not bench.page.exists()
+
+
+def test_the_same_records_give_the_same_page(bench: Bench) -> None:
+    bench.run()
+    before = bench.page.read_text()
+    runner = FakeRunner()
+    assert bench.run("--redraw", runner=runner)[0] == 0
+    assert runner.ran == []
+    assert bench.page.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "0,x"], "--seeds '0,x': must be whole numbers"),
+        (["--only", "system"], "--only system: must be an axis and some of its levels"),
+        (["--only", "system=ssp"], "--only system=ssp: no such level; there are bsp, asp"),
+        (["--only", "size=1"], "--only size: toy_table has no such axis"),
+        (["--redraw"], "no record of toy_table here"),
+        (["--quick"], "--quick"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str, bench: Bench) -> None:
+    code, _, err = bench.run(*words)
+    assert code == 2
+    assert err.startswith("experiment.py: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, err = bench.run(name="toy_fig9")
+    assert (code, err) == (2, "experiment.py: toy_fig9: no such experiment; there are toy_table\n")
+    monkeypatch.setattr(script, "preflight", preflight)
+    bench.describe(settings=["cluster=virtual", "workload.epoch=3"])
+    code, _, err = bench.run()
+    assert code == 2
+    assert "did you mean workload.epochs?" in err
+
+
+def test_run_py_says_where_experiments_are_run() -> None:
+    with pytest.raises(Exception, match="make figures EXPERIMENT=antdt_table3"):
+        preflight(["experiment=antdt_table3"])
+    with pytest.raises(Exception, match="make figures EXPERIMENT=antdt_table3"):
+        preflight(["+experiment=antdt_table3"])
+
+
+def test_those_that_there_are_are_listed(bench: Bench) -> None:
+    assert script.main(["--list"]) == 0
+    assert "toy_table" in bench.capsys.readouterr().out
