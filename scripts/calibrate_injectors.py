@@ -15,10 +15,7 @@ it), 1 when a run failed, 2 for input that is of no use.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,10 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
-import yaml
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from analysis.fidelity_page import Sheet, number, yes
@@ -38,23 +33,14 @@ from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
 from analysis.injections import collect
 from analysis.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
-from analysis.load import RecordError, Run, load_run
+from analysis.load import RecordError, Run
 from analysis.provenance import caption
 from runtime.errors import ConfigError
 from runtime.live.doctor import missing
 from runtime.live.means import Look
-from scripts.compare import (
-    BUSY_LOAD,
-    FAILED,
-    INTERRUPTED,
-    REFUSED,
-    JobFailed,
-    Runner,
-    quoted,
-    read_records,
-    refuse,
-    run_child,
-)
+from scripts.compare import read_records, refuse
+from scripts.grid import FAILED, INTERRUPTED, REFUSED, JobFailed, Runner, fill, quoted, run_child
+from scripts.grid import stored as stored_by_name
 from scripts.injector_grid import HOSTS, WARM_S, Cell, grid, plan_text, probe
 
 NAME = "calibrate_injectors.py"
@@ -102,10 +88,8 @@ def make_records(
     hosts = all(look(name) is None for name in HOSTS)
     if not hosts:
         console.print("this machine cannot emulate hosts, so tasks have it to themselves (cluster=local)")
-    if (load := os.getloadavg()[0]) > BUSY_LOAD:
-        console.print(f"the machine is busy (load {load:.1f}): what is achieved will differ more from what was asked")
     first = probe(hosts)
-    run = stored(first, asked) or make(first, asked, runner)
+    (run,) = run_all([first], asked, console, runner)
     sample_s = per_sample_s(run)
     cells = grid(sample_s, hosts, asked.quick)
     for cell in cells:
@@ -130,30 +114,13 @@ def per_sample_s(run: Run) -> float:
 def run_all(cells: list[Cell], asked: argparse.Namespace, console: Console, runner: Runner) -> list[Run]:
     """Every cell's record. Raises :class:`ConfigError`, :class:`JobFailed`."""
     found = {cell.name: stored(cell, asked) for cell in cells}
-    todo = [cell for cell in cells if found[cell.name] is None]
-    if len(todo) < len(cells):
-        console.print(f"{len(cells) - len(todo)} of {len(cells)} records are there already")
-    if todo:
-        minutes = sum(cell.lasts_s + START_S for cell in todo) / 60
-        console.print(f"{len(todo)} runs, about {minutes:.0f} min")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # no refresh by a thread: it would compute during the runs, and processes are made by a program of one thread
-    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
-    failed = []
-    with bar:
-        task = bar.add_task("", total=len(todo))
-        for count, cell in enumerate(todo, start=1):
-            bar.update(task, description=cell.name, completed=count - 1, refresh=True)
-            try:
-                found[cell.name] = run = make(cell, asked, runner)
-                outcome = f"{len(run.tables.iterations)} iterations"
-            except JobFailed as error:
-                failed.append(cell.name)
-                outcome = f"failed: {error}"
-            console.print(f"{count}/{len(todo)}  {cell.name}  {outcome}")
-    if failed:
-        raise JobFailed(f"{len(failed)} of {len(todo)} runs failed, {failed[0]} first; the same command repeats them")
-    return [run for run in found.values() if run is not None]
+    minutes = sum(cell.lasts_s + START_S for cell in cells if found[cell.name] is None) / 60
+    if minutes > 1:
+        console.print(f"{len(cells)} runs, about {minutes:.0f} min")
+    for cell in cells:
+        write_plan(cell, asked)
+    wanted = {cell.name: settings(cell, asked) for cell in cells}
+    return list(fill(wanted, found, asked.out, console, runner, live=True).values())
 
 
 def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
@@ -170,39 +137,14 @@ def write_plan(cell: Cell, asked: argparse.Namespace) -> None:
 
 def stored(cell: Cell, asked: argparse.Namespace) -> Run | None:
     """The record of this run, if it is there; one of other settings or another plan is refused."""
-    path = asked.out / "records" / cell.name
-    if not path.exists():
-        return None
-    run = load_run(path)
-    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
     # the plan itself is compared, so where its file lay does not matter
-    differing = sorted(word for word in {*said} ^ {*settings(cell, asked)} if not word.startswith("straggler.path="))
+    run = stored_by_name(cell.name, settings(cell, asked), asked.out, apart="straggler.path=")
+    if run is None:
+        return None
     planned = [(row.start_s, round(row.end_s - row.start_s, 6), row.magnitude) for row in run.plan.itertuples()]
     if planned != [(each.time, each.duration, each.magnitude) for each in cell.windows]:
-        differing.append("another plan")
-    if differing:
-        raise ConfigError(f"{path}: of other settings ({', '.join(differing)}); choose another -o, or remove it")
+        raise ConfigError(f"{run.path}: of another plan; choose another -o, or remove it")
     return run
-
-
-def make(cell: Cell, asked: argparse.Namespace, runner: Runner) -> Run:
-    """Run it. The record gets its place when it is whole, so that what lies there is never half a run."""
-    new, place = asked.out / "unfinished" / cell.name, asked.out / "records" / cell.name
-    shutil.rmtree(new, ignore_errors=True)
-    for folder in (new.parent, place.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_plan(cell, asked)
-    log = new.with_name(f"{cell.name}.log")
-    code = runner([*settings(cell, asked), f"hydra.run.dir={quoted(new)}"], log)
-    if code != 0:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
-        why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
-        raise ConfigError(why) if code == REFUSED else JobFailed(why)
-    new.rename(place)
-    log.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty: something failed before
-        new.parent.rmdir()
-    return load_run(place)
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

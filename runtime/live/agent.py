@@ -32,7 +32,7 @@ def main() -> None:
     die_with(int(sys.argv[1]))
     keep_freed_memory()
     spec_bytes = sys.stdin.buffer.read()
-    from runtime.live.messages import TaskSpec
+    from runtime.live.task_spec import TaskSpec
 
     spec = msgspec.msgpack.decode(spec_bytes, type=TaskSpec)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -49,7 +49,7 @@ class Agent:
         from runtime.live.address import connect
         from runtime.live.auth import Identity, call
         from runtime.live.channel import LoopChannel
-        from runtime.live.messages import TaskSpec
+        from runtime.live.task_spec import TaskSpec
 
         assert isinstance(spec, TaskSpec)
         self.spec = spec
@@ -237,7 +237,7 @@ class Agent:
 def enter(place: object) -> None:
     """Become a process of a host: quotas first, then the network, then no privilege more than the task needs."""
     from runtime.containment.linux import drop_privileges
-    from runtime.live.messages import Place
+    from runtime.live.task_spec import Place
 
     assert isinstance(place, Place)
     for path in place.cgroup_files:
@@ -255,9 +255,9 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
     """Be a worker, a server or the evaluator."""
     from runtime.live.auth import Identity
     from runtime.live.evaluator import evaluator_main
-    from runtime.live.messages import TaskSpec
     from runtime.live.replica import replica_main
     from runtime.live.server import server_main
+    from runtime.live.task_spec import TaskSpec
     from runtime.live.worker import worker_main
 
     assert isinstance(spec, TaskSpec)

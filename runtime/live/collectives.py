@@ -11,8 +11,9 @@ from typing import Protocol
 from runtime.backends.base import Model
 from runtime.live.auth import Identity
 from runtime.live.entrance import Entrance
-from runtime.live.messages import Peer, TaskSpec
+from runtime.live.messages import Peer
 from runtime.live.ring import Ring
+from runtime.live.task_spec import TaskSpec
 from runtime.live.torch_groups import MEETING_PLACE
 from runtime.vectors import FloatVector
 

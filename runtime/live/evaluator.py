@@ -13,7 +13,8 @@ from runtime.live.auth import Identity
 from runtime.live.channel import BlockingChannel
 from runtime.live.client import serve
 from runtime.live.links import ServerLinks
-from runtime.live.messages import Message, Score, Scored, TaskSpec
+from runtime.live.messages import Message, Score, Scored
+from runtime.live.task_spec import TaskSpec
 from runtime.live.worker import run_task
 
 

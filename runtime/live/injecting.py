@@ -14,7 +14,8 @@ from injectors.plan import RULES, Kind
 from injectors.schedule import Change, Schedule
 from runtime.live.loop import Loop
 from runtime.live.machines import Machines
-from runtime.live.messages import Actuated, Freeze, Message, Place, Throttle
+from runtime.live.messages import Actuated, Freeze, Message, Throttle
+from runtime.live.task_spec import Place
 
 KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime.live.messages import AgentReady, Place
+from runtime.live.messages import AgentReady
+from runtime.live.task_spec import Place
 
 
 class Listener(Protocol):

@@ -15,7 +15,7 @@ from runtime.containment import Isolation, inside
 from runtime.hosts import Host, Hosts, Placement
 from runtime.live.address import Address
 from runtime.live.means import NOTHING, Means
-from runtime.live.messages import Place
+from runtime.live.task_spec import Place
 
 if TYPE_CHECKING:
     from runtime.live.cgroups import Cgroup

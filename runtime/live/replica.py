@@ -37,11 +37,11 @@ from runtime.live.messages import (
     Severed,
     TakePart,
     TaskReady,
-    TaskSpec,
     Work,
 )
 from runtime.live.patient import Interrupted, Orders, receive_all, send_all
 from runtime.live.store import save_part
+from runtime.live.task_spec import TaskSpec
 from runtime.live.worker import Worker
 
 NOTHING = -1

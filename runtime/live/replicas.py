@@ -17,7 +17,8 @@ from runtime.live.loop import Loop
 from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved, TaskReady
 from runtime.live.replica import NOTHING
 from runtime.live.saving import Checkpoints
-from runtime.live.supervisor import Settings, Supervisor
+from runtime.live.settings import Settings
+from runtime.live.supervisor import Supervisor
 from runtime.live.tasks import Task
 
 

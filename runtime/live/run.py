@@ -25,10 +25,11 @@ from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
 from runtime.live.machines import build_machines
 from runtime.live.means import Means
-from runtime.live.messages import TaskSpec
 from runtime.live.port import LivePort
 from runtime.live.session import Session
-from runtime.live.supervisor import Settings, Supervisor
+from runtime.live.settings import Settings
+from runtime.live.supervisor import Supervisor
+from runtime.live.task_spec import TaskSpec
 from runtime.live.telemetry import Sampler
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
 

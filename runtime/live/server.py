@@ -29,11 +29,11 @@ from runtime.live.messages import (
     Message,
     SaveCheckpoint,
     TaskReady,
-    TaskSpec,
     Update,
     encode,
 )
 from runtime.live.store import Store, save_part
+from runtime.live.task_spec import TaskSpec
 from runtime.vectors import server_range
 
 REPORT_EVERY_S = 0.5

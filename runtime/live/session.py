@@ -14,11 +14,12 @@ from runtime.live.auth import Identity
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
-from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Place, Report, Scored
+from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Report, Scored
 from runtime.live.port import LivePort
 from runtime.live.replica_port import ReplicaPort
 from runtime.live.replicas import ReplicaSupervisor
 from runtime.live.supervisor import Supervisor
+from runtime.live.task_spec import Place
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
 FINAL_EVALUATION_S = 60.0

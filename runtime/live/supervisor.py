@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from runtime.containment.pids import outer_pid
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
@@ -28,22 +26,12 @@ from runtime.live.messages import (
     TaskReady,
 )
 from runtime.live.saving import Checkpoints
+from runtime.live.settings import Settings
 from runtime.live.tasks import MAX_FUTILE, Key, Task, death
 
 RESTARTED = "restarted by the strategy"
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
-
-    heartbeat_s: float
-    lease_s: float
-    start_deadline_s: float
-    iteration_deadline_s: float
-    max_restarts: int | None
-    failover: str = "shards"
 
 
 class Supervisor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from runtime.live.address import Address
-from runtime.live.messages import Place
+from runtime.live.task_spec import Place
 
 Key = tuple[str, int]
 

@@ -17,8 +17,9 @@ from runtime.live.channel import BlockingChannel
 from runtime.live.client import serve
 from runtime.live.heartbeat import start_heartbeat
 from runtime.live.links import ServerLinks
-from runtime.live.messages import Message, Report, TaskReady, TaskSpec, Work
+from runtime.live.messages import Message, Report, TaskReady, Work
 from runtime.live.pacing import Pacer
+from runtime.live.task_spec import TaskSpec
 from runtime.sampling import sample_indices
 from runtime.shards import Cut
 from runtime.vectors import FloatVector

@@ -35,10 +35,11 @@ from runtime.live.board import create as create_board
 from runtime.live.hub import Hub
 from runtime.live.links import ServerLinks
 from runtime.live.loop import Loop
-from runtime.live.messages import Goodbye, TaskReady, TaskSpec, Update
+from runtime.live.messages import Goodbye, TaskReady, Update
 from runtime.live.runtime import LiveRuntime
 from runtime.live.server import Server
 from runtime.live.store import Store
+from runtime.live.task_spec import TaskSpec
 from runtime.recorder import Fanout, Recorder
 from runtime.spec import Experiment
 from strategies.bsp import BSP

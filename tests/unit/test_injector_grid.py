@@ -11,7 +11,7 @@ from injectors.plan import ClusterShape
 from scripts.calibrate_injectors import START_S
 from scripts.injector_grid import ACTUATORS, GAP_S, LEVELS, LINK_LEVELS, LINKS_MBPS, MAX_BATCH, RUN_S, grid, plan_text
 
-SAMPLE_S = 4e-4
+SAMPLE_S = 5e-4
 QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
 
 

@@ -26,7 +26,8 @@ from runtime.live.messages import (
 )
 from runtime.live.replica import NOTHING
 from runtime.live.replicas import Agreement, agree
-from runtime.live.supervisor import SEVERED_GRACE_S, Settings
+from runtime.live.settings import Settings
+from runtime.live.supervisor import SEVERED_GRACE_S
 from tests.unit.test_supervisor import SETTINGS, Clock, Key, World
 
 # ---- the decision ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from runtime.live.messages import (
     Severed,
     TaskReady,
 )
-from runtime.live.supervisor import SEVERED_GRACE_S, Settings, Supervisor
+from runtime.live.settings import Settings
+from runtime.live.supervisor import SEVERED_GRACE_S, Supervisor
 from runtime.live.tasks import MAX_FUTILE
 
 Key = tuple[str, int]
