@@ -39,11 +39,11 @@ def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Call
     if spec.collective in ("gloo", "nccl"):
         from runtime.live.torch_groups import TorchGroup
 
-        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address)
+        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address, look)
     if spec.collective == "ddp":
         from runtime.live.native_ddp import NativeGroup
 
-        return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address)
+        return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address, look)
     return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from runtime.backends.base import FloatVector, micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.live.messages import Peer
-from runtime.live.torch_groups import TorchGroup
+from runtime.live.torch_groups import MEETING_DEADLINE_S, TorchGroup
 
 
 class NativeGroup(TorchGroup):
@@ -30,9 +31,15 @@ class NativeGroup(TorchGroup):
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
         """The members, which meet at once."""
+        import torch.distributed as dist
+
         super().form(generation, peers)
-        self.join()
+        store = self.meeting_place(timedelta(seconds=MEETING_DEADLINE_S))
+        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=len(self.peers))
         self.on_formed()
+
+    def close(self) -> None:
+        """It ends with its process."""
 
     def all_reduce(self, vector: FloatVector) -> None:
         """From the mean over members, which the vector holds, to the sum."""

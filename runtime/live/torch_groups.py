@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from runtime.live.auth import Identity
+from runtime.live.entrance import LOOK_EVERY_S
 from runtime.live.messages import Peer
 from runtime.vectors import FloatVector
 
@@ -22,18 +26,20 @@ MEETING_PLACE = "groups"
 class TorchGroup:
     """One member's end. ``backend`` is ``gloo`` or ``nccl`` (a CUDA device for each member).
 
-    It cannot be interrupted: a member that is lost shows as an error of the call, or by its deadline.
+    Members meet when they first need each other. Torch cannot be interrupted while it waits for them, so that is left
+    to a thread, which ``look`` can make us forget; a member that is lost later shows as an error of the call.
     """
 
-    def __init__(self, backend: str, run_dir: str, me: Identity, address: str) -> None:
-        self.backend, self.me, self.address = backend, me, address
+    def __init__(self, backend: str, run_dir: str, me: Identity, address: str, look: Callable[[], None]) -> None:
+        self.backend, self.me, self.address, self.look = backend, me, address, look
         self.folder = Path(run_dir) / MEETING_PLACE
         self.generation = 0
         self.peers: tuple[Peer, ...] = ()
         self._joined: tuple[int, tuple[Peer, ...]] | None = None
+        self._group: Any = None
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
-        """These are the members from now on; they meet when they first need each other."""
+        """These are the members from now on."""
         self.generation, self.peers = generation, tuple(peers)
 
     @property
@@ -41,59 +47,75 @@ class TorchGroup:
         """Ours among the members."""
         return [peer.worker for peer in self.peers].index(self.me.id)
 
-    def join(self) -> None:
-        """Be in a group of exactly the members of now; raises ``ConnectionError``."""
-        if self._joined != (self.generation, self.peers):
-            self.close()
-            self._translate(self._meet)
-            self._joined = (self.generation, self.peers)
+    def _join(self) -> None:
+        """Be in a group of exactly the members of now."""
+        now = (self.generation, self.peers)
+        if self._joined == now:
+            return
+        self.close()
+        meeting: Future[Any] = Future()
+        threading.Thread(target=_into, args=(meeting, self._meet), name="meeting", daemon=True).start()
+        while True:
+            try:
+                self._group = meeting.result(LOOK_EVERY_S)
+                break
+            except TimeoutError:
+                self.look()
+        self._joined = now
 
-    def _meet(self) -> None:
+    def _meet(self) -> Any:
+        import torch.distributed as dist
+
+        deadline = timedelta(seconds=MEETING_DEADLINE_S)
+        store, rank, size = self.meeting_place(deadline), self.rank, len(self.peers)
+        if self.backend == "gloo":
+            return dist.ProcessGroupGloo(store, rank, size, timeout=deadline)
+        return dist.ProcessGroupNCCL(store, rank, size, dist.ProcessGroupNCCL.Options())
+
+    def meeting_place(self, deadline: timedelta) -> Any:
+        """Of exactly these members; waiting in it ends with an error at the deadline."""
         import torch.distributed as dist
 
         self.folder.mkdir(exist_ok=True)
         members = "-".join(f"{peer.worker}.{peer.incarnation}" for peer in self.peers)
-        store = dist.FileStore(  # type: ignore[attr-defined]
-            str(self.folder / f"{self.generation}-{members}"), len(self.peers)
-        )
-        deadline = timedelta(seconds=MEETING_DEADLINE_S)
+        path = str(self.folder / f"{self.generation}-{members}")
+        store = dist.FileStore(path, len(self.peers))  # type: ignore[attr-defined]
         store.set_timeout(deadline)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface_of(self.address)
-        dist.init_process_group(self.backend, store=store, rank=self.rank, world_size=len(self.peers), timeout=deadline)
+        return store
 
     def all_reduce(self, vector: FloatVector) -> None:
         """Leave the sum over all members in the vector of each; raises ``ConnectionError``."""
-        if len(self.peers) > 1:
-            self.join()
-            self._translate(lambda: self._sum(vector))
+        if len(self.peers) == 1:
+            return
+        try:
+            self._join()
+            self._sum(vector)
+        except RuntimeError as error:  # how torch tells of a lost member
+            raise ConnectionError(str(error).splitlines()[0]) from error
 
     def _sum(self, vector: FloatVector) -> None:
         import torch
-        import torch.distributed as dist
 
         ours = torch.from_numpy(vector)
         if self.backend == "gloo":
-            dist.all_reduce(ours)
+            self._group.allreduce([ours]).wait()
             return
         there = ours.to(f"cuda:{self.rank}")
-        dist.all_reduce(there)
+        self._group.allreduce([there]).wait()
         ours.copy_(there)
 
-    @staticmethod
-    def _translate(call: Callable[[], None]) -> None:
-        """Torch tells of a lost member by a ``RuntimeError``."""
-        try:
-            call()
-        except RuntimeError as error:
-            raise ConnectionError(str(error).splitlines()[0]) from error
-
     def close(self) -> None:
-        """Leave the group."""
-        if self._joined is not None:
-            import torch.distributed as dist
+        """Leave the group: the others learn it."""
+        self._joined = self._group = None
 
-            self._joined = None
-            dist.destroy_process_group()
+
+def _into(future: Future[Any], call: Callable[[], Any]) -> None:
+    """What ``call`` returns or raises."""
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001  (whoever waits raises it)
+        future.set_exception(error)
 
 
 def interface_of(address: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch.distributed
 
 from runtime.backends.torch import TorchModel
 from runtime.live.address import LOOPBACK, Address
@@ -23,11 +24,11 @@ def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeMo
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # so that what is set here is taken back
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
-    group = NativeGroup("gloo", str(tmp_path), Identity("worker", 0), LOOPBACK)
+    group = NativeGroup("gloo", str(tmp_path), Identity("worker", 0), LOOPBACK, lambda: None)
     model = NativeModel(TorchModel(Digits(model="mlp"), seed=0, num_threads=1), group)
     group.form(0, [Peer(0, 0, Address(transport="tcp"))])
     yield model
-    group.close()
+    torch.distributed.destroy_process_group()
 
 
 def attached(model: TorchModel | NativeModel) -> FloatVector:
