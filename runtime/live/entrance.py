@@ -18,6 +18,7 @@ from runtime.live.address import set_deadline, tune
 from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, Greeting, Identity
 
 LOOK_EVERY_S = 0.1
+CLOSE_S = 5.0
 CALL_DEADLINE_S = 1.0
 """So long a blocked call on a taken socket goes on before its owner looks around."""
 GUESTS = ("worker", "reader", "evaluator")
@@ -68,7 +69,7 @@ class Entrance:
     def close(self) -> None:
         """Answer nobody any more; a process that ends need not say so."""
         self._closer.close()
-        self._thread.join()
+        self._thread.join(CLOSE_S)
         guests, self._guests = self._guests, {}
         for sock in (*guests.values(), *self._strangers, *self.listeners, self._closing):
             sock.close()

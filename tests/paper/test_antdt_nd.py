@@ -130,7 +130,7 @@ def test_a_decision_takes_effect_in_the_same_round_for_everybody() -> None:
 
 def test_equal_workers_are_bsp() -> None:
     """Section VI-A: the dummy action None if no straggler is detected. What remains is BSP, order for order."""
-    nd, bsp = played([1.0] * 4), played([1.0] * 4, BSP())
+    nd, bsp = played([1.0] * 4), played([1.0] * 4, BSP(data="shared"))
     assert {words for _, words in decisions(nd)} == {"NONE"}
     assert [c for c in nd.commands if isinstance(c, Compute | Apply | Drop)] == bsp.commands
 
@@ -318,7 +318,7 @@ def test_in_asp_only_restarts_are_left() -> None:
 
 
 def test_without_a_straggler_it_is_asp_dds() -> None:
-    nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="dynamic"))
+    nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
     assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
 
 

@@ -19,13 +19,21 @@ from workloads.digits import Digits
 
 
 @pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeModel]:
+def digits(tmp_path: Path) -> Digits:
+    """Prepared."""
+    task = Digits(model="mlp", data_dir=str(tmp_path))
+    task.prepare()
+    return task
+
+
+@pytest.fixture
+def native(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeModel]:
     """Alone in its group."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # so that what is set here is taken back
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
     group = NativeGroup("gloo", str(tmp_path), Identity("worker", 0), LOOPBACK, lambda: None)
-    model = NativeModel(TorchModel(Digits(model="mlp"), seed=0, num_threads=1), group)
+    model = NativeModel(TorchModel(digits, seed=0, num_threads=1), group)
     group.form(0, [Peer(0, 0, Address(transport="tcp"))])
     yield model
     torch.distributed.destroy_process_group()
@@ -41,8 +49,8 @@ def attached(model: TorchModel | NativeModel) -> FloatVector:
 
 
 @pytest.mark.parametrize("accum", [1, 3])
-def test_gradient_and_loss_are_those_of_the_bare_model(native: NativeModel, accum: int) -> None:
-    bare = TorchModel(Digits(model="mlp"), seed=0, num_threads=1)
+def test_gradient_and_loss_are_those_of_the_bare_model(digits: Digits, native: NativeModel, accum: int) -> None:
+    bare = TorchModel(digits, seed=0, num_threads=1)
     indices = np.arange(17)
     wanted, found = attached(bare), attached(native)
     losses = [model.gradient(model.batch(indices), accum) for model in (bare, native)]

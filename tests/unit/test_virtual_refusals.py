@@ -8,6 +8,7 @@ import pytest
 
 from runtime.errors import ConfigError
 from runtime.preflight import preflight
+from runtime.virtual.costs import DIRECTORY
 from tests.cli import run_cli
 
 REFUSED = 2
@@ -41,6 +42,7 @@ FILES = {
 }
 """Lines name them by ``@``."""
 
+MODELS = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
 BAD_LINES = [
     ("costs=ideal", "costs=ideal: no such setting"),
     (
@@ -50,8 +52,7 @@ BAD_LINES = [
     # cost models
     (
         f"{VIRTUAL} cluster.costs=idael",
-        "cluster.costs=idael: cannot be read (no such file or directory); there are antdt_cluster_a, "
-        "antdt_cluster_b, hosts_tcp, ideal",
+        f"cluster.costs=idael: cannot be read (no such file or directory); there are {', '.join(MODELS)}",
     ),
     (f"{VIRTUAL} cluster.costs=@missing.yaml", "missing.yaml: cannot be read (no such file or directory)"),
     (f"{VIRTUAL} cluster.costs=@", "cannot be read (is a directory)"),
