@@ -18,6 +18,7 @@ from runtime.live.messages import Peer
 from runtime.vectors import FloatVector
 
 MEETING_DEADLINE_S = 10.0
+DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 """Members of a new group meet within so long, or somebody is gone."""
 MEETING_PLACE = "groups"
 """Folder of a run where they meet: gloo's rendezvous is a file."""
@@ -99,10 +100,10 @@ class TorchGroup:
 
         ours = torch.from_numpy(vector)
         if self.backend == "gloo":
-            self._group.allreduce([ours]).wait()
+            self._group.allreduce([ours]).wait(DEADLINE)
             return
         there = ours.to(f"cuda:{self.rank}")
-        self._group.allreduce([there]).wait()
+        self._group.allreduce([there]).wait(DEADLINE)
         ours.copy_(there)
 
     def close(self) -> None:

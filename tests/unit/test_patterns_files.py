@@ -22,19 +22,9 @@ CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06)
 HOSTS = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06, num_hosts=4)
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NEED_HOSTS = ("disrupted_host", "link_throttle", "link_transient")
-FIXED = (
-    "bytedance",
-    "none",
-    "on_off",
-    "persistent",
-    "persistent_server",
-    "cpu_throttle",
-    "link_throttle",
-    "trace",
-    "antdt_server",
-)
+FIXED = ("bytedance", "none", "on_off", "persistent", "persistent_server", "cpu_throttle", "link_throttle", "trace")
 """Those in which nothing is random."""
-FEW = {"quarter": 3, "heterogeneity": 5, "antdt_worker": 5}
+FEW = {"quarter": 3, "heterogeneity": 5, "antdt_worker": 5, "antdt_server": 5}
 """Plans of ten seeds that differ at least, where few are possible: one of six targets, an order of three or four."""
 
 SHA256 = {
