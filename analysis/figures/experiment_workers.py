@@ -18,7 +18,7 @@ from analysis.provenance import caption
 from analysis.style import FAINT
 
 BINS = 120
-RESTARTED, ADJUSTED, OTHERS = "#D55E00", "#0072B2", "#c4c4c4"
+RESTARTED, LATER, ADJUSTED, OTHERS = "#D55E00", "#E6A96B", "#0072B2", "#c4c4c4"
 WHAT = {"batch": "assigned batch (samples)", "bpt_s": "batch processing time (s)"}
 
 
@@ -35,7 +35,7 @@ def draw(path: Path, results: Results) -> Path:
                 draw_workers(axes, frame, what, kinds, events(run))
                 axes.set_title(", ".join(cell.levels.values()) if what == "batch" else "")
         grid[-1].set_xlabel("time since the start of the job (s)")
-        page.legend(handles=keys(), loc="outside upper left", ncols=4, columnspacing=1.3)
+        page.legend(handles=keys(), loc="outside upper left", ncols=5, columnspacing=1.3)
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 
@@ -77,14 +77,14 @@ def _between(worker: int, start: float, end: float, edges: np.ndarray) -> set[tu
 
 
 def roles(run: Run, frame: pd.DataFrame) -> dict[int, str]:
-    """Colour by worker: restarted ones, the one whose batch was cut the most besides, and the others."""
+    """Colour by worker: restarted first, restarted later, the one whose batch was cut the most besides, the others."""
     rows = run.tables.restarts
-    restarted = set(rows.loc[(rows["what"] == "Lost") & (rows["role"] == "worker"), "id"])
+    restarted = list(dict.fromkeys(map(int, rows.loc[(rows["what"] == "Lost") & (rows["role"] == "worker"), "id"])))
     least = frame[~frame["worker"].isin(restarted)].groupby("worker")["batch"].min()
     colours = dict.fromkeys(map(int, frame["worker"].unique()), OTHERS)
     if len(least) and least.min() < 0.9 * least.max():
         colours[int(least.idxmin())] = ADJUSTED
-    return colours | dict.fromkeys(map(int, restarted), RESTARTED)
+    return colours | dict.fromkeys(restarted, LATER) | dict.fromkeys(restarted[:1], RESTARTED)
 
 
 def events(run: Run) -> pd.DataFrame:
@@ -109,6 +109,6 @@ def draw_workers(axes: Axes, frame: pd.DataFrame, what: str, colours: dict[int, 
 
 def keys() -> list[Line2D]:
     """For the legend."""
-    named = (("restarted", RESTARTED), ("most adjusted", ADJUSTED), ("others", OTHERS))
+    named = (("restarted first", RESTARTED), ("later", LATER), ("most adjusted", ADJUSTED), ("others", OTHERS))
     lines = [Line2D([], [], color=colour, label=name) for name, colour in named]
     return [*lines, Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="killed (dotted), back (solid)")]
