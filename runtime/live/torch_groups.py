@@ -18,8 +18,8 @@ from runtime.live.messages import Peer
 from runtime.vectors import FloatVector
 
 MEETING_DEADLINE_S = 10.0
-DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 """Members of a new group meet within so long, or somebody is gone."""
+DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 MEETING_PLACE = "groups"
 """Folder of a run where they meet: gloo's rendezvous is a file."""
 
@@ -67,10 +67,9 @@ class TorchGroup:
     def _meet(self) -> Any:
         import torch.distributed as dist
 
-        deadline = timedelta(seconds=MEETING_DEADLINE_S)
-        store, rank, size = self.meeting_place(deadline), self.rank, len(self.peers)
+        store, rank, size = self.meeting_place(DEADLINE), self.rank, len(self.peers)
         if self.backend == "gloo":
-            return dist.ProcessGroupGloo(store, rank, size, timeout=deadline)
+            return dist.ProcessGroupGloo(store, rank, size, timeout=DEADLINE)
         return dist.ProcessGroupNCCL(store, rank, size, dist.ProcessGroupNCCL.Options())
 
     def meeting_place(self, deadline: timedelta) -> Any:
