@@ -186,7 +186,8 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
     picture = draw(results, folder / f"{spec.name}.png")
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))
-    write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
+    if len(verdicts):
+        write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
     show(results, console)
     if not partial:
         write_page(results, pages, picture)

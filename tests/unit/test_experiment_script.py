@@ -109,6 +109,14 @@ def test_an_experiment_becomes_records_a_figure_and_a_page(bench: Bench) -> None
     assert "met      `order`" in out
 
 
+def test_an_experiment_without_claims_has_a_page_too(bench: Bench) -> None:
+    (bench.folder / "claims" / "toy.yaml").write_text("toy.x: {where: Table II, check: context, value: 1}")
+    for _ in range(2):
+        assert bench.run("--again")[0] == 0
+    assert "Made up." in bench.page.read_text()
+    assert not (bench.page.parent / "images" / "toy_table_claims.csv").exists()
+
+
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.run()
     runner = FakeRunner()
