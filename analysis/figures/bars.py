@@ -69,7 +69,8 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
     """The median behind the bar, and below it how many runs never got there."""
     count = f"{bar.missed} of {bar.runs} {miss}" if bar.runs > 1 else miss
-    text = "not measured" if np.isnan(bar.value_s) else f"{bar.value_s:.1f}" if np.isfinite(bar.value_s) else count
+    number = f"{bar.value_s:.1f}" if abs(bar.value_s) >= 0.1 else f"{bar.value_s:.2g}"
+    text = "not measured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else count
     two = np.isfinite(bar.value_s) and bar.missed > 0
     common: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
     axes.annotate(text, (edge_s, y), xytext=(5, 4 if two else 0), fontsize=8, **common)
