@@ -24,12 +24,14 @@ def draw(path: Path, results: Results) -> Path:
     drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     rows = int(table[drawn.by].nunique())
+    levels = [list(table.loc[table[drawn.panels] == level, drawn.by]) for level in panels if level is not None]
+    alike = all(each == levels[0] for each in levels)
     several = results.runs["seed"].nunique() > 1
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
     look = level_looks(results.spec.shown)
     with styled():
         page = new_page(0.85 + 0.32 * rows, about)
-        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=alike)[0], strict=True):
             mine = table if level is None else table[table[drawn.panels] == level]
             marks = paper if level is None else paper[paper[drawn.panels] == level]
             bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})

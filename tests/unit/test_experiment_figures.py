@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import cells, load_spec
+from analysis.figures import experiment_bars
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
@@ -32,9 +33,11 @@ def restarted(folder: Path) -> Run:
     return load_run(told.write(folder))
 
 
-def results(folder: Path, kind: str, **drawing: Any) -> Results:
+def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None, **drawing: Any) -> Results:
     axes = {"size": {"1": [], "2": []}, "system": {"bsp": [], "asp": []}}
-    spec = load_spec(written(folder, settings=[], axes=axes, figure={"kind": kind, "panels": None, **drawing}))
+    spec = load_spec(
+        written(folder, settings=[], axes=axes, without=without or [], figure={"kind": kind, "panels": None, **drawing})
+    )
     found = []
     for cell in cells(spec):
         told = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
@@ -57,6 +60,14 @@ def test_every_kind_is_drawn(kind: str, tmp_path: Path) -> None:
     assert len(shown)
     if name in ("bars", "lines"):
         assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
+
+
+def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Figure] = []
+    monkeypatch.setattr(experiment_bars, "save", lambda page, path, table: pages.append(page))
+    experiment_bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
+    shown = {axes.get_title(): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
+    assert shown == {"1": ["asp"], "2": ["bsp", "asp"]}
 
 
 def test_lines_show_ours_and_the_papers() -> None:
