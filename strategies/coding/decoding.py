@@ -1,0 +1,114 @@
+"""From the rows that arrived to the weights that give the full gradient, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+
+from strategies.coding.terms import Floats, Group, Indices
+
+RESIDUAL = 1e-6
+"""Largest |a B - 1| of weights that count as decoded."""
+DEPENDENT = 1e-10
+"""Singular values below this share of the largest (1 for an orthonormal basis) are rounding."""
+
+
+class Decoded(NamedTuple):
+    """``weights`` a, one per worker and zero for those that did not arrive; ``residual`` = max |a B - 1|."""
+
+    weights: Floats
+    residual: float
+
+    @property
+    def ok(self) -> bool:
+        """Do the weights give the full gradient?"""
+        return self.residual <= RESIDUAL
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Code:
+    """A coding matrix B (m x k) and its decoder.
+
+    Plain sums come first (all weights 1, exact in any precision): of the first of ``groups`` that is complete, then of
+    one worker per kind of row where the different rows add up to 1 (naive, fractional repetition). Otherwise the
+    shortest a with a B = 1 that is zero at the missing workers.
+    """
+
+    matrix: Floats
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def num_workers(self) -> int:
+        """M."""
+        return len(self.matrix)
+
+    def decode(self, arrived: Collection[int]) -> Decoded:
+        """Weights for the workers that ``arrived``, in any order.
+
+        Raises:
+            ValueError: there is no such worker.
+        """
+        here = set(arrived)
+        if unknown := sorted(here - set(range(self.num_workers))):
+            raise ValueError(f"worker {unknown[0]}: the code has workers 0 to {self.num_workers - 1}")
+        missing = [worker for worker in range(self.num_workers) if worker not in here]
+        weights = self.weights(np.array([missing], dtype=np.intp))[0]
+        return Decoded(weights, float(np.abs(weights @ self.matrix - 1).max()))
+
+    def decodable(self, arrived: Collection[int]) -> bool:
+        """Do those that ``arrived`` give the full gradient?"""
+        return self.decode(arrived).ok
+
+    def weights(self, dead: Indices) -> Floats:
+        """Weights (sets, m) without each of the ``dead`` sets (sets, size); of no use where a set cannot be decoded."""
+        weights = self._shortest_without(dead)
+        alive = np.ones(weights.shape, dtype=np.bool_)
+        np.put_along_axis(alive, dead, False, axis=1)
+        if self._kinds:
+            firsts = [np.array(kind)[alive[:, kind].argmax(axis=1)] for kind in self._kinds]
+            plain = np.zeros(weights.shape)
+            np.put_along_axis(plain, np.column_stack(firsts), 1.0, axis=1)
+            complete = ~(plain.astype(np.bool_) & ~alive).any(axis=1)
+            weights[complete] = plain[complete]
+        for group in reversed(self.groups):
+            complete = alive[:, group].all(axis=1)
+            weights[complete] = np.isin(np.arange(self.num_workers), group)
+        return weights
+
+    def _shortest_without(self, dead: Indices) -> Floats:
+        """All solutions of a B = 1 are ``shortest + y @ free.T``: y with the smallest norm that is zero at the dead.
+
+        A system of the size of the redundancy instead of one of the size of the cluster.
+        """
+        shortest, free = self._solutions
+        weights = np.tile(shortest, (len(dead), 1))
+        if dead.shape[1] and free.shape[1]:
+            left, values, right = np.linalg.svd(free[dead], full_matrices=False)
+            inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > DEPENDENT)
+            y = np.einsum("nrd,nr->nd", right, inverse * np.einsum("nir,ni->nr", left, shortest[dead]))
+            weights -= y @ free.T
+        np.put_along_axis(weights, dead, 0.0, axis=1)
+        return weights
+
+    @cached_property
+    def _solutions(self) -> tuple[Floats, Floats]:
+        """The shortest a (m,) with a B = 1, and an orthonormal basis (m, m - rank) of what may be added to it."""
+        left, values, right = np.linalg.svd(self.matrix)
+        rank = int((values > DEPENDENT * values[0]).sum())
+        shortest = left[:, :rank] @ (right[:rank].sum(axis=1) / values[:rank])
+        return shortest, left[:, rank:]
+
+    @cached_property
+    def _kinds(self) -> list[list[int]]:
+        """Workers by equal rows if the different rows add up to 1 exactly, otherwise nothing."""
+        kinds: dict[bytes, list[int]] = {}
+        for worker, row in enumerate(self.matrix):
+            if row.any():
+                kinds.setdefault(row.tobytes(), []).append(worker)
+        firsts = [kind[0] for kind in kinds.values()]
+        return list(kinds.values()) if (self.matrix[firsts].sum(axis=0) == 1).all() else []

@@ -1,0 +1,159 @@
+"""Decode weights against least squares on the rows that arrived, and what cannot be decoded."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.coding.decoding import Code
+from strategies.coding.groups import group_based, packed
+from strategies.coding.matrices import cyclic, fractional_repetition, heter_aware, heter_aware_of, naive
+from strategies.coding.partitions import counts, support
+
+FIVE = support([1, 2, 3, 4, 4], 7)
+WORKED_C = np.array([[1.0, 1, 1, 1, 1], [2, 3, 4, 5, 6]])
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@st.composite
+def coded(draw: st.DrawFn) -> tuple[Code, list[int]]:
+    """A code of three to eight workers, and any of them in any order."""
+    throughputs = draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=3, max_size=8))
+    m, seed = len(throughputs), draw(st.integers(0, 1000))
+    s, k = draw(st.integers(0, min(3, m - 1))), draw(st.integers(1, 12))
+    mask = support(counts(throughputs, k, s), k)
+    matrix = {
+        "cyclic": lambda: cyclic(m, s, chance(seed)),
+        "heter_aware": lambda: heter_aware(mask, chance(seed)),
+        "group_based": lambda: group_based(mask, packed(mask), chance(seed)),
+        "naive": lambda: naive(m),
+    }[draw(st.sampled_from(["cyclic", "heter_aware", "group_based", "naive"]))]()
+    arrived = draw(st.lists(st.sampled_from(range(m)), unique=True, max_size=m))
+    return Code(matrix), arrived
+
+
+@given(coded())
+def test_least_squares_on_the_rows_that_arrived(case: tuple[Code, list[int]]) -> None:
+    """The same sets can be decoded, and the weights are the shortest that do it or those of a plain sum."""
+    code, arrived = case
+    found = code.decode(arrived)
+    rows = code.matrix[arrived]
+    weights = np.linalg.lstsq(rows.T, np.ones(code.matrix.shape[1]), rcond=1e-12)[0] if arrived else np.zeros(0)
+    residual = np.abs(weights @ rows - 1).max()
+    assert found.ok == code.decodable(arrived) == (residual <= 1e-6)
+    assert set(np.flatnonzero(found.weights)) <= set(arrived)
+    if found.ok and set(found.weights) - {0.0, 1.0}:
+        np.testing.assert_allclose(found.weights[arrived], weights, rtol=1e-5, atol=1e-6 * np.abs(weights).max())
+
+
+@pytest.mark.parametrize(
+    ("dead", "weights"),
+    [
+        (0, [0, -1, -2, -3, -4]),
+        (2, [2 / 3, 1 / 3, 0, -1 / 3, -2 / 3]),
+        (4, [0.8, 0.6, 0.4, 0.2, 0]),
+    ],
+)
+def test_worked_weights_of_heter_aware(dead: int, weights: list[float]) -> None:
+    """C = (1 1 1 1 1; 2 3 4 5 6): a_i = (x_d - x_i) / (x_d - 1) with x the second row."""
+    found = Code(heter_aware_of(FIVE, WORKED_C)).decode({0, 1, 2, 3, 4} - {dead})
+    np.testing.assert_allclose(found.weights, weights, atol=1e-12)
+    assert found.residual < 1e-12
+
+
+@pytest.mark.parametrize(("dead", "weights"), [(0, [0, 1, 1 / 3]), (1, [-2, 0, 1]), (2, [1, 1.5, 0])])
+def test_worked_weights_of_cyclic(dead: int, weights: list[float]) -> None:
+    code = Code(np.array([[1, -1 / 2, 0], [0, 1, 2 / 3], [3, 0, 1]]))
+    np.testing.assert_allclose(code.decode({0, 1, 2} - {dead}).weights, weights, atol=1e-12)
+
+
+def test_one_worker_of_every_block_is_a_plain_sum() -> None:
+    """Fractional repetition, m = 6, s = 2: workers 0, 2, 4 hold one block, 1, 3, 5 the other."""
+    code = Code(fractional_repetition(6, 2))
+    assert code.decode([5, 4]).weights.tolist() == [0, 0, 0, 0, 1, 1]
+    assert code.decode([0, 1, 2, 3, 4, 5]).weights.tolist() == [1, 1, 0, 0, 0, 0]
+    assert not code.decodable([0, 2, 4])
+
+
+@pytest.mark.parametrize("matrix", [naive(4), cyclic(4, 0, chance()), heter_aware(support([2, 1], 3), chance())])
+def test_codes_for_no_straggler_are_plain_sums_of_all(matrix: np.ndarray) -> None:
+    code = Code(matrix)
+    assert (code.decode(range(code.num_workers)).weights == 1).all()
+    assert not code.decodable(range(1, code.num_workers))
+
+
+def test_the_first_complete_group_is_enough() -> None:
+    """Groups (2, 3) and (0, 1, 4): whichever is complete, alone; the smaller if both are."""
+    groups = packed(FIVE)
+    code = Code(group_based(FIVE, groups, chance()), tuple(groups))
+    assert code.decode([3, 2]).weights.tolist() == [0, 0, 1, 1, 0]
+    assert code.decode([4, 0, 1]).weights.tolist() == [1, 1, 0, 0, 1]
+    assert code.decode(range(5)).weights.tolist() == [0, 0, 1, 1, 0]
+    assert code.decode([4, 0, 1]).residual == 0
+
+
+def test_a_broken_group_leaves_it_to_the_others() -> None:
+    """(1, 1, 2, 2, 2, 4, 4), s = 2: without worker 6 the group (0, 6) is no use; the coded rest stands in for it, with
+    another of them away."""
+    mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
+    groups = packed(mask)
+    code = Code(group_based(mask, groups, chance()), tuple(groups))
+    assert code.decode([0, 6]).weights.tolist() == [1, 0, 0, 0, 0, 0, 1]
+    for dead in range(1, 6):
+        found = code.decode(set(range(6)) - {dead})
+        assert found.residual < 1e-9
+        assert found.weights[6] == found.weights[dead] == 0
+
+
+def test_many_sets_at_once_are_as_one_by_one() -> None:
+    code = Code(heter_aware(FIVE, chance()))
+    sets = np.array(list(combinations(range(5), 1)))
+    for dead, weights in zip(sets, code.weights(sets), strict=True):
+        assert weights == pytest.approx(code.decode(set(range(5)) - set(dead)).weights)
+
+
+# ---- what cannot be decoded -----------------------------------------------------------------------------------------
+
+
+def test_a_part_that_nobody_sent_shows_in_the_residual() -> None:
+    """Both holders of part 0 are away: whatever the weights, part 0 is missing whole."""
+    found = Code(heter_aware(FIVE, chance())).decode([1, 2, 4])
+    assert not found.ok
+    assert found.residual >= 1
+
+
+def test_nobody_has_arrived() -> None:
+    found = Code(heter_aware(FIVE, chance())).decode([])
+    assert not found.ok
+    assert (found.weights == 0).all()
+
+
+def test_more_stragglers_than_the_code_is_for_are_no_surprise() -> None:
+    """s = 1 and two away: decodable where all ones add nothing to the span of the rows that are there."""
+    group, lone = FIVE[[2, 3]].astype(float), heter_aware(FIVE, chance())
+    for matrix in (lone, np.vstack([group[:1], lone[1:2], group, lone[4:]])):
+        for dead in combinations(range(5), 2):
+            rows = np.delete(matrix, dead, axis=0)
+            spanned = np.linalg.matrix_rank(np.vstack([rows, np.ones(7)])) == np.linalg.matrix_rank(rows)
+            assert Code(matrix).decodable(set(range(5)) - set(dead)) == spanned
+
+
+def test_a_matrix_with_a_wrong_entry_is_caught() -> None:
+    """What an error of 0.001 in one entry does stays in the residual, unless its worker is the one that is away."""
+    matrix = heter_aware_of(FIVE, WORKED_C)
+    assert all(Code(matrix).decodable(set(range(5)) - {dead}) for dead in range(5))
+    matrix[3, 1] += 1e-3
+    assert [Code(matrix).decodable(set(range(5)) - {dead}) for dead in range(5)] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("stranger", [-1, 5])
+def test_a_worker_that_the_code_does_not_know(stranger: int) -> None:
+    with pytest.raises(ValueError, match=f"worker {stranger}: the code has workers 0 to 4"):
+        Code(heter_aware(FIVE, chance())).decode([0, 1, stranger])

@@ -1,0 +1,128 @@
+"""Groups against worked clusters and brute force."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.coding.groups import find_groups, group_based, packed, pruned
+from strategies.coding.partitions import counts, support
+from strategies.coding.terms import Group, Mask
+
+SIX_EQUAL = support(counts([1] * 6, 6, 2), 6)
+
+
+def chance() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@st.composite
+def supports(draw: st.DrawFn) -> tuple[Mask, int]:
+    """(support, s) of up to eight workers; few parts, so that groups are frequent."""
+    throughputs = draw(st.lists(st.sampled_from([1, 2, 4]), min_size=2, max_size=8))
+    k, s = draw(st.integers(1, 12)), draw(st.integers(0, len(throughputs) - 1))
+    return support(counts(throughputs, k, s), k), s
+
+
+def by_trying_everything(mask: Mask) -> list[Group]:
+    """Every set of workers that hold something and hold every part once."""
+    busy = [worker for worker in range(len(mask)) if mask[worker].any()]
+    sets = (group for size in range(1, len(busy) + 1) for group in combinations(busy, size))
+    return [group for group in sets if (mask[list(group)].sum(axis=0) == 1).all()]
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "s", "k", "groups"),
+    [
+        ([1, 2, 3, 4, 4], 1, 7, [(2, 3), (0, 1, 4)]),
+        ([1] * 6, 2, 6, [(0, 1), (2, 3), (4, 5)]),
+        ([1] * 8, 2, 8, []),
+        ([1, 1, 2, 2, 2, 4, 4], 2, 8, [(0, 6)]),
+        ([1] * 3, 0, 3, [(0, 1, 2)]),
+        ([1] * 3, 2, 3, [(0,), (1,), (2,)]),
+    ],
+)
+def test_worked_clusters(throughputs: list[float], s: int, k: int, groups: list[Group]) -> None:
+    assert packed(support(counts(throughputs, k, s), k)) == groups
+
+
+@given(supports())
+def test_all_groups_are_found_once(case: tuple[Mask, int]) -> None:
+    mask, s = case
+    found = find_groups(mask)
+    assert sorted(found) == sorted(by_trying_everything(mask))
+    assert all(len(group) <= len(mask) - s for group in found)
+
+
+@given(supports())
+def test_packing_keeps_the_smallest_that_are_disjoint(case: tuple[Mask, int]) -> None:
+    """Searching again among those that are left is the same as going through the whole list once."""
+    mask, s = case
+    kept: list[Group] = []
+    for group in sorted(by_trying_everything(mask), key=lambda group: (len(group), group)):
+        if all(set(group).isdisjoint(other) for other in kept):
+            kept.append(group)
+    assert packed(mask) == kept
+    assert len(kept) <= s + 1
+
+
+@given(supports())
+def test_pruning_leaves_disjoint_groups(case: tuple[Mask, int]) -> None:
+    found = find_groups(case[0])
+    kept = pruned(found)
+    assert set(kept) <= set(found)
+    assert all(set(one).isdisjoint(other) for one, other in combinations(kept, 2))
+
+
+def test_pruning_as_the_paper_has_it_may_keep_fewer() -> None:
+    """Six equal workers, s = 2: nine groups, each of one even and one odd worker, each meeting four others. The last of
+    those that meet most goes, by hand: (4,5), (2,3), (0,1), (3,4), (2,5), (1,4), (0,5)."""
+    assert pruned(find_groups(SIX_EQUAL)) == [(0, 3), (1, 2)]
+    assert len(packed(SIX_EQUAL)) == 3
+
+
+def test_a_search_stops_and_goes_on_among_the_others() -> None:
+    """58 equal workers have 2^29 groups at s = 1; cut off after ten, the second group is still found."""
+    mask = support(counts([1] * 58, 58, 1), 58)
+    assert len(find_groups(mask, at_most=10)) == 10
+    first, second = packed(mask, at_most=10)
+    assert len(first) == len(second) == 29
+    assert set(first).isdisjoint(second)
+
+
+def test_what_leads_nowhere_is_not_tried_twice() -> None:
+    """Forty pairs of equal workers and a part that nobody holds: 2^40 ways to find out that there is no group."""
+    mask = np.zeros((80, 81), dtype=np.bool_)
+    for worker in range(80):
+        first = worker // 2 * 2
+        mask[worker, first : first + 2] = True
+    assert find_groups(mask) == []
+
+
+def test_groups_send_plain_sums_and_the_others_are_coded_for_what_is_left() -> None:
+    """Group (0, 6) uses up one of three holders of each part; the others have two, coded for one straggler."""
+    mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
+    matrix = group_based(mask, [(0, 6)], chance())
+    assert (matrix[[0, 6]] == mask[[0, 6]]).all()
+    assert ((matrix != 0) == mask).all()
+    others = matrix[[1, 2, 3, 4, 5]]
+    assert np.linalg.matrix_rank(others) == 4
+    for dead in range(5):
+        alive = np.delete(others, dead, axis=0)
+        weights = np.linalg.lstsq(alive.T, np.ones(8), rcond=None)[0]
+        np.testing.assert_allclose(weights @ alive, 1, atol=1e-9)
+
+
+def test_when_groups_use_up_all_holders_everything_is_a_plain_sum() -> None:
+    assert (group_based(SIX_EQUAL, packed(SIX_EQUAL), chance()) == SIX_EQUAL).all()
+
+
+@pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0,)], [(0, 2), (1, 3)], [(0, 1, 2)]])
+def test_what_is_no_group_is_refused(groups: list[Group]) -> None:
+    """A worker in two of them; parts that are missing; parts that are there twice."""
+    with pytest.raises(ValueError, match="must be disjoint, and each must hold every part exactly once"):
+        group_based(SIX_EQUAL, groups, chance())

@@ -1,0 +1,118 @@
+"""The matrices against instances worked by hand and against the equations that define them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.coding.matrices import (
+    copies_of,
+    cyclic,
+    cyclic_of,
+    fractional_repetition,
+    heter_aware,
+    heter_aware_of,
+    naive,
+)
+from strategies.coding.partitions import counts, support
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_naive_is_the_identity() -> None:
+    assert (naive(3) == np.eye(3)).all()
+
+
+def test_fractional_repetition_repeats_blocks() -> None:
+    assert fractional_repetition(4, 1).tolist() == [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]]
+    assert (fractional_repetition(3, 2) == 1).all()
+    assert (fractional_repetition(3, 0) == np.eye(3)).all()
+
+
+@pytest.mark.parametrize(("m", "s"), [(5, 1), (8, 2), (3, 1)])
+def test_fractional_repetition_needs_a_divisor(m: int, s: int) -> None:
+    with pytest.raises(ValueError, match=rf"s={s}: .* needs s \+ 1 = {s + 1} to divide the number of workers, {m}; "):
+        fractional_repetition(m, s)
+
+
+@pytest.mark.parametrize("scheme", [fractional_repetition, lambda m, s: cyclic(m, s, chance())])
+def test_somebody_has_to_be_left(scheme: Callable[[int, int], object]) -> None:
+    with pytest.raises(ValueError, match="s=4: must be below the number of workers, 4"):
+        scheme(4, 4)
+
+
+def test_cyclic_worked_by_hand() -> None:
+    """H = (1, 2, -3): row i is 1 at i and -H_i / H_(i+1) after it."""
+    expected = [[1, -1 / 2, 0], [0, 1, 2 / 3], [3, 0, 1]]
+    np.testing.assert_allclose(cyclic_of(np.array([[1.0, 2.0, -3.0]])), expected)
+
+
+@given(st.integers(1, 9), st.data())
+def test_cyclic_rows_are_in_the_null_space_on_their_support(m: int, data: st.DataObject) -> None:
+    s = data.draw(st.integers(1, m - 1)) if m > 1 else 0
+    if s == 0:
+        assert (cyclic(m, s, chance()) == np.eye(m)).all()
+        return
+    others = chance(m).standard_normal((s, m - 1))
+    h = np.column_stack([others, -others.sum(axis=1)])
+    matrix = cyclic_of(h)
+    np.testing.assert_allclose(h @ matrix.T, 0, atol=1e-9 * np.abs(matrix).max())
+    held = [set(np.flatnonzero(row)) for row in matrix]
+    assert held == [{(worker + step) % m for step in range(s + 1)} for worker in range(m)]
+    assert (np.diag(matrix) == 1).all()
+
+
+def test_cyclic_draws_what_sums_to_zero() -> None:
+    """With everybody but one a straggler every row has to be the whole gradient."""
+    np.testing.assert_allclose(cyclic(5, 4, chance()), 1, rtol=1e-9)
+
+
+def test_heter_aware_worked_by_hand() -> None:
+    """C = (1 1 1 1 1; 2 3 4 5 6): for part 0, held by workers 0 and 3, b_0 + b_3 = 1 and 2 b_0 + 5 b_3 = 1."""
+    c = np.array([[1.0, 1, 1, 1, 1], [2, 3, 4, 5, 6]])
+    matrix = heter_aware_of(support([1, 2, 3, 4, 4], 7), c)
+    expected = [
+        [4 / 3, 0, 0, 0, 0, 0, 0],
+        [0, 2, 2, 0, 0, 0, 0],
+        [0, 0, 0, 2.5, 2.5, 2.5, 0],
+        [-1 / 3, -1, -1, 0, 0, 0, 5],
+        [0, 0, 0, -1.5, -1.5, -1.5, -4],
+    ]
+    np.testing.assert_allclose(matrix, expected, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 16), min_size=2, max_size=9), st.integers(1, 30), st.data())
+def test_heter_aware_solves_its_equation_on_the_support(throughputs: list[int], k: int, data: st.DataObject) -> None:
+    s = data.draw(st.integers(0, len(throughputs) - 1))
+    mask = support(counts(throughputs, k, s), k)
+    c = chance(k).random((s + 1, len(throughputs)))
+    matrix = heter_aware_of(mask, c)
+    np.testing.assert_allclose(c @ matrix, 1, atol=1e-9 * np.abs(matrix).max())
+    assert ((matrix != 0) == mask).all()
+
+
+def test_without_stragglers_nothing_is_coded() -> None:
+    mask = support(counts([1, 2, 3], 6, 0), 6)
+    assert (heter_aware(mask, chance()) == mask).all()
+
+
+def test_the_chance_that_is_passed_in_is_all_there_is() -> None:
+    mask = support(counts([1, 2, 3], 6, 1), 6)
+    assert (heter_aware(mask, chance(5)) == heter_aware(mask, chance(5))).all()
+    assert (heter_aware(mask, chance(5)) != heter_aware(mask, chance(6))).any()
+    assert (cyclic(5, 2, chance(5)) == cyclic(5, 2, chance(5))).all()
+
+
+def test_a_part_with_a_holder_too_few_is_refused() -> None:
+    """One entry of a good support is removed: no code on it tolerates what it promises."""
+    mask = support([1, 2, 3, 4, 4], 7)
+    assert copies_of(mask) == 2
+    mask[2, 4] = False
+    with pytest.raises(ValueError, match="part 4 has 1 holders, part 0 has 2: every part needs the same number"):
+        heter_aware(mask, chance())
