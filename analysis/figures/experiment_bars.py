@@ -54,8 +54,8 @@ def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
 
 
 def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str]) -> None:
-    """A line across the bar where the paper's number is: ``strategy``, ``value``."""
-    for mark in marks.itertuples():
+    """A line across the bar where the paper's number is: ``strategy``, ``value``; what has no bar gets no line."""
+    for mark in marks[marks["strategy"].isin(order)].itertuples():
         y = order.index(mark.strategy)
         axes.plot([mark.value] * 2, [y - HEIGHT / 2 - 0.08, y + HEIGHT / 2 + 0.08], color=PAPER_COLOUR, linewidth=1.8)
 
