@@ -116,6 +116,7 @@ class Coordinator:
                 workers=self.members.here(),
                 batch_samples=self.executor.batches,
                 num_servers=self.job.num_servers,
+                total_samples=self.job.total_samples,
             )
         )
         if Restart in self.strategy.needs:

@@ -35,6 +35,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Factor of the schedule after so many applied samples."""
 
     @property
+    def total_samples(self) -> int | None:
+        """Of all epochs together; None without a number of epochs."""
+        return None if self.epochs is None else self.epochs * self.num_samples
+
+    @property
     def halts_on_loss(self) -> bool:
         """Whether all stands still when a worker is lost: it goes back to a checkpoint, or held a replica."""
         return self.failover == "checkpoint" or self.num_servers == 0

@@ -112,6 +112,8 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     workers: tuple[int, ...]
     batch_samples: tuple[int, ...]
     num_servers: int
+    total_samples: int | None = None
+    """Of all epochs together; None when the job has no number of epochs and ends by time."""
 
 
 class Arrived(Event, frozen=True, kw_only=True, tag=True):

@@ -112,7 +112,13 @@ class RegularRun(ABC):
         self.record.note(0.0, "EpochStarted", epoch=0)
         batches = nominal_batches(job.global_batch_samples, job.num_workers)
         workers = tuple(range(job.num_workers))
-        started = Started(t=0.0, workers=workers, batch_samples=batches, num_servers=job.num_servers)
+        started = Started(
+            t=0.0,
+            workers=workers,
+            batch_samples=batches,
+            num_servers=job.num_servers,
+            total_samples=job.total_samples,
+        )
         self.record.event(0.0, started, (), 0, 0.0, None)
         self._evaluate(0.0)
         self.servers.save(0.0)

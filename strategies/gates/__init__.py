@@ -5,8 +5,23 @@ A gate is a small object that load and node policies compose with: it never sees
 
 from strategies.gates.all import AllGate
 from strategies.gates.base import Gate, Verdict
+from strategies.gates.blocks import BlocksGate
 from strategies.gates.bounded import BoundedGate
+from strategies.gates.delayed import DelayedGate
 from strategies.gates.each import EachGate
+from strategies.gates.exactly import ExactlyGate
 from strategies.gates.first_fresh import FirstFreshGate
+from strategies.gates.groups import GroupsGate
 
-__all__ = ["AllGate", "BoundedGate", "EachGate", "FirstFreshGate", "Gate", "Verdict"]
+__all__ = [
+    "AllGate",
+    "BlocksGate",
+    "BoundedGate",
+    "DelayedGate",
+    "EachGate",
+    "ExactlyGate",
+    "FirstFreshGate",
+    "Gate",
+    "GroupsGate",
+    "Verdict",
+]

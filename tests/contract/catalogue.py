@@ -20,7 +20,11 @@ NUM_WORKERS = (1, 2, 4, 64)
 MODES = ("calm", "restarts", "departures")
 RUSHED = {"short_window_s": 5.0, "long_window_s": 8.0, "decide_every_s": 2.0, "cooldown_s": 4.0, "min_slow_s": 0.0}
 RUSHED_COUNTS = {"report_iters": 1, "min_records": 2, "warmup_iters": 0, "max_restarts": 2}
-HURRIES: dict[str, dict[str, Any]] = {name: {**RUSHED, **RUSHED_COUNTS} for name in ("antdt_nd", "antdt_nd_asp")}
+HURRIES: dict[str, dict[str, Any]] = {
+    **{name: {**RUSHED, **RUSHED_COUNTS} for name in ("antdt_nd", "antdt_nd_asp")},
+    "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
+    "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
+}
 """Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
 
 

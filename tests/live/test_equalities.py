@@ -119,7 +119,13 @@ SPECS = {
     "worker killed at the barrier": Spec(4, 2, "tcp", ("cluster.lease_s=20",), kill_at_the_barrier),
     "ssp with bound 0": Spec(more=("strategy=ssp", "strategy.bound=0")),
     "no backup workers": Spec(more=("strategy=backup_workers", "strategy.num_backup=0")),
+    "x of all workers": Spec(more=("strategy=static_x", "strategy.x=4")),
+    "lgc of all workers": Spec(more=("strategy=lgc", "strategy.k_fastest=4")),
+    "the first of all workers": Spec(more=("strategy=first_k", "strategy.k=4")),
+    "one cluster": Spec(more=("strategy=dynamic_x", "strategy.tolerance_frac=1e9")),
+    "never switched": Spec(more=("strategy=sync_switch", "strategy.bsp_frac=1.0", "strategy.straggler_policy=none")),
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
+    "x of all workers, virtual": Spec(more=("strategy=static_x", "strategy.x=4", *VIRTUAL)),
     "another seed": Spec(more=("seed=1",)),
 }
 
@@ -212,7 +218,13 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
         "worker killed at the barrier",
         "ssp with bound 0",
         "no backup workers",
+        "x of all workers",
+        "lgc of all workers",
+        "the first of all workers",
+        "one cluster",
+        "never switched",
         "on the virtual clock",
+        "x of all workers, virtual",
     ],
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:

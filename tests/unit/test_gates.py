@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Gate, Verdict
+from strategies.gates import (
+    AllGate,
+    BlocksGate,
+    BoundedGate,
+    DelayedGate,
+    EachGate,
+    ExactlyGate,
+    FirstFreshGate,
+    Gate,
+    GroupsGate,
+    Verdict,
+)
 from strategies.gates.base import NOTHING, by_worker
 from strategies.protocol import Grad
 
@@ -36,6 +47,10 @@ MAKERS = {
     "each": lambda workers: EachGate(workers),
     "bounded": lambda workers: BoundedGate(workers, 1),
     "first_fresh": lambda workers: FirstFreshGate(workers, 2, 0),
+    "exactly": lambda workers: ExactlyGate(workers, 2),
+    "delayed": lambda workers: DelayedGate(workers, 2, 1, 0),
+    "blocks": lambda workers: BlocksGate(workers, 2, 1, 1, 0),
+    "groups": lambda workers: GroupsGate([workers]),
 }
 
 

@@ -1,0 +1,88 @@
+"""Gate ``groups``: every group of workers makes updates of its own (STAR's dynamic-x-order)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.protocol import Grad
+
+
+@final
+class GroupsGate:
+    """Within a group everybody waits for everybody, and no group waits for another.
+
+    ``groups`` divide the workers. One group is ``AllGate``, groups of one are ``EachGate``. A gradient that waits, and
+    the order of one that is still to come, belong to their worker and go with it from group to group.
+
+    ``place`` is the group of every worker; of one that has left, where a gradient that it left behind is used.
+    """
+
+    def __init__(self, groups: Sequence[Iterable[int]]) -> None:
+        self.place: dict[int, int] = {}
+        self._divide(groups)
+        self.computing = self.members()
+        self.lost_work: set[int] = set()
+        self.buffer: list[Grad] = []
+
+    def members(self) -> set[int]:
+        """Of all groups."""
+        return set[int]().union(*self.groups)
+
+    def begin(self) -> tuple[int, ...]:
+        """All workers."""
+        return tuple(sorted(self.computing))
+
+    def arrived(self, grad: Grad) -> Verdict:
+        """Buffer it; the last one of its group makes the update."""
+        self.computing.discard(grad.worker)
+        self.buffer.append(grad)
+        return self._test(self.place[grad.worker])
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        """Its group waits for a worker that restarts, and goes on without one that left."""
+        if restarting:
+            self.lost_work |= self.computing & {worker}
+            return NOTHING
+        if worker not in self.place:
+            return NOTHING
+        for crowd in (self.groups[self.place[worker]], self.computing, self.lost_work):
+            crowd.discard(worker)
+        return self._test(self.place[worker])
+
+    def joined(self, worker: int) -> Verdict:
+        """A returning worker computes what it lost, if anything; a new one at once, as a group of its own."""
+        known = worker in self.members()
+        if known and worker not in self.lost_work:
+            return NOTHING
+        if not known:
+            self.place[worker] = len(self.groups)
+            self.groups.append({worker})
+        self.computing.add(worker)
+        self.lost_work.discard(worker)
+        return Verdict(go=(worker,))
+
+    def regroup(self, groups: Sequence[Iterable[int]]) -> list[Verdict]:
+        """Divide the members anew; the updates of the groups that this makes complete, in their order."""
+        self._divide(groups)
+        return [verdict for place in range(len(self.groups)) if (verdict := self._test(place)) != NOTHING]
+
+    def _divide(self, groups: Sequence[Iterable[int]]) -> None:
+        self.groups = [set(group) for group in groups] or [set()]
+        self.place = dict.fromkeys(self.place, 0)
+        self.place |= {worker: place for place, group in enumerate(self.groups) for worker in group}
+
+    def _test(self, place: int) -> Verdict:
+        group = self.groups[place]
+        update = [grad for grad in self.buffer if self.place[grad.worker] == place]
+        if not update or group & self.computing:
+            return NOTHING
+        self.buffer = [grad for grad in self.buffer if self.place[grad.worker] != place]
+        self.computing |= group
+        return Verdict(apply=by_worker(update), go=tuple(sorted(group)))
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The sizes of the groups, and how many gradients wait."""
+        sizes = " ".join(str(len(group)) for group in self.groups if group)
+        return {"groups": sizes, "arrived": len(self.buffer)}

@@ -1,0 +1,82 @@
+"""LGC: live gradient compensation, synchronous training whose late gradients still count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.checks import check_whole
+from strategies.gated import GatedStrategy
+from strategies.gates import BlocksGate, DelayedGate, Gate
+from strategies.protocol import Apply, Command, Compute, Drop
+from strategies.weights import check_lr_rule, split_evenly
+
+
+@final
+@dataclass(kw_only=True)
+class LGC(GatedStrategy):
+    """An update waits for the ``k_fastest`` fresh gradients and takes along those that come one update late.
+
+    Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
+    abstract and STAR's description (section V-A). Decided at ``Arrived``: the K-th gradient on the current parameters
+    makes the update, w <- w - lr / B (sum of the fresh G_i + sum of the late G_j). Divided by the whole global batch
+    B: so with ``batch_linear`` the step is smaller when fewer contribute.
+
+    Where the sources are silent: a slow worker that has delivered waits for the next update before it computes again; a
+    gradient more than ``max_delay_versions`` late is dropped and its samples go back to the queue; when fewer than K
+    workers can still be fresh, those suffice. With ``blocks`` every batch is computed in so many parts, and the update
+    takes along what the others have finished of theirs; only workers with all parts on the current parameters count
+    towards K. A part begins when the last one has arrived, on the newest parameters, which is less stale than the
+    paper's parts of one gradient.
+
+    STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
+    the following step whatever their age, and sets K to N - 2.
+
+    Attributes:
+        k_fastest: K, fresh gradients that an update waits for; from 1 to the number of workers (BSP).
+        max_delay_versions: updates by which a gradient may be late and still count; 1 is the paper's.
+        blocks: parts of a batch; 1: whole gradients only.
+        requeue: False loses the samples of dropped gradients.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
+        lr_rule: see :mod:`strategies.weights`.
+    """
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply, Drop})
+
+    k_fastest: int = 5
+    max_delay_versions: int = 1
+    blocks: int = 1
+    requeue: bool = True
+    data: str = "dynamic"
+    lr_rule: str = "batch_linear"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("k_fastest", self.k_fastest, 1)
+        check_whole("max_delay_versions", self.max_delay_versions)
+        check_whole("blocks", self.blocks, 1)
+        check_lr_rule(self.lr_rule)
+
+    def validate(self, num_workers: int) -> None:
+        """So many must be able to be fresh."""
+        if self.k_fastest > num_workers:
+            raise ValueError(f"k_fastest={self.k_fastest}: must be at most the number of workers ({num_workers})")
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Every part must hold a sample."""
+        if self.blocks > (smallest := global_batch_samples // num_workers):
+            raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
+
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        """K fresh ones, and the slightly late."""
+        if self.blocks == 1:
+            return DelayedGate(workers, self.k_fastest, self.max_delay_versions, version)
+        self._parts = BlocksGate(workers, self.k_fastest, self.max_delay_versions, self.blocks, version)
+        return self._parts
+
+    def _compute(self, worker: int) -> Compute:
+        """The next part of its batch."""
+        if self.blocks == 1:
+            return super()._compute(worker)
+        part = split_evenly(self._batch[worker], self.blocks)[self._parts.done[worker]]
+        return Compute(worker=worker, num_samples=part)

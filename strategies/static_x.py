@@ -1,0 +1,49 @@
+"""Static x-order: an update of every x gradients, between ASP and BSP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from strategies.checks import check_whole
+from strategies.gated import GatedStrategy
+from strategies.gates import ExactlyGate, Gate
+from strategies.weights import check_lr_rule
+
+
+@final
+@dataclass(kw_only=True)
+class StaticX(GatedStrategy):
+    """The parameters are updated with the mean of every ``x`` gradients that arrive, whoever computed them.
+
+    Source: STAR, section IV-B (static-x-order). Decided at ``Arrived``: the x-th gradient since the last update makes
+    the next, and the workers whose gradients are in it go on. A late gradient becomes part of the next update and is
+    never dropped, and a worker whose gradient waits does not compute. The learning rate is scaled by the share of the
+    global batch, x / N. With ``x`` the number of workers it is BSP, with 1 ASP, event for event.
+
+    Where the paper is silent: when fewer than ``x`` gradients can still come (workers have left, the data of an epoch
+    is used up), those that there are make the update.
+
+    Attributes:
+        x: gradients per update, from 1 to the number of workers.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
+        lr_rule: see :mod:`strategies.weights`.
+    """
+
+    x: int = 2
+    data: str = "dynamic"
+    lr_rule: str = "batch_linear"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("x", self.x, 1)
+        check_lr_rule(self.lr_rule)
+
+    def validate(self, num_workers: int) -> None:
+        """So many gradients must be able to wait."""
+        if self.x > num_workers:
+            raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
+
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        """Exactly x, however old they are."""
+        return ExactlyGate(workers, self.x)

@@ -1,0 +1,79 @@
+"""Strategies that are others at the ends of their range, in random worlds on the virtual clock: the same events, the
+same commands, at the same times, and the same parameters. Live: ``tests/live/test_equalities.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strategies.asp import ASP
+from strategies.backup_workers import BackupWorkers
+from strategies.bsp import BSP
+from strategies.dynamic_x import DynamicX
+from strategies.first_k import FirstK
+from strategies.lgc import LGC
+from strategies.protocol import Strategy
+from strategies.ssp import SSP
+from strategies.static_x import StaticX
+from strategies.sync_switch import SyncSwitch
+from tests.virtual_runs import VirtualRun, World, draw_host_world, draw_world
+
+Make = Callable[[int], Strategy]
+
+
+def asp(num_workers: int) -> Strategy:
+    """With a queue, as the others."""
+    return ASP(data="dynamic")
+
+
+def bsp(num_workers: int) -> Strategy:
+    return BSP()
+
+
+SAME: dict[str, tuple[Make, Make]] = {
+    "ssp, bound 0": (lambda n: SSP(bound=0), bsp),
+    "no backup workers": (lambda n: BackupWorkers(num_backup=0), bsp),
+    "static x of all": (lambda n: StaticX(x=n), bsp),
+    "lgc of all": (lambda n: LGC(k_fastest=n), bsp),
+    "first k of all": (lambda n: FirstK(k=n), bsp),
+    "one cluster": (lambda n: DynamicX(tolerance_frac=1e9, regroup_iters=1, warmup_iters=0), bsp),
+    "sync-switch, all bsp": (lambda n: SyncSwitch(bsp_frac=1.0, straggler_policy="none"), bsp),
+    "ssp, no bound": (lambda n: SSP(bound=None), asp),
+    "static x of one": (lambda n: StaticX(x=1), asp),
+    "sync-switch, all asp": (lambda n: SyncSwitch(bsp_frac=0.0), asp),
+}
+every_pair = pytest.mark.parametrize("name", SAME)
+
+
+def told(run: VirtualRun) -> list[Any]:
+    """Everything that was said; what a strategy records of its state is its own affair."""
+    return [(line["t"], line["event"], line["commands"]) for line in run.lines if line["kind"] == "event"]
+
+
+def difference(world: World, one: Strategy, other: Strategy) -> str:
+    """Where two runs part, or that their parameters differ; empty if neither."""
+    first, second = VirtualRun(world, one), VirtualRun(world, other)
+    pairs = zip(told(first), told(second), strict=False)
+    parted = next((f"{this} is not {that}" for this, that in pairs if this != that), "")
+    if parted or len(told(first)) != len(told(second)):
+        return parted or "one of them goes on for longer"
+    return "" if first.uses() == second.uses() else "other parameters"
+
+
+@every_pair
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+@pytest.mark.parametrize("draw", [draw_world, draw_host_world])
+def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Callable[[int, int], World]) -> None:
+    make, make_other = SAME[name]
+    for seed in range(3):
+        assert difference(draw(num_workers, seed), make(num_workers), make_other(num_workers)) == ""
+
+
+@every_pair
+def test_what_is_not_the_same_is_found(name: str) -> None:
+    """Negative control: none of them is what stands at the other end."""
+    make, make_other = SAME[name]
+    wrong = asp if make_other is bsp else bsp
+    assert difference(draw_world(4, 0), make(4), wrong(4))

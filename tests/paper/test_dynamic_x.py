@@ -1,0 +1,207 @@
+"""Dynamic x-order against its source: STAR, section IV-B."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.clustering import cluster_by_ratio
+from strategies.dynamic_x import DynamicX
+from strategies.gated import GatedStrategy
+from strategies.gates import Gate, GroupsGate
+from strategies.protocol import Apply
+from tests.faults import Crash
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, unconserved, unlawful
+from tests.rough import leaving, parted, rough
+
+DATA = st.sampled_from(["dynamic", "even"])
+
+
+def eager(**changes: object) -> DynamicX:
+    """Clusters after every iteration, and by the first one already."""
+    return DynamicX(**{"regroup_iters": 1, "warmup_iters": 0, **changes})  # type: ignore[arg-type]
+
+
+class Fixed(GatedStrategy):
+    """The gate with groups that never change."""
+
+    def __init__(self, groups: Callable[[Sequence[int]], list[list[int]]], data: str = "dynamic") -> None:
+        self.groups, self.data = groups, data
+
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return GroupsGate(self.groups(workers))
+
+
+def alone(workers: Sequence[int]) -> list[list[int]]:
+    return [[worker] for worker in workers]
+
+
+def together(workers: Sequence[int]) -> list[list[int]]:
+    return [list(workers)]
+
+
+# ---- clusters -------------------------------------------------------------------------------------------------------
+
+
+def test_workers_with_similar_times_are_a_cluster() -> None:
+    """Within 20 %, which is STAR's bound of a straggler: members of one cluster are none to each other."""
+    assert cluster_by_ratio([1, 1.05, 1.1, 2, 2.1, 4], 1.2) == [[0, 1, 2], [3, 4], [5]]
+    assert cluster_by_ratio([1, 1, 1, 4], 1.2) == [[0, 1, 2], [3]]
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
+def test_clusters_do_not_depend_on_the_unit_of_time(times_s: list[float]) -> None:
+    """A cut at 50 ms, as in STAR's code, would."""
+    assert cluster_by_ratio(times_s, 1.2) == cluster_by_ratio([1024 * seconds for seconds in times_s], 1.2)
+
+
+def test_a_cut_in_milliseconds_is_caught() -> None:
+    """Negative control: an absolute bound makes one cluster of two times, and two of them when all takes 60 times as
+    long."""
+
+    def by_bound(values: list[float]) -> int:
+        return 1 + sum(after - before > 0.05 for before, after in pairwise(values))
+
+    assert by_bound([0.01, 0.05]) != by_bound([60 * 0.01, 60 * 0.05])
+    assert len(cluster_by_ratio([0.01, 0.05], 1.2)) == len(cluster_by_ratio([60 * 0.01, 60 * 0.05], 1.2))
+
+
+# ---- updates --------------------------------------------------------------------------------------------------------
+
+
+def of_four(**changes: object) -> HeapRun:
+    """Workers that need 1, 1, 1 and 4 s, for 40 s, with batches of two."""
+    return HeapRun(eager(**changes), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
+
+
+def test_every_cluster_makes_updates_of_its_own() -> None:
+    """One round together, as nothing is known yet; from 4 s on an update a second of the three, and one every 4 s of
+    the fourth: 1 + 36 + 9."""
+    run = of_four()
+    assert [sorted(grad.worker for grad in grads) for _, _, grads in run.applied[:1]] == [[0, 1, 2, 3]]
+    later = [(t, [grad.worker for grad in grads]) for t, _, grads in run.applied[1:]]
+    assert sorted(t for t, workers in later if workers == [0, 1, 2]) == [float(t) for t in range(5, 41)]
+    assert sorted(t for t, workers in later if workers == [3]) == [float(t) for t in range(8, 41, 4)]
+    assert run.updates == 46
+
+
+def test_the_rate_is_scaled_by_the_share_of_the_cluster() -> None:
+    applies = {
+        (len(command.grads), command.weights[0], command.lr_scale)
+        for command in of_four().commands
+        if isinstance(command, Apply)
+    }
+    assert applies == {(4, 1 / 8, 1.0), (3, 1 / 6, 0.75), (1, 1 / 2, 0.25)}
+
+
+def test_six_workers_make_three_clusters() -> None:
+    job = make_job(num_workers=6, global_batch_samples=6)
+    run = HeapRun(eager(), job, [1, 1.05, 1.1, 2, 2.1, 4]).run()
+    assert {tuple(grad.worker for grad in grads) for _, _, grads in run.applied[1:]} == {(0, 1, 2), (3, 4), (5,)}
+
+
+def test_a_worker_that_becomes_slow_leaves_its_cluster_and_returns() -> None:
+    """Worker 3 needs 4 s from its 10th iteration to its 14th. The others wait for it once or twice, then no longer, and
+    again when it is as fast as they."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: object) -> float:
+        iterations[worker] += 1
+        return 4.0 if worker == 3 and 10 <= iterations[3] < 15 else 1.0
+
+    run = HeapRun(eager(window_s=5.0), make_job(max_time_s=60.0), seconds).run()
+    sizes = [(t, len(order.grads)) for t, order, _ in run.applied]
+    assert {size for t, size in sizes if t < 10} == {4}
+    assert {size for t, size in sizes if 18 <= t <= 24} == {3, 1}
+    assert {size for t, size in sizes if t > 45} == {4}
+
+
+def test_clusters_are_formed_anew_only_when_it_is_time() -> None:
+    """With ten iterations between two clusterings and four workers: none before the fortieth gradient."""
+    run = HeapRun(DynamicX(regroup_iters=10, warmup_iters=0), make_job(max_time_s=60.0), [1, 1, 1, 4]).run()
+    assert {len(order.grads) for t, order, _ in run.applied if t <= 40} == {4}
+    assert {len(order.grads) for t, order, _ in run.applied if t > 40} == {3, 1}
+
+
+def test_a_cluster_that_is_complete_by_the_move_makes_its_update_at_once() -> None:
+    """Worker 0 waits for worker 1, which turns out to belong to worker 2."""
+    desk = Desk(Fixed(lambda workers: [[0, 1], [2]]), make_job(num_workers=3, global_batch_samples=3)).start()
+    gate = desk.core.strategy._gate  # type: ignore[attr-defined]
+    desk.arrive(0)
+    assert desk.updates == 0
+    (verdict,) = gate.regroup([[0], [1, 2]])
+    assert [grad.worker for grad in verdict.apply] == [0]
+    assert verdict.go == (0,)
+
+
+def test_a_worker_that_restarts_is_as_fast_as_it_was() -> None:
+    """The slow one crashes: the three go on without it before, meanwhile and after."""
+    run = HeapRun(eager(), make_job(max_time_s=30.0), [1, 1, 1, 4], [Crash(10.0, 3, 5.0)]).run()
+    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3, 1}
+    assert {t for t, order, _ in run.applied if t > 4 and len(order.grads) == 3} == {float(t) for t in range(5, 31)}
+
+
+# ---- identities -----------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_one_cluster_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    one = rough(eager(tolerance_frac=1e9, data=data), seed, num_workers)
+    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_one_cluster_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    one = rough(eager(tolerance_frac=1e9), seed, num_workers, leaving)
+    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_clusters_of_one_are_asp(seed: int, num_workers: int, data: str) -> None:
+    one = rough(Fixed(alone, data), seed, num_workers)
+    assert parted(one, rough(ASP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_clusters_of_one_are_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    one = rough(Fixed(alone), seed, num_workers, leaving)
+    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
+
+
+def test_the_two_are_not_the_same() -> None:
+    """Negative control of the comparison."""
+    assert parted(rough(Fixed(alone), 0, 3), rough(Fixed(together), 0, 3))
+    assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))
+
+
+def test_without_tolerance_workers_that_differ_are_each_their_own() -> None:
+    run = HeapRun(eager(tolerance_frac=0.0), make_job(max_time_s=20.0), [1, 1.25, 1.5, 1.75]).run()
+    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {1}
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.2, 0.6, 2.0]))
+def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, tolerance: float) -> None:
+    """Clusters that change all the time, also when workers leave."""
+    run = rough(eager(tolerance_frac=tolerance), seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tolerance_frac": -0.1}, "tolerance_frac=-0.1: must be 0 or more"),
+        ({"regroup_iters": 0}, "regroup_iters=0: must be a whole number, 1 or more"),
+        ({"window_s": 0.0}, "window_s=0.0: must be above 0"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        eager(**changes)

@@ -1,0 +1,205 @@
+"""LGC against its sources: Xu et al., "Live gradient compensation for evading stragglers in distributed learning",
+INFOCOM 2021 (abstract), and STAR, section V-A."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.bsp import BSP
+from strategies.first_k import FirstK
+from strategies.lgc import LGC
+from strategies.protocol import Apply
+from tests.faults import Crash
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, unconserved, unlawful
+from tests.rough import leaving, parted, rough
+
+
+def of_four(fourth_s: float, delay: int = 1, **changes: object) -> HeapRun:
+    """K = 3 of four workers, of which three need a second, for 20 s."""
+    strategy = LGC(k_fastest=3, max_delay_versions=delay)
+    return HeapRun(strategy, make_job(**{"max_time_s": 20.0, **changes}), [1, 1, 1, fourth_s]).run()
+
+
+def test_an_update_waits_for_the_k_fastest_only() -> None:
+    """The fourth needs 1.8 s: an update every second all the same."""
+    assert [t for t, _, _ in of_four(1.8).applied] == [float(k) for k in range(1, 21)]
+
+
+def test_gradients_of_stragglers_are_one_step_delayed_and_used() -> None:
+    """It delivers between two updates and is part of the second one: 70 gradients, 10 of them one version old."""
+    run = of_four(1.8)
+    assert (len(run.used), len(run.dropped)) == (70, 0)
+    late = [grad for grad, age in zip(run.used, run.staleness, strict=True) if age]
+    assert {grad.worker for grad in late} == {3}
+    assert (len(late), max(run.staleness)) == (10, 1)
+
+
+def test_a_gradient_two_steps_late_is_dropped() -> None:
+    """2.5 s: two updates have passed whenever it delivers. It begins anew at once: 8 deliveries in 20 s."""
+    run = of_four(2.5)
+    assert (run.updates, len(run.used), len(run.dropped)) == (20, 60, 8)
+    assert {run.grads[grad].worker for grad in run.dropped} == {3}
+
+
+def test_a_larger_bound_keeps_it() -> None:
+    run = of_four(2.5, delay=2)
+    assert not run.dropped
+    assert max(run.staleness) == 2
+
+
+def test_without_compensation_the_numbers_are_others() -> None:
+    """Negative control: a gate that drops what is one version old uses 60 gradients, not 70."""
+    run = of_four(1.8, delay=0)
+    assert (len(run.used), len(run.dropped)) == (60, 11)
+
+
+def test_the_sum_is_divided_by_all_whoever_contributes() -> None:
+    """w(t+1) = w(t) - lr / B (sum of the fresh + sum of the late): weight times scale is 1 / B in updates of three
+    gradients and of four."""
+    run = of_four(1.8, global_batch_samples=8)
+    applies = [command for command in run.commands if isinstance(command, Apply)]
+    assert {len(command.grads) for command in applies} == {3, 4}
+    for command in applies:
+        for weight in command.weights:
+            assert weight * command.lr_scale == pytest.approx(1 / 8, rel=1e-12)
+
+
+def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
+    """If it began at once, its next gradient would be one version older still."""
+    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    desk.arrive(0)
+    desk.arrive(1)
+    desk.arrive(2)
+    assert desk.busy_workers() == [0, 1]
+    assert desk.core.strategy.log_state() == {"fresh": 0, "late": 1}
+    desk.arrive(0)
+    desk.arrive(1)
+    assert desk.applied[1][1].grads == (3, 4, 2)
+    assert desk.busy_workers() == [0, 1, 2]
+
+
+def test_who_is_late_does_not_count_towards_k() -> None:
+    """One fresh and one late gradient are no update of K = 2."""
+    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    for worker in (0, 1, 2, 0):
+        desk.arrive(worker)
+    assert desk.updates == 1
+
+
+def test_when_fewer_can_be_fresh_those_suffice() -> None:
+    """K = 2: worker 1 leaves while worker 2 computes on old parameters. Only worker 0 can be fresh, and its gradient
+    makes the update; waiting for two would be for ever."""
+    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    desk.arrive(0)
+    desk.arrive(1)
+    desk.lose(1, restarting=False)
+    desk.arrive(0)
+    assert desk.updates == 2
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
+def test_k_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    one = rough(LGC(k_fastest=num_workers, data=data), seed, num_workers)
+    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_k_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    one = rough(LGC(k_fastest=num_workers), seed, num_workers, leaving)
+    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
+    assert one.core.shards.finished
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.data())
+def test_without_delay_it_is_first_k(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """What is compensated is the only difference, as long as nobody leaves."""
+    k = data.draw(st.integers(1, num_workers))
+    one = rough(LGC(k_fastest=k, max_delay_versions=0), seed, num_workers)
+    assert parted(one, rough(FirstK(k=k), seed, num_workers)) == ""
+
+
+def test_with_delay_it_is_not() -> None:
+    """Negative control of the comparison."""
+    assert parted(rough(LGC(k_fastest=2), 0, 3), rough(FirstK(k=2), 0, 3))
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
+def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Any K and any bound, also when workers leave: every sample exactly once, and nothing older than the bound."""
+    delay = data.draw(st.integers(0, 3))
+    strategy = LGC(k_fastest=data.draw(st.integers(1, num_workers)), max_delay_versions=delay)
+    run = rough(strategy, seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+    assert max(run.staleness) <= delay
+
+
+def test_samples_of_dropped_gradients_may_be_given_up() -> None:
+    job = make_job(num_samples=100, epochs=1, max_time_s=400.0)
+    run = HeapRun(LGC(k_fastest=3, requeue=False), job, [1, 1, 1, 2.5]).run()
+    assert dead(run) == []
+    assert sum(order.samples for order in run.effective) == 100 - len(run.dropped) < 100
+
+
+def test_a_worker_that_restarts_is_waited_for() -> None:
+    """As in BSP: it can still be fresh. K = 3 of three, away from 1.5 to 4.5 s: no update between 1 and 5.5 s."""
+    job = make_job(num_workers=3, global_batch_samples=3, max_time_s=6.0)
+    run = HeapRun(LGC(k_fastest=3), job, [1.0] * 3, [Crash(1.5, 1, 3.0)]).run()
+    assert [t for t, _, _ in run.applied] == [1.0, 5.5]
+
+
+# ---- partial gradients ----------------------------------------------------------------------------------------------
+
+
+def in_blocks(num_blocks: int) -> HeapRun:
+    """As ``of_four`` with 2.5 s, in parts; the fourth is late for 5 s by a hair. Batches of four."""
+    seconds = [1.0 / num_blocks] * 3 + [2.5 / num_blocks + 1e-9]
+    strategy = LGC(k_fastest=3, blocks=num_blocks)
+    return HeapRun(strategy, make_job(global_batch_samples=16, max_time_s=12.0), seconds).run()
+
+
+def test_what_a_straggler_has_finished_is_used() -> None:
+    """In four parts nothing is two updates late: of its first 16 parts 6 are fresh and 10 one version old."""
+    run = in_blocks(4)
+    ages = [age for grad, age in zip(run.used, run.staleness, strict=True) if grad.worker == 3][:16]
+    assert (ages.count(0), ages.count(1)) == (6, 10)
+    assert not run.dropped
+    assert in_blocks(1).dropped, "negative control: whole gradients are too late"
+
+
+def test_only_whole_workers_count() -> None:
+    """An update every second, when three have brought four parts each; what they bring is a batch."""
+    run = in_blocks(4)
+    assert [t for t, _, _ in run.applied] == [float(t) for t in range(1, 13)]
+    for _, _, grads in run.applied:
+        assert [sum(grad.samples for grad in grads if grad.worker == worker) for worker in range(3)] == [4, 4, 4]
+
+
+def test_parts_of_a_batch_that_does_not_divide() -> None:
+    """Five samples in three parts are 2, 2 and 1."""
+    desk = Desk(LGC(k_fastest=2, blocks=3), make_job(num_workers=2, global_batch_samples=10)).start()
+    for _ in range(3):
+        desk.arrive(0)
+    assert [grad.samples for grad in desk.grads.values()] == [2, 2, 1]
+    assert desk.busy_workers() == [1]
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
+def test_in_parts_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, num_workers))
+    run = rough(LGC(k_fastest=k, blocks=2), seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+def test_empty_parts_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"blocks=5: must be at most the samples of the smallest batch \(4\)"):
+        LGC(blocks=5).validate_batch(4, 16)
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_k_out_of_range_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=f"k_fastest={k}: must be"):
+        LGC(k_fastest=k).validate(4)

@@ -1,0 +1,146 @@
+"""Static x-order against its source: STAR, section IV-B."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.gates import ExactlyGate, Verdict
+from strategies.gates.base import NOTHING
+from strategies.protocol import Apply, Grad
+from strategies.static_x import StaticX
+from tests.faults import Crash
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import Complaints, dead, unconserved, unlawful
+from tests.rough import leaving, parted, rough
+
+DATA = st.sampled_from(["dynamic", "even"])
+
+
+def of_four(x: int) -> HeapRun:
+    """Workers that need 1, 1, 1 and 4 s, for 40 s."""
+    return HeapRun(StaticX(x=x), make_job(), [1, 1, 1, 4]).run()
+
+
+@pytest.mark.parametrize(("x", "updates", "gradients"), [(1, 130, 130), (2, 50, 100), (3, 40, 120), (4, 10, 40)])
+def test_parameters_are_updated_with_x_gradients_each_time(x: int, updates: int, gradients: int) -> None:
+    """STAR: "parameters are updated using the gradients from x workers each time": counts worked by hand."""
+    run = of_four(x)
+    assert (run.updates, len(run.used)) == (updates, gradients)
+    assert {len(order.grads) for _, order, _ in run.applied} == {x}
+
+
+def test_three_of_four_do_not_wait_for_the_fourth() -> None:
+    """x = 3: an update every second, although one worker needs four."""
+    assert [t for t, _, _ in of_four(3).applied] == [float(k) for k in range(1, 41)]
+
+
+@pytest.mark.parametrize(("x", "mean"), [(1, 2.954), (2, 0.98), (4, 0.0)])
+def test_more_gradients_together_are_less_stale(x: int, mean: float) -> None:
+    """STAR: "more gradients being synchronized reduces stale gradients": versions between computation and use."""
+    staleness = of_four(x).staleness
+    assert sum(staleness) / len(staleness) == pytest.approx(mean, abs=1e-3)
+
+
+def undropped(run: HeapRun) -> Complaints:
+    """Late gradients must be used in the next update: whatever has arrived is used, or waits."""
+    gone = len(run.grads) - len(run.used) - len(run.core.ledger.grads)
+    return [f"{gone} gradients were thrown away"] if gone else []
+
+
+def test_late_gradients_are_used_and_never_dropped() -> None:
+    run = of_four(3)
+    assert undropped(run) == []
+    assert max(run.staleness) >= 3
+    assert sum(grad.worker == 3 for grad in run.used) == 10
+
+
+def test_the_rate_is_scaled_by_the_share_of_the_batch() -> None:
+    """r_new = x/N r_SSGD, and a mean over the samples: two of four workers with two samples each."""
+    run = HeapRun(StaticX(x=2), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
+    applies = [command for command in run.commands if isinstance(command, Apply)]
+    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 4, 1 / 4), 0.5)}
+
+
+def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
+    desk = Desk(StaticX(x=2)).start()
+    desk.arrive(3)
+    assert desk.busy_workers() == [0, 1, 2]
+    desk.arrive(1)
+    assert desk.applied[0][1].grads == (1, 3)
+    assert desk.busy_workers() == [0, 1, 2, 3]
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_x_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    one = rough(StaticX(x=num_workers, data=data), seed, num_workers)
+    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_x_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    one = rough(StaticX(x=num_workers), seed, num_workers, leaving)
+    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
+    assert one.core.shards.finished
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_one_gradient_is_asp(seed: int, num_workers: int, data: str) -> None:
+    assert parted(rough(StaticX(x=1, data=data), seed, num_workers), rough(ASP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_one_gradient_is_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    one = rough(StaticX(x=1), seed, num_workers, leaving)
+    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
+
+
+def test_two_of_three_are_neither() -> None:
+    """Negative control of the comparison."""
+    run = rough(StaticX(x=2), 0, 3)
+    assert parted(run, rough(BSP(), 0, 3))
+    assert parted(run, rough(ASP(data="dynamic"), 0, 3))
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
+def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    run = rough(StaticX(x=data.draw(st.integers(1, num_workers))), seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+def test_who_is_left_suffices() -> None:
+    """x = 3 of four workers of which two leave: updates of two from then on."""
+    gone = [Crash(2.5, 0, None), Crash(2.5, 1, None)]
+    run = HeapRun(StaticX(x=3), make_job(max_time_s=10.0), [1.0] * 4, gone).run()
+    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {2}
+
+
+def test_a_gate_that_drops_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, versions = ExactlyGate.arrived, [0]
+
+    def arrived(self: ExactlyGate, grad: Grad) -> Verdict:
+        if grad.version < versions[-1]:
+            return Verdict(drop=(grad,), go=(grad.worker,))
+        verdict = original(self, grad)
+        versions.append(versions[-1] + bool(verdict.apply))
+        return verdict
+
+    monkeypatch.setattr(ExactlyGate, "arrived", arrived)
+    assert undropped(of_four(3))
+
+
+def test_a_gate_that_forgets_who_left_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExactlyGate, "lost", lambda self, worker, restarting: NOTHING)
+    job = make_job(num_samples=100, epochs=1, max_time_s=200.0)
+    assert dead(HeapRun(StaticX(x=4), job, [1.0] * 4, [Crash(2.5, 1, None)]).run())
+
+
+def test_more_than_there_are_workers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"x=5: must be at most the number of workers \(4\)"):
+        StaticX(x=5).validate(4)
+    with pytest.raises(ValueError, match="x=0: must be a whole number, 1 or more"):
+        StaticX(x=0)

@@ -1,0 +1,240 @@
+"""Sync-Switch against its sources: Li et al., ICDCS 2021, and what STAR says of its straggler rule (section V-A)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.persistence import SlowFor
+from strategies.protocol import Apply
+from strategies.sync_switch import SyncSwitch
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, unconserved, unlawful
+from tests.rough import leaving, parted, rough
+
+DATA = st.sampled_from(["dynamic", "even"])
+
+
+def greedy(**changes: object) -> SyncSwitch:
+    """Only stragglers decide, from the first iteration on."""
+    return SyncSwitch(**{"bsp_frac": 1.0, "warmup_iters": 0, **changes})  # type: ignore[arg-type]
+
+
+def sizes(run: Desk) -> list[int]:
+    """Gradients of every update."""
+    return [len(order.grads) for _, order, _ in run.applied]
+
+
+# ---- timing ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_synchronous_for_the_first_part_of_the_samples_and_then_not() -> None:
+    """A quarter of 40 samples are ten: three rounds of four, then 28 updates of one gradient."""
+    job = make_job(num_samples=40, epochs=1)
+    run = HeapRun(SyncSwitch(bsp_frac=0.25, straggler_policy="none"), job, [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] * 3 + [1] * 28
+
+
+def test_the_rate_of_bsp_is_n_times_that_of_asp() -> None:
+    """BSP: n B and n eta; ASP: B and eta."""
+    job = make_job(num_samples=40, epochs=1)
+    run = HeapRun(SyncSwitch(bsp_frac=0.25, straggler_policy="none"), job, [1.0] * 4).run()
+    scales = [command.lr_scale for command in run.commands if isinstance(command, Apply)]
+    assert scales == [1.0] * 3 + [0.25] * 28
+
+
+@pytest.mark.parametrize(("bsp_frac", "rounds"), [(0.0625, 2), (0.25, 5), (0.5, 10), (1.0, 20)])
+def test_the_part_is_one_of_all_epochs_together(bsp_frac: float, rounds: int) -> None:
+    """Two epochs of 40 samples: 80, in rounds of four."""
+    job = make_job(num_samples=40, epochs=2)
+    run = HeapRun(SyncSwitch(bsp_frac=bsp_frac, straggler_policy="none"), job, [1.0] * 4).run()
+    assert sizes(run).count(4) == rounds
+    assert dead(run) + unconserved(run) == []
+
+
+@pytest.mark.parametrize(("switch_s", "end_s"), [(0.0, 10.0), (3.0, 13.0)])
+def test_what_a_switch_costs_is_part_of_the_time(switch_s: float, end_s: float) -> None:
+    """Three rounds of a second, the switch, and 28 gradients of four workers: seven seconds more. The published
+    evaluation takes the cost of the switch off."""
+    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch_s=switch_s)
+    run = HeapRun(strategy, make_job(num_samples=40, epochs=1), [1.0] * 4).run()
+    assert (run.core.status, run.core.finished_s) == ("done", end_s)
+    assert not [t for t, _, _ in run.applied if 3.0 < t <= 3.0 + switch_s]
+
+
+def test_what_is_under_way_arrives_during_a_switch() -> None:
+    """From ASP to BSP: worker 1 was applied and waits for the end of the switch, worker 0 arrives meanwhile."""
+    desk = Desk(greedy(duration_s=0.0, switch_s=3.0), make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    assert desk.busy_workers() == []
+    desk.core.woke(7.0, "strategy:switched")
+    assert desk.busy_workers() == [0, 1]
+    desk.arrive(1, 8.0)
+    desk.arrive(0, 8.5)
+    assert [t for t, _, _ in desk.applied] == [4.0, 8.0]
+    assert desk.busy_workers() == []
+    desk.core.woke(11.0, "strategy:switched")
+    assert desk.busy_workers() == [1]
+
+
+@pytest.mark.parametrize("restarting", [True, False])
+def test_a_worker_that_is_lost_during_a_switch_is_not_asked_twice(restarting: bool) -> None:
+    desk = Desk(greedy(duration_s=0.0, switch_s=5.0), make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    desk.lose(0, 5.0, restarting=restarting)
+    desk.core.woke(6.0, "strategy:switched")
+    assert desk.busy_workers() == [], "too early"
+    desk.core.woke(9.0, "strategy:switched")
+    assert desk.busy_workers() == [1]
+    if restarting:
+        desk.join(0, 10.0)
+        assert desk.busy_workers() == [0, 1]
+
+
+def test_restored_parameters_take_the_count_along() -> None:
+    """Half of 16 samples: after two rounds it is asynchronous; back at version 0 it is not."""
+    desk = Desk(SyncSwitch(bsp_frac=0.5), make_job(num_samples=16, epochs=1)).start()
+    for _ in range(2):
+        for worker in range(4):
+            desk.arrive(worker)
+    assert desk.core.strategy.log_state()["mode"] == "asp"
+    desk.lose_server()
+    desk.restore()
+    desk.arrive(0)
+    assert sizes(desk) == [4, 4]
+    assert desk.core.strategy.log_state()["mode"] == "bsp"
+
+
+def test_a_part_of_an_endless_job_is_refused() -> None:
+    desk = Desk(SyncSwitch(bsp_frac=0.25), make_job(epochs=None)).start()
+    assert desk.core.status == "failed"
+    assert desk.core.reason.startswith("strategy.bsp_frac=0.25: is part of a job without a number of epochs; set ")
+
+
+# ---- stragglers -----------------------------------------------------------------------------------------------------
+
+SERIES = [(0, 0.05), (1, 0.35), (2.5, 0.40), (4, 0.10), (5, 0.30), (7, 0.45), (9.9, 0.25), (10.2, 0.50), (12, 0.10)]
+
+
+def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
+    """Slow from 1 to 4 s: too short. Slow from 5 s on: not after 4.9 s, but after 5.2; over at 12 s."""
+    detector, flagged = SlowFor(0.2, 5.0), []
+    for t, deviation_frac in SERIES:
+        detector.saw(t, 3, deviation_frac)
+        flagged += [t] if detector.flagged else []
+    assert flagged == [10.2]
+
+
+def test_slow_is_measured_against_the_fastest() -> None:
+    detector = SlowFor(0.2, 0.0)
+    for worker, seconds in enumerate([1.0, 1.2, 1.21]):
+        detector.took(1.0, worker, seconds)
+    assert detector.flagged == {2}
+    detector.gone(2)
+    assert detector.flagged == set()
+
+
+def test_it_is_asynchronous_while_there_is_a_straggler() -> None:
+    """The fourth worker needs 4 s, seen from 4 s on: flagged with its third iteration at 12 s. Three rounds, then each
+    by itself: 3 + 3 * 28 + 7 updates in 40 s."""
+    run = HeapRun(greedy(), make_job(), [1, 1, 1, 4]).run()
+    assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0, 8.0, 12.0]
+    assert sizes(run) == [4] * 3 + [1] * 91
+
+
+def test_it_reverts_when_the_straggler_is_gone() -> None:
+    """Its first five iterations take 4 s, later ones one: the sixth ends at 21 s, then all make their updates together
+    again, the first of them when those are back that had gone on just before."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: object) -> float:
+        iterations[worker] += 1
+        return 4.0 if worker == 3 and iterations[3] <= 5 else 1.0
+
+    run = HeapRun(greedy(), make_job(), seconds).run()
+    assert [t for t, order, _ in run.applied if len(order.grads) == 4][3:] == [float(t) for t in range(22, 41)]
+    assert run.core.strategy.log_state()["switches"] == 2
+
+
+def test_short_delays_do_not_make_it_switch() -> None:
+    """Negative control: slow twice for less than five seconds."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: object) -> float:
+        iterations[worker] += 1
+        return 2.0 if worker == 3 and iterations[3] % 4 < 2 else 1.0
+
+    run = HeapRun(greedy(), make_job(), seconds).run()
+    assert set(sizes(run)) == {4}
+
+
+def test_without_the_policy_stragglers_do_not_matter() -> None:
+    run = HeapRun(greedy(straggler_policy="none"), make_job(), [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] * 10
+
+
+def test_a_straggler_that_leaves_is_none() -> None:
+    desk = Desk(greedy(duration_s=0.0), make_job(num_workers=3, global_batch_samples=3)).start()
+    desk.arrive(0)
+    desk.arrive(1)
+    desk.arrive(2, compute_s=4.0)
+    assert desk.core.strategy.log_state()["mode"] == "asp"
+    desk.lose(2, restarting=False)
+    desk.arrive(0)
+    assert desk.core.strategy.log_state()["mode"] == "bsp"
+
+
+# ---- identities -----------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_all_of_it_synchronous_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    one = rough(greedy(straggler_policy="none", data=data), seed, num_workers)
+    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_without_stragglers_it_is_bsp(seed: int, num_workers: int) -> None:
+    """The policy watches, and nobody is slow for so long; workers leave."""
+    one = rough(greedy(duration_s=1e6), seed, num_workers, leaving)
+    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
+def test_none_of_it_synchronous_is_asp(seed: int, num_workers: int) -> None:
+    one = rough(SyncSwitch(bsp_frac=0.0), seed, num_workers, leaving)
+    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
+
+
+def test_half_of_it_is_neither() -> None:
+    """Negative control of the comparison."""
+    run = rough(SyncSwitch(bsp_frac=0.5, straggler_policy="none"), 0, 3)
+    assert parted(run, rough(BSP(), 0, 3))
+    assert parted(run, rough(ASP(data="dynamic"), 0, 3))
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), duration_s=st.sampled_from([0.0, 1.0, 3.0]))
+def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, duration_s: float) -> None:
+    """Switching to and fro all the time, for nothing or for half a second, also when workers leave."""
+    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2), seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be at most 1"),
+        ({"straggler_policy": "elastic"}, "straggler_policy=elastic: must be greedy or none"),
+        ({"duration_s": -1.0}, "duration_s=-1.0: must be 0 or more"),
+        ({"switch_s": -1.0}, "switch_s=-1.0: must be 0 or more"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        greedy(**changes)
