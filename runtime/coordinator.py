@@ -18,6 +18,7 @@ from typing import assert_never
 
 import msgspec
 
+from injectors.plan import parse_target
 from runtime.executor import Disturb, Executor
 from runtime.job import Job, Port, Record
 from runtime.ledger import Order
@@ -54,8 +55,8 @@ from strategies.protocol import (
 
 CAPABILITIES: frozenset[type[Command]] = frozenset({Compute, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop})
 """Commands that it can carry out, whatever the port."""
-UPDATED = ("server", "version", "updates", "busy_s", "injected_s")
 RESTARTED = "restarted by the strategy"
+"""Why a node was lost that a strategy restarts."""
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 
@@ -162,10 +163,13 @@ class Coordinator:
         incarnation = self.members.lost(worker, restarting)
         self.executor.lost(t, worker, here=here, restarting=restarting, reason=reason)
         if (here or not restarting) and not self.halted:
-            lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting)
-            if self.job.halts_on_loss:
-                self.halt(t, f"worker {worker} is lost")
-            self._tell(lost)
+            self._tell_lost(t, worker, incarnation, reason, restarting)
+
+    def _tell_lost(self, t: float, worker: int, incarnation: int, reason: str, restarting: bool) -> None:
+        """What the strategy answers does not count where all now go back."""
+        if self.job.halts_on_loss:
+            self.halt(t, f"worker {worker} is lost")
+        self._tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
 
     def halt(self, t: float, reason: str) -> None:
         """Nothing counts until the runtime has brought everybody to one version: see :meth:`restored`."""
@@ -220,11 +224,11 @@ class Coordinator:
 
     def updated(self, t: float, server: int, version: int, updates: int, busy_s: float, injected_s: float) -> None:
         """A server has told what it was busy with."""
-        event = Updated(t=t, server=server, version=version, updates=updates, busy_s=busy_s, injected_s=injected_s)
+        about = {"server": server, "version": version, "updates": updates}
         if self.strategy.watches_servers and not self.status and not self.halted:
-            self._tell(event)
+            self._tell(Updated(t=t, busy_s=busy_s, injected_s=injected_s, **about))
         else:
-            self.record.note(t, "Updated", **{name: getattr(event, name) for name in UPDATED})
+            self.record.note(t, "Updated", **about, busy_s=busy_s, injected_s=injected_s)
 
     def woke(self, t: float, tag: str) -> None:
         """A timer has fired."""
@@ -324,11 +328,11 @@ class Coordinator:
 
     def _restart(self, command: Restart) -> None:
         """KILL_RESTART: a worker is gone from now on; a server when all servers have stored what they hold."""
-        role, _, number = command.node.partition(":")
-        counts = {"worker": self.job.num_workers, "server": self.job.num_servers}
-        if not number.isdigit() or int(number) >= counts.get(role, 0):
+        target = parse_target(command.node)
+        counts: dict[str, int] = {"worker": self.job.num_workers, "server": self.job.num_servers}
+        if target is None or target.ids[0] >= counts.get(target.form, 0):
             raise ProtocolError(f"{command}: there is no such node")
-        node = int(number)
+        role, (node, *_) = target
         if role == "worker" and not self.members.is_here(node):
             raise self.ledger.error(node, f"{command} although it is not there")
         pending_s = self.scheduler.draw_s(self._t, self.job.seed, self.restarts)
@@ -340,10 +344,7 @@ class Coordinator:
         else:
             incarnation = self.members.restarted(node)
             self.executor.lost(self._t, node, here=True, restarting=False, reason=RESTARTED)
-            lost = Lost(t=self._t, worker=node, incarnation=incarnation, reason=RESTARTED, restarting=False)
-            if self.job.halts_on_loss:
-                self.halt(self._t, f"worker {node} is lost")
-            self._tell(lost)
+            self._tell_lost(self._t, node, incarnation, RESTARTED, restarting=False)
         self.port.restart(command.node, pending_s)
 
     def _quote(self, t: float) -> None:

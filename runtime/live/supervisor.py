@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.containment.pids import outer_pid
+from runtime.coordinator import RESTARTED
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
 from runtime.live.listener import Listener
@@ -29,7 +30,6 @@ from runtime.live.saving import Checkpoints
 from runtime.live.settings import Settings
 from runtime.live.tasks import MAX_FUTILE, Key, Task, death
 
-RESTARTED = "restarted by the strategy"
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
 

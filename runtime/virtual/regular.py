@@ -186,8 +186,8 @@ class RegularRun(ABC):
 
     def _report(self, t: float) -> None:
         for about in self.servers.report():
-            fields = about._asdict()
-            self.record.note(t, "Updated", server=fields.pop("server"), version=self.version, **fields)
+            told = {"server": about.server, "version": self.version, "updates": about.updates}
+            self.record.note(t, "Updated", **told, busy_s=about.busy_s, injected_s=about.injected_s)
 
     def _evaluate(self, t: float) -> None:
         if metrics := self.learner.evaluate():

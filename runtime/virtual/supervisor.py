@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, final
 
-from runtime.coordinator import Coordinator
+from runtime.coordinator import RESTARTED, Coordinator
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.iteration import Crew
@@ -21,7 +21,6 @@ Call = Callable[[float], None]
 BY_PLAN = "killed by the plan"
 NO_FILE = -1
 """Number of a checkpoint that was never stored."""
-RESTARTED = "restarted by the strategy"
 
 
 class Saved(NamedTuple):

@@ -83,7 +83,10 @@ def test_who_is_pending_gets_no_order() -> None:
         desk.say(*compute(1))
 
 
-@pytest.mark.parametrize("node", ["worker:3", "worker:-1", "worker:", "server:1", "host:0", "worker", "worker:0x1", ""])
+@pytest.mark.parametrize(
+    "node",
+    ["worker:3", "worker:-1", "worker:", "server:1", "host:0", "worker", "worker:0x1", "worker:²", "worker:01", ""],
+)
 def test_nodes_that_do_not_exist(node: str) -> None:
     desk = puppet_desk()
     with pytest.raises(ProtocolError, match="no such node"):
