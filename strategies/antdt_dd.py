@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar, final
 
-from strategies.accumulation import Plan, solve, solve_anyhow
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.device_types import DeviceSpec, check_types, find_devices, is_complete
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
-from strategies.profiling import Sizes, check_sizes, profile_rounds
+from strategies.load.accumulation import Plan, solve, solve_anyhow
+from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
+from strategies.load.profiling import Sizes, check_sizes, profile_rounds
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Compute, Started
-from strategies.warmup import Warmup
+from strategies.watching.warmup import Warmup
 
 
 @final

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.adjust_bs import round_sizes
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.flags import CENTERS, check_ratio
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, EachGate, Gate
-from strategies.monitor import Monitor, check_windows
-from strategies.nd_rules import NDRules
+from strategies.load.adjust_bs import round_sizes
+from strategies.nodes.nd_rules import NDRules
+from strategies.nodes.restarts import Restarts
 from strategies.protocol import (
     DATA_POLICIES,
     AnyCommand,
@@ -29,7 +28,8 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.restarts import Restarts
+from strategies.watching.flags import CENTERS, check_ratio
+from strategies.watching.monitor import Monitor, check_windows
 from strategies.weights import check_lr_rule
 
 TOO_EARLY_S = 1e-3

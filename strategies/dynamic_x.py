@@ -8,11 +8,11 @@ from statistics import median
 from typing import final
 
 from strategies.checks import check_number, check_whole
-from strategies.clustering import cluster_by_ratio
 from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate
-from strategies.monitor import Monitor
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Lost, Started
+from strategies.watching.clustering import cluster_by_ratio
+from strategies.watching.monitor import Monitor
 from strategies.weights import check_lr_rule
 
 

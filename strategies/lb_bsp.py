@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from predictors import SPEED_PREDICTORS
-from strategies.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.forecast import Forecast
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
-from strategies.leader_straggler import Balancer
+from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.load.forecast import Forecast
+from strategies.load.leader_straggler import Balancer
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Observed, Started
-from strategies.warmup import Warmup
+from strategies.watching.warmup import Warmup
 
 
 @final

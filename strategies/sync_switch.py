@@ -9,8 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate, Verdict
-from strategies.pause import Pause
-from strategies.persistence import SlowFor
+from strategies.nodes.pause import Pause
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -26,7 +25,8 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.warmup import Warmup
+from strategies.watching.persistence import SlowFor
+from strategies.watching.warmup import Warmup
 from strategies.weights import check_lr_rule
 
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.job import ComputeOrder
-from strategies.accumulation import Device, Plan, solve, solve_anyhow
 from strategies.antdt_dd import AntDTDD
 from strategies.bsp import BSP
-from strategies.clustering import cluster_by_ratio
-from strategies.device_types import DeviceSpec
-from strategies.profiling import Curve, profile_rounds
+from strategies.load.accumulation import Device, Plan, solve, solve_anyhow
+from strategies.load.device_types import DeviceSpec
+from strategies.load.profiling import Curve, profile_rounds
 from strategies.protocol import Apply, Compute
+from strategies.watching.clustering import cluster_by_ratio
 from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.harness import HeapRun, make_job
 from tests.laws import dead, played, unconserved, unlawful

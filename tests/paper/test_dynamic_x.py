@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from strategies.asp import ASP
 from strategies.bsp import BSP
-from strategies.clustering import cluster_by_ratio
 from strategies.dynamic_x import DynamicX
 from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate
 from strategies.protocol import Apply
+from strategies.watching.clustering import cluster_by_ratio
 from tests.faults import Crash
 from tests.harness import Desk, HeapRun, make_job
 from tests.laws import dead, unconserved, unlawful

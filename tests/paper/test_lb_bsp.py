@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from runtime.job import ComputeOrder
 from strategies.bsp import BSP
-from strategies.forecast import Forecast
 from strategies.lb_bsp import LBBSP
-from strategies.leader_straggler import Balancer
+from strategies.load.forecast import Forecast
+from strategies.load.leader_straggler import Balancer
 from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
 from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.harness import HeapRun, make_job

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.adjust_bs import round_sizes
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.flags import bounds, check_ratio, slow
-from strategies.restarts import Restarts
+from strategies.load.adjust_bs import round_sizes
+from strategies.nodes.restarts import Restarts
+from strategies.watching.flags import bounds, check_ratio, slow
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
 

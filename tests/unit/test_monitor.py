@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.monitor import Monitor, check_windows
 from strategies.protocol import (
     Arrived,
     Grad,
@@ -21,7 +20,8 @@ from strategies.protocol import (
     Updated,
     Woke,
 )
-from strategies.windows import Window
+from strategies.watching.monitor import Monitor, check_windows
+from strategies.watching.windows import Window
 
 
 def monitor(**changes: float) -> Monitor:

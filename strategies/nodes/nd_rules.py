@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import final
 
-from strategies.flags import slow
-from strategies.monitor import Monitor
-from strategies.restarts import Restarts
+from strategies.nodes.restarts import Restarts
+from strategies.watching.flags import slow
+from strategies.watching.monitor import Monitor
 
 CALM_DECISIONS = 2
 """Decisions without a transient straggler after which sizes may become even again, ..."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
-from strategies.allocation import relaxed, split_min_max
+from strategies.load.allocation import relaxed, split_min_max
 from strategies.weights import split_evenly
 
 

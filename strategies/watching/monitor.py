@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal, final
 
 from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored, ServerLost, Started, Timings, Updated
-from strategies.windows import Window
+from strategies.watching.windows import Window
 
 Span = Literal["short", "long"]
 MATURE_FRAC = 0.8

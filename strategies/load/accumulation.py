@@ -17,7 +17,7 @@ from itertools import product
 from math import ceil
 from typing import NamedTuple
 
-from strategies.allocation import relaxed, split_by_time
+from strategies.load.allocation import relaxed, split_by_time
 
 EARLIER = 1 - 1e-9
 """Two plans whose times differ by less are equal; the one with fewer micro-batches is taken."""

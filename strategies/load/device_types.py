@@ -7,10 +7,10 @@ from typing import Protocol, final
 
 import msgspec
 
-from strategies.accumulation import Device
 from strategies.checks import check_number, check_whole
-from strategies.clustering import cluster_by_ratio
-from strategies.profiling import Curve
+from strategies.load.accumulation import Device
+from strategies.load.profiling import Curve
+from strategies.watching.clustering import cluster_by_ratio
 
 MAX_TYPES = 4
 """Every combination of accumulations is tried: 5^4 with the paper's bounds."""

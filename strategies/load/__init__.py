@@ -1,0 +1,1 @@
+"""Load policies: who computes how many samples (pure)."""

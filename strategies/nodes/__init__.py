@@ -1,0 +1,1 @@
+"""Node policies: what is done to tasks, and what that costs (pure)."""

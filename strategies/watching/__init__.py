@@ -1,0 +1,1 @@
+"""What is observed of workers and servers, and who is slow by it (pure)."""
