@@ -114,7 +114,7 @@ class History:
         self.version += 1
         samples = 0
         for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
-            samples += arrival.grad.samples
+            samples = arrival.grad.round_samples or samples + arrival.grad.samples
             arrival.fate, arrival.applied_version, arrival.applied_t = "applied", self.version, t
             arrival.staleness = self.version - 1 - arrival.grad.version
         self.updates.append(Update(t, self.version, command.grads, samples, command.lr_scale))
@@ -123,7 +123,7 @@ class History:
         """Gradients that are not used."""
         for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
             arrival.fate = "dropped"
-            if not command.requeue:
+            if not command.requeue and arrival.grad.round is None:
                 self.given_up.append((t, arrival.grad.samples))
 
     def take(self, line: Line) -> None:

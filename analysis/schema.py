@@ -24,6 +24,10 @@ class Grad(msgspec.Struct, frozen=True, gc=False):
     version: int
     samples: int
     assigned_samples: int
+    round: int | None = None
+    """Of a weighted sum over parts: the round that they are of."""
+    round_samples: int | None = None
+    """Of that round; they count once however many workers compute them."""
 
 
 class Timings(msgspec.Struct, frozen=True, gc=False):
@@ -156,6 +160,10 @@ class Compute(_Tagged, frozen=True, tag=True, gc=False):
     num_samples: int
 
 
+class Partition(_Tagged, frozen=True, tag=True, gc=False):
+    """Begin a round whose samples are cut into parts."""
+
+
 class Apply(_Tagged, frozen=True, tag=True, gc=False):
     """One update from these gradients."""
 
@@ -252,7 +260,7 @@ Event = (
     | Scheduling
     | Woke
 )
-Command = Compute | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
+Command = Compute | Partition | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
 Note = Held | GoingBack | Updated | Injected | Finished
 
 

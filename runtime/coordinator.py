@@ -39,6 +39,7 @@ from strategies.protocol import (
     Lost,
     NodeUse,
     Observed,
+    Partition,
     ProtocolError,
     Restart,
     Restored,
@@ -53,7 +54,9 @@ from strategies.protocol import (
     Woke,
 )
 
-CAPABILITIES: frozenset[type[Command]] = frozenset({Compute, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop})
+CAPABILITIES: frozenset[type[Command]] = frozenset(
+    {Compute, Partition, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop}
+)
 """Commands that it can carry out, whatever the port."""
 RESTARTED = "restarted by the strategy"
 """Why a node was lost that a strategy restarts."""
@@ -309,6 +312,8 @@ class Coordinator:
         match command:
             case Compute():
                 self.executor.compute(self._t, command)
+            case Partition():
+                self.executor.partition(self._t, command)
             case Apply():
                 self.executor.apply(self._t, command)
             case Drop():

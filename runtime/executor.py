@@ -2,7 +2,9 @@
 
 A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
 ends as an arrival of zero samples when nothing else is under way that could bring either (see ``Coordinator``). One for
-a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back.
+a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back. A
+Compute of parts takes nothing: its samples are the round's (:mod:`runtime.parts`), and if there are none, as at the
+end of an epoch, it ends at once.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from runtime.job import ApplyOrder, ComputeOrder, Job, Port, Record
+from runtime.job import ApplyOrder, ComputeOrder, Job, Piece, Port, Record
 from runtime.ledger import Ledger, Order
 from runtime.membership import Membership
+from runtime.parts import Parts
 from runtime.shards import Cut, Range, Shards, cut_epoch
-from strategies.protocol import Apply, Compute, Drop, Grad, ProtocolError
+from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
@@ -56,11 +59,12 @@ class Executor:
             seed=job.seed,
             overlap=job.epoch_overlap,
         )
+        self.parts = Parts(self.shards)
         self.ledger = Ledger()
         self.members = Membership(range(job.num_workers))
         self.version = 0
         self.iterations = [0] * job.num_workers
-        self.reserved: dict[int, tuple[Compute, tuple[Range, ...]]] = {}
+        self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
         self._next_grad_id = 0
         self._empty_rounds = 0
 
@@ -71,13 +75,28 @@ class Executor:
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
         if not self._begin(t, command):
             self.ledger.held[command.worker] = command
-            self.record.note(t, "Held", worker=command.worker)
+            if not command.parts:
+                self.record.note(t, "Held", worker=command.worker)
+
+    def partition(self, t: float, command: Partition) -> None:
+        """Begin a round."""
+        newest = self.shards.newest_epoch
+        try:
+            begun = self.parts.open(command.num_samples, command.num_parts)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
+        self._epochs_moved(t, newest)
+        self.record.note(t, "Partitioned", round=begun.number, samples=begun.samples, parts=command.num_parts)
 
     def apply(self, t: float, command: Apply) -> None:
         """One update, on every server."""
         if len(command.weights) != len(command.grads):
             raise ProtocolError(f"{command}: {len(command.grads)} gradients but {len(command.weights)} weights")
         grads = self.ledger.use(command.grads, "Apply")
+        rounds = {grad.round for grad in grads}
+        if len(rounds) > 1:
+            raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
+        newest, number = self.shards.newest_epoch, grads[0].round
         rate = self.job.lr * self.job.lr_at(self.shards.samples_applied) * command.lr_scale
         self.version += 1
         self.port.apply(
@@ -86,11 +105,13 @@ class Executor:
                 grads=command.grads,
                 weights=command.weights,
                 lr=rate,
-                samples=sum(grad.samples for grad in grads),
+                samples=grads[0].round_samples or sum(grad.samples for grad in grads),
             )
         )
-        newest = self.shards.newest_epoch
-        completed = sum([self.shards.applied(grad.id) for grad in grads])
+        if number is None:
+            completed = sum([self.shards.applied(grad.id) for grad in grads])
+        else:
+            completed = self._round_applied(number, command)
         self._epochs_moved(t, newest)
         if completed and not self.shards.finished:
             self.feed_held(t)  # with overlapping epochs the next but one may open now
@@ -100,13 +121,19 @@ class Executor:
         grads = self.ledger.use(command.grads, "Drop")
         self.port.drop(command.grads)
         newest = self.shards.newest_epoch
-        for grad in grads:
+        for grad in [grad for grad in grads if grad.round is None]:
             if command.requeue:
                 self.shards.returned(grad.id, to_holder=False)
             else:
                 self.shards.forget(grad.id)
         self._epochs_moved(t, newest)
         self.feed_held(t)
+
+    def _round_applied(self, number: int, command: Apply) -> int:
+        try:
+            return self.parts.applied(number, command.grads, command.weights)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
 
     def _epochs_moved(self, t: float, newest_before: int) -> None:
         if self.shards.finished:
@@ -120,7 +147,7 @@ class Executor:
         """Start a Compute if there is data for it."""
         worker, grad_id = command.worker, self._next_grad_id
         newest = self.shards.newest_epoch
-        ranges = self.shards.take(grad_id, worker, command.num_samples)
+        ranges, pieces = self._samples(command, grad_id)
         if not ranges:
             return False
         if self.shards.newest_epoch > newest:
@@ -130,12 +157,22 @@ class Executor:
         order = self._order(command, grad_id, sum(work.samples for work in ranges))
         self.ledger.busy[worker] = order
         if self.members.is_here(worker):
-            self._send(t, order, command, ranges)
+            self._send(t, order, command, ranges, pieces)
         else:
-            self.reserved[worker] = (command, ranges)
+            self.reserved[worker] = (command, ranges, pieces)
         return True
 
+    def _samples(self, command: Compute, grad_id: int) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
+        """Free data for the worker, or its parts of the round; none if there is none now."""
+        if not command.parts:
+            return self.shards.take(grad_id, command.worker, command.num_samples), ()
+        try:
+            return self.parts.take(grad_id, command.parts)
+        except ValueError as error:
+            raise self.ledger.error(command.worker, f"{command}: {error}") from None
+
     def _order(self, command: Compute, grad_id: int, samples: int) -> Order:
+        begun = self.parts.now if command.parts else None
         return Order(
             grad_id=grad_id,
             worker=command.worker,
@@ -143,9 +180,13 @@ class Executor:
             version=self.version,
             assigned_samples=command.num_samples,
             samples=samples,
+            round=begun.number if begun is not None else None,
+            round_samples=begun.samples if begun is not None else None,
         )
 
-    def _send(self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...]) -> None:
+    def _send(
+        self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...], pieces: tuple[Piece, ...]
+    ) -> None:
         delay_s, slowdown_frac = self.disturb(f"worker:{order.worker}", t)
         self.port.compute(
             ComputeOrder(
@@ -154,9 +195,10 @@ class Executor:
                 incarnation=self.members.members[order.worker].incarnation,
                 version=order.version,
                 ranges=ranges,
-                accum=min(command.accum, order.samples),
+                accum=len(pieces) or min(command.accum, order.samples),
                 delay_s=delay_s,
                 slowdown_frac=slowdown_frac,
+                pieces=pieces,
             )
         )
 
@@ -164,10 +206,10 @@ class Executor:
         """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""
         self.shards.back(worker)
         if worker in self.reserved:
-            command, ranges = self.reserved.pop(worker)
+            reserved = self.reserved.pop(worker)
             order = msgspec.structs.replace(self.ledger.busy[worker], version=self.version)
             self.ledger.busy[worker] = order
-            self._send(t, order, command, ranges)
+            self._send(t, order, *reserved)
 
     def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
         """A worker's Compute is gone with it; one that was ordered while it restarts waits for its next incarnation."""
@@ -183,6 +225,7 @@ class Executor:
     def void(self) -> None:
         """Everything outstanding is void."""
         self.ledger.void()
+        self.parts.void()
         self.reserved.clear()
 
     def arrived(self, order: Order) -> Grad:
@@ -196,6 +239,8 @@ class Executor:
             version=order.version,
             samples=order.samples,
             assigned_samples=order.assigned_samples,
+            round=order.round,
+            round_samples=order.round_samples,
         )
         self.ledger.arrived(grad)
         return grad
@@ -204,8 +249,8 @@ class Executor:
 
     def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
         """Work that ended without a gradient: to the restarting holder, or to the tail of the queue."""
-        samples = self.shards.returned(order.grad_id, to_holder=to_holder)
         self.port.drop((order.grad_id,))
+        samples = 0 if order.round is not None else self.shards.returned(order.grad_id, to_holder=to_holder)
         self.record.note(t, "Requeued", worker=order.worker, samples=samples, reason=reason)
         if not to_holder:
             self.feed_held(t)
@@ -217,9 +262,14 @@ class Executor:
                 del self.ledger.held[worker]
 
     def empty_arrivals(self) -> list[Grad]:
-        """Gradients of zero samples for everything held, if nothing is under way that could free data."""
+        """Gradients of zero samples for everything held, if nothing is under way that could free data.
+
+        For parts without samples always: nothing could free any.
+        """
         held = self.ledger.held
-        if not held or self.ledger.busy or self.members.anyone_launching():
+        if without := {worker: command for worker, command in held.items() if command.parts}:
+            held = without
+        elif not held or self.ledger.busy or self.members.anyone_launching():
             return []
         self._empty_rounds += 1
         if self._empty_rounds > MAX_EMPTY_ROUNDS:
@@ -229,5 +279,5 @@ class Executor:
         for worker in sorted(held):
             orders.append(self._order(held[worker], self._next_grad_id, 0))
             self._next_grad_id += 1
-        held.clear()
+            del self.ledger.held[worker]
         return [self.arrived(order) for order in orders]

@@ -51,8 +51,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return value >= self.target if self.higher_is_better else value <= self.target
 
 
+class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A micro-batch: so many samples, whose gradient sum counts ``coefficient`` times."""
+
+    samples: int
+    coefficient: float
+
+
 class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's task: the samples, and the version to compute on (which the servers deliver)."""
+    """A worker's task: the samples, and the version to compute on (which the servers deliver).
+
+    It computes in ``accum`` micro-batches of near-equal size, or in these ``pieces`` (then ``accum`` is their number).
+    """
 
     grad_id: int
     worker: int
@@ -62,6 +72,7 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
     accum: int
     delay_s: float
     slowdown_frac: float
+    pieces: tuple[Piece, ...] = ()
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: int
     assigned_samples: int
     samples: int
+    round: int | None = None
+    round_samples: int | None = None
 
 
 class Ledger:
@@ -48,6 +50,8 @@ class Ledger:
             raise self.error(worker, f"{command} while it is busy with an earlier one")
         if command.num_samples < 1 or not 1 <= command.accum <= command.num_samples:
             raise self.error(worker, f"{command}: needs at least one sample per micro-batch")
+        if command.parts and command.accum > 1:
+            raise self.error(worker, f"{command}: each part is a micro-batch of its own")
 
     def arrived(self, grad: Grad) -> None:
         """The gradient may be used from now on (an empty one has nothing to use)."""

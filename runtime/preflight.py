@@ -25,7 +25,7 @@ from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed
 from runtime.spec import Needs
 from runtime.topologies import check_topology
-from strategies.protocol import DATA_POLICIES, Strategy
+from strategies.protocol import DATA_POLICIES, Partition, Strategy
 
 LOOPBACK = "127.0.0.1"
 EXPERIMENT = "experiment"
@@ -114,7 +114,7 @@ def check_job(config: Config) -> Needs:
     check_split(strategy, config)
     check_backend(backend, runtime, config)
     check_topology(strategy, backend, config)
-    check_record(runtime, config)
+    check_record(strategy, runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
     check_port(config.cluster.get("port"))
@@ -161,8 +161,12 @@ def check_backend(backend: Any, runtime: Any, config: Config) -> None:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
 
 
-def check_record(runtime: Any, config: Config) -> None:
-    """Rows have no place for what can go wrong with real processes."""
+def check_record(strategy: Strategy, runtime: Any, config: Config) -> None:
+    """Rows have no place for what can go wrong with real processes, nor for rounds."""
+    if config.record == "iterations" and Partition in strategy.needs:
+        raise ConfigError(
+            f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
+        )
     if config.record == "iterations" and runtime.needs_gradients:
         raise ConfigError(f"record=iterations: cluster={config.names.cluster} records events; choose cluster=virtual")
 

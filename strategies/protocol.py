@@ -34,7 +34,7 @@ class ProtocolError(RuntimeError):
     """A strategy gave a command that the laws forbid; the message ends with the worker's last events."""
 
 
-class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Handle of one pushed gradient: a sum over ``samples`` samples, computed on parameters of ``version``."""
 
     id: int
@@ -49,6 +49,10 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     samples: int
     """Samples really summed; 0 when the data queue was empty, fewer than assigned at an epoch's end."""
     assigned_samples: int
+    round: int | None = None
+    """Of a weighted sum over parts: the number of the round (see :class:`Partition`) that the parts are of."""
+    round_samples: int | None = None
+    """Of all parts of that round; ``samples`` are those of the worker's own parts."""
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -237,15 +241,37 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=Fa
     """Something that the runtime must do now."""
 
 
-class Compute(Command, frozen=True, kw_only=True, tag=True):
+class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Part ``index`` of the round, and the ``coefficient`` of its gradient sum in what the worker sends."""
+
+    index: int
+    coefficient: float
+
+
+class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Worker: compute the gradient sum of ``num_samples`` samples on the parameters of now.
 
-    The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size.
+    The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size. With ``parts``
+    the samples are those of these parts of the round, each a micro-batch of its own, and the worker sends the sum of
+    their gradient sums with these coefficients; ``num_samples`` is then only what it is said to have been assigned.
     """
 
     worker: int
     num_samples: int
     accum: int = 1
+    parts: tuple[Part, ...] = ()
+
+
+class Partition(Command, frozen=True, kw_only=True, tag=True):
+    """Begin a round: ``num_parts`` parts of near-equal size, which any number of workers may compute.
+
+    They are the next ``num_samples`` samples of the data service (fewer at an epoch's end), or, while the last round
+    has not been applied, the samples of that one again. All of them count as applied once, with the ``Apply`` whose
+    weights give each part the same weight. A gradient of an older round can only be dropped.
+    """
+
+    num_samples: int
+    num_parts: int
 
 
 class Apply(Command, frozen=True, kw_only=True, tag=True):
@@ -299,7 +325,7 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
     ok: bool = True
 
 
-AnyCommand = Compute | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
+AnyCommand = Compute | Partition | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):

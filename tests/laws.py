@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from runtime.job import ComputeOrder
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -30,6 +31,7 @@ from strategies.protocol import (
 from tests.harness import HeapRun, Line
 
 Complaints = list[str]
+Sample = tuple[int, int, int]
 Make = Callable[[], Strategy]
 
 
@@ -150,11 +152,34 @@ def unaveraged(run: HeapRun) -> Complaints:
     complaints = []
     for line in run.lines:
         for command in line.commands:
-            if isinstance(command, Apply):
+            if isinstance(command, Apply) and run.grads[command.grads[0]].round is not None:
+                complaints += [f"t={line.event.t:g}: {command}: {wrong}" for wrong in miscounted(run, command)]
+            elif isinstance(command, Apply):
                 samples = sum(run.grads[grad].samples for grad in command.grads)
                 if any(abs(weight * samples - 1) > 1e-12 for weight in command.weights):
                     complaints.append(f"t={line.event.t:g}: {command} is not the mean over {samples} samples")
     return complaints
+
+
+def miscounted(run: HeapRun, command: Apply) -> Complaints:
+    """What was computed by several must count as if by one: each sample of the round with 1 over their number."""
+    counts: Counter[Sample] = Counter()
+    for grad, weight in zip(command.grads, command.weights, strict=True):
+        order = run.orders[grad]
+        coefficients = [piece.coefficient for piece in order.pieces for _ in range(piece.samples)]
+        for sample, coefficient in zip(samples_of(order), coefficients, strict=True):
+            counts[sample] += weight * coefficient  # type: ignore[assignment]
+    samples = run.grads[command.grads[0]].round_samples
+    if len(counts) != samples:
+        return [f"{len(counts)} samples, but the round has {samples}"]
+    return [
+        f"{sample} counts {count * samples:g}" for sample, count in counts.items() if abs(count * samples - 1) > 1e-9
+    ]
+
+
+def samples_of(order: ComputeOrder) -> list[Sample]:
+    """(epoch, shard, position) of all samples of an order."""
+    return [(work.epoch, work.shard, position) for work in order.ranges for position in range(work.start, work.stop)]
 
 
 def dead(run: HeapRun) -> Complaints:
@@ -164,13 +189,13 @@ def dead(run: HeapRun) -> Complaints:
     return [f"status {run.core.status} ({run.core.reason}) after {run.core.shards.epochs_done} epochs, t={run.t:g}"]
 
 
-def uses(run: HeapRun) -> Counter[tuple[int, int, int]]:
-    """How often each (epoch, shard, position) is in the parameters now."""
-    found: Counter[tuple[int, int, int]] = Counter()
+def uses(run: HeapRun) -> Counter[Sample]:
+    """How often each sample is in the parameters now; copies within a round are :func:`miscounted`'s business."""
+    found: Counter[Sample] = Counter()
     for update in run.effective:
-        for grad in update.grads:
-            for work in run.orders[grad].ranges:
-                found.update((work.epoch, work.shard, position) for position in range(work.start, work.stop))
+        used = [samples_of(run.orders[grad]) for grad in update.grads]
+        copies = run.grads[update.grads[0]].round is not None
+        found.update(set().union(*used) if copies else [sample for own in used for sample in own])
     return found
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.job import ComputeOrder
+
 FloatVector = NDArray[np.float32]
+
+
+class MicroBatch(NamedTuple):
+    """Rows of a batch that are computed together; their gradient sum counts ``coefficient`` times."""
+
+    rows: slice
+    coefficient: float = 1.0
 
 
 class Model(Protocol):
@@ -31,10 +41,10 @@ class Model(Protocol):
         """Load the training samples of these indices (the data time of an iteration)."""
         ...
 
-    def gradient(self, batch: Any, accum: int) -> float:
+    def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
         """Leave the gradient **sum** over the batch in the gradient vector; return the loss summed over the batch.
 
-        It is computed in ``accum`` micro-batches of near-equal size.
+        It is computed micro-batch by micro-batch, and the gradient (not the loss) is the sum with their coefficients.
         """
         ...
 
@@ -62,10 +72,19 @@ class Backend(Protocol):
         ...
 
 
-def micro_batches(num_samples: int, accum: int) -> list[slice]:
+def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:
     """``accum`` near-equal consecutive parts, larger ones first."""
     share, rest = divmod(num_samples, accum)
-    bounds = [0]
-    for part in range(accum):
-        bounds.append(bounds[-1] + share + (part < rest))
-    return [slice(lo, hi) for lo, hi in pairwise(bounds)]
+    return [MicroBatch(rows) for rows in _consecutive([share + (part < rest) for part in range(accum)])]
+
+
+def ordered_batches(order: ComputeOrder) -> list[MicroBatch]:
+    """How an order is to be computed."""
+    if not order.pieces:
+        return micro_batches(sum(part.samples for part in order.ranges), order.accum)
+    rows = _consecutive([piece.samples for piece in order.pieces])
+    return [MicroBatch(own, piece.coefficient) for own, piece in zip(rows, order.pieces, strict=True)]
+
+
+def _consecutive(sizes: Sequence[int]) -> list[slice]:
+    return [slice(lo, hi) for lo, hi in pairwise(accumulate(sizes, initial=0))]

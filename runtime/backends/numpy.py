@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, micro_batches
+from runtime.backends.base import FloatVector, MicroBatch
 
 
 @final
@@ -34,11 +35,18 @@ class NumpyModel:
         """The task looks samples up itself."""
         return indices
 
-    def gradient(self, batch: NDArray[np.int64], accum: int) -> float:
+    def gradient(self, batch: NDArray[np.int64], micro: Sequence[MicroBatch]) -> float:
         """Sum of the micro-batches."""
         self.grad[:] = 0
-        parts = micro_batches(len(batch), accum)
-        return float(sum(self.task.numpy_gradient(self.params, batch[part], self.grad) for part in parts))
+        return float(sum(self._add(batch[rows], coefficient) for rows, coefficient in micro))
+
+    def _add(self, indices: NDArray[np.int64], coefficient: float) -> float:
+        if coefficient == 1.0:
+            return float(self.task.numpy_gradient(self.params, indices, self.grad))
+        own = np.zeros_like(self.grad)
+        loss = float(self.task.numpy_gradient(self.params, indices, own))
+        self.grad += np.float32(coefficient) * own
+        return loss
 
     def evaluate(self) -> dict[str, float]:
         """From the task."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, micro_batches
+from runtime.backends.base import FloatVector, MicroBatch
 
 if TYPE_CHECKING:
     import torch
@@ -70,19 +71,21 @@ class TorchModel:
         inputs, targets = self.data.train
         return torch.from_numpy(inputs[indices]), torch.from_numpy(targets[indices])
 
-    def gradient(self, batch: tuple[Tensor, Tensor], accum: int) -> float:
+    def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
         """Forward and backward of the summed loss."""
         import torch
 
         inputs, targets = batch
         total = 0.0
-        for index, part in enumerate(micro_batches(len(targets), accum)):
-            loss = self.task.torch_loss(self.module, inputs[part], targets[part])
+        for index, (rows, coefficient) in enumerate(micro):
+            loss = self.task.torch_loss(self.module, inputs[rows], targets[rows])
             grads = torch.autograd.grad(loss, self.parameters)
             if index:
-                torch._foreach_add_(self.grads, grads)
+                torch._foreach_add_(self.grads, grads, alpha=coefficient)
             else:
                 torch._foreach_copy_(self.grads, grads)
+                if coefficient != 1.0:
+                    torch._foreach_mul_(self.grads, coefficient)
             total += float(loss.detach())
         return total
 

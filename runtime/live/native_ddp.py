@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, micro_batches
+from runtime.backends.base import FloatVector, MicroBatch
 from runtime.backends.torch import TorchModel
 from runtime.live.messages import Peer
 from runtime.live.torch_groups import MEETING_DEADLINE_S, TorchGroup
@@ -75,11 +75,13 @@ class NativeModel:
         """As the model's."""
         return self.model.batch(indices)
 
-    def gradient(self, batch: Any, accum: int) -> float:
-        """The mean over members of the gradient sums, in the gradient vector; our own loss, summed over the batch."""
+    def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
+        """The mean over members of the gradient sums, in the gradient vector; our own loss, summed over the batch.
+
+        Coefficients are 1 here: parts are only ever sent to servers.
+        """
         inputs, targets = batch
-        parts = micro_batches(len(targets), accum)
-        return self._backward([(inputs[part], targets[part]) for part in parts], 1.0)
+        return self._backward([(inputs[rows], targets[rows]) for rows, _ in micro], 1.0)
 
     def take_part(self) -> None:
         """A backward pass that adds nothing to those of the others."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from runtime.backends.base import Model
+from runtime.backends.base import Model, ordered_batches
 from runtime.device import parse_device
 from runtime.live.auth import Identity
 from runtime.live.board import Board
@@ -81,7 +81,7 @@ class Worker:
         self.links.receive_params(order.grad_id)
         self.model.attach(self.links.params, self.links.grad)
         pulled = time.perf_counter()
-        loss_sum = self.model.gradient(batch, order.accum)
+        loss_sum = self.model.gradient(batch, ordered_batches(order))
         samples = sum(part.samples for part in order.ranges)
         overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
         computed = time.perf_counter()

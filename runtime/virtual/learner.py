@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from runtime.backends.base import Model
+from runtime.backends.base import Model, ordered_batches
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.optimizers import Optimizer, make_optimizer
 from runtime.progress import Progress
@@ -83,7 +83,7 @@ class RealLearner:
         batch = self.model.batch(sample_indices(order.ranges, self.cut, self.seed))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
         self.model.attach(self.params, grad)
-        loss_sum = self.model.gradient(batch, order.accum)
+        loss_sum = self.model.gradient(batch, ordered_batches(order))
         sqr_norm = float(np.dot(grad, grad))
         if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
             self._spare.append(grad)

@@ -175,9 +175,9 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
-    def gradient(self, batch: Any, accum: int) -> float:
+    def gradient(self, batch: Any, micro: Any) -> float:
         begun = time.perf_counter()
-        loss: float = self.model.gradient(batch, accum)
+        loss: float = self.model.gradient(batch, micro)
         self.spent_s += time.perf_counter() - begun
         return loss
 

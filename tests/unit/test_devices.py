@@ -47,7 +47,7 @@ def test_passes_add_up(samples: int, accum: int, seconds: float) -> None:
 @given(st.integers(1, 500), st.integers(1, 20))
 def test_passes_are_those_that_the_backends_make(samples: int, accum: int) -> None:
     accum = min(samples, accum)
-    parts = [part.stop - part.start for part in micro_batches(samples, accum)]
+    parts = [part.rows.stop - part.rows.start for part in micro_batches(samples, accum)]
     assert FLAT.seconds(samples, accum) == pytest.approx(sum(FLAT.seconds(part) for part in parts))
 
 

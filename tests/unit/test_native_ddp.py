@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch.distributed
 
+from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.live.address import LOOPBACK, Address
 from runtime.live.auth import Identity
@@ -53,12 +54,12 @@ def test_gradient_and_loss_are_those_of_the_bare_model(digits: Digits, native: N
     bare = TorchModel(digits, seed=0, num_threads=1)
     indices = np.arange(17)
     wanted, found = attached(bare), attached(native)
-    losses = [model.gradient(model.batch(indices), accum) for model in (bare, native)]
+    losses = [model.gradient(model.batch(indices), micro_batches(17, accum)) for model in (bare, native)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     native.attach(native_params := aligned_vector(native.num_parameters), other := aligned_vector(len(found)))
     native_params[:] = bare.initial_parameters()
-    native.gradient(native.batch(indices), accum)
+    native.gradient(native.batch(indices), micro_batches(17, accum))
     np.testing.assert_allclose(other, wanted, rtol=1e-5, atol=1e-5)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.backends.base import Model
+from runtime.backends.base import Model, ordered_batches
 from runtime.backends.numpy import NumpyBackend
 from runtime.backends.torch import TorchBackend
 from runtime.job import ApplyOrder, ComputeOrder
@@ -90,7 +90,9 @@ class Alone:
 
     def gradient(self, params: FloatVector, order: ComputeOrder) -> tuple[FloatVector, float]:
         self._params[:] = params
-        loss_sum = self.model.gradient(self.model.batch(sample_indices(order.ranges, self.cut, 0)), order.accum)
+        loss_sum = self.model.gradient(
+            self.model.batch(sample_indices(order.ranges, self.cut, 0)), ordered_batches(order)
+        )
         return self._grad.copy(), loss_sum
 
 

@@ -1,0 +1,10 @@
+"""Where chance comes from: a generator of the strategy's own, made of a setting, so that the same code comes again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def draws(code_seed: int, attempt: int) -> np.random.Generator:
+    """The generator of the ``attempt``-th code that a job builds."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((code_seed, attempt))))
