@@ -250,7 +250,9 @@ class Executor:
     def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
         """Work that ended without a gradient: to the restarting holder, or to the tail of the queue."""
         self.port.drop((order.grad_id,))
-        samples = 0 if order.round is not None else self.shards.returned(order.grad_id, to_holder=to_holder)
+        if order.round is not None:  # the samples are the round's
+            return
+        samples = self.shards.returned(order.grad_id, to_holder=to_holder)
         self.record.note(t, "Requeued", worker=order.worker, samples=samples, reason=reason)
         if not to_holder:
             self.feed_held(t)

@@ -18,6 +18,7 @@ what the runtime notes. Empty lines and lines that begin with ``#`` are kept as 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -32,6 +33,7 @@ from strategies.protocol import (
     Failed,
     Joined,
     Lost,
+    Partition,
     Restored,
     Started,
     Strategy,
@@ -100,6 +102,9 @@ def details(what: Any) -> str:
             return f"worker {what.worker}, incarnation {what.incarnation}"
         case Restored():
             return f"version {what.version}, workers {listed(what.workers)}"
+        case Compute(parts=(_, *_)):
+            rows = " ".join(f"{part.index} x {part.coefficient:.4g}" for part in what.parts)
+            return f"worker {what.worker}, {counted(what.num_samples)}: parts {rows}"
         case Compute():
             parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
             return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
@@ -110,14 +115,22 @@ def details(what: Any) -> str:
 def details_of_rest(what: Any) -> str:
     """What is done with gradients; everything else has all its fields shown."""
     match what:
+        case Partition():
+            return f"{counted(what.num_samples)} in {what.num_parts} parts"
         case Apply():
-            weights = listed(sorted({Fraction(weight).limit_denominator(10_000) for weight in what.weights}))
+            weights = listed(in_short(weight) for weight in sorted(set(what.weights)))
             return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case _:
             fields = msgspec.structs.asdict(what).items()
             return ", ".join(f"{name} {value}" for name, value in fields if name not in ("t", "reason"))
+
+
+def in_short(weight: float) -> str:
+    """A fraction where it is a simple one."""
+    fraction = Fraction(weight).limit_denominator(1000)
+    return str(fraction) if abs(weight - fraction) < 1e-12 else f"{weight:.4g}"
 
 
 def listed(values: Any) -> str:
@@ -201,8 +214,11 @@ def read_settings(text: str) -> Iterator[tuple[str, Any]]:
             yield name, {"true": True, "false": False, "null": None}.get(value, read_number(value))
 
 
-def read_number(value: str) -> int | float | str:
+def read_number(value: str) -> int | float | str | list[Any]:
     """What is none stays as it is."""
+    if value.startswith("["):
+        numbers: list[Any] = json.loads(value)
+        return numbers
     try:
         return int(value) if value.isdigit() else float(value)
     except ValueError:

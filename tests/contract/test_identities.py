@@ -13,6 +13,7 @@ from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.dynamic_x import DynamicX
 from strategies.first_k import FirstK
+from strategies.gradient_coding import GradientCoding
 from strategies.lgc import LGC
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
@@ -40,6 +41,10 @@ SAME: dict[str, tuple[Make, Make]] = {
     "first k of all": (lambda n: FirstK(k=n), bsp),
     "one cluster": (lambda n: DynamicX(tolerance_frac=1e9, regroup_iters=1, warmup_iters=0), bsp),
     "sync-switch, all bsp": (lambda n: SyncSwitch(bsp_frac=1.0, straggler_policy="none"), bsp),
+    "naive coding": (lambda n: GradientCoding(scheme="naive", s=0), bsp),
+    "cyclic coding, s=0": (lambda n: GradientCoding(scheme="cyclic", s=0), bsp),
+    "heter-aware coding, s=0": (lambda n: GradientCoding(scheme="heter_aware", s=0), bsp),
+    "group-based coding, s=0": (lambda n: GradientCoding(scheme="group_based", s=0), bsp),
     "ssp, no bound": (lambda n: SSP(bound=None), asp),
     "static x of one": (lambda n: StaticX(x=1), asp),
     "sync-switch, all asp": (lambda n: SyncSwitch(bsp_frac=0.0), asp),

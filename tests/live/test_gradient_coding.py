@@ -1,0 +1,122 @@
+"""Coded rounds with real processes: whoever is late or dead, the parameters are those of serial SGD on full batches."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+
+from analysis.integrity import integrity
+from analysis.load import load_run
+from runtime.backends.torch import TorchModel
+from runtime.job import Job
+from runtime.sampling import sample_indices
+from runtime.shards import Range
+from tests.harness import HeapRun, make_job
+from tests.invariants import problems, replay, strategy_of
+from tests.laws import samples_of
+from tests.runs import DIGITS, ROOT, Run
+from workloads.digits import Digits
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+UNEQUAL = "strategy.throughputs=[1,1,2,2]"
+SCHEMES = {
+    "fractional": ("strategy=coding_fractional",),
+    "cyclic": ("strategy=coding_cyclic",),
+    "heter_aware": ("strategy=coding_heter_aware", UNEQUAL),
+    "group_based": ("strategy=coding_group_based", UNEQUAL),
+    "cyclic, s=2": ("strategy=coding_cyclic", "strategy.s=2"),
+}
+NEVER = ("straggler=persistent", "straggler.targets=[worker:3]", "straggler.sleep_s=1000", "straggler.sleep_iters=null")
+"""Worker 3 does not answer before the job is over."""
+
+
+@contextmanager
+def running(run_dir: Path, *overrides: str) -> Iterator[Run]:
+    run = Run(run_dir, *DIGITS, "workload.epochs=2", "save_parameters=true", "cluster.num_workers=4", *overrides)
+    try:
+        yield run
+    finally:
+        run.kill()
+
+
+def rounds_of(run: Run) -> list[NDArray[np.int64]]:
+    """Samples of every round, by the pure coordinator on a heap: they do not depend on who is late."""
+    fields = {name: run.meta["job"][name] for name in Job.__struct_fields__ if name in run.meta["job"]}
+    job = make_job(**{**fields, "max_time_s": 1e9, "eval_every_s": None, "checkpoint_every_s": None})
+    heap = HeapRun(strategy_of(run.run_dir), job, [1.0, 1.1, 1.2, 1.3]).run()
+    rows = [[heap.orders[grad] for grad in order.grads] for _, order, _ in heap.applied]
+    rounds = [sorted({sample for order in orders for sample in samples_of(order)}) for orders in rows]
+    cut = heap.core.cut
+    return [np.concatenate([sample_indices([Range(*at, at[2] + 1)], cut, job.seed) for at in own]) for own in rounds]
+
+
+def serial_sgd(run: Run) -> NDArray[np.float32]:
+    """One process, torch's own optimizer, the mean loss of every round."""
+    rule = OmegaConf.load(run.run_dir / ".hydra" / "config.yaml").workload.optimizer
+    task = Digits(data_dir=str(ROOT / "data"))
+    model = TorchModel(task, run.meta["seed"], num_threads=1)
+    optimizer = torch.optim.SGD(model.module.parameters(), lr=rule.lr, momentum=rule.momentum)
+    for indices in rounds_of(run):
+        optimizer.zero_grad()
+        (task.torch_loss(model.module, *model.batch(indices)) / len(indices)).backward()
+        optimizer.step()
+    return model.initial_parameters()
+
+
+def distance(run: Run) -> float:
+    """Of the final parameters from those of serial SGD, as a part of their size."""
+    serial = serial_sgd(run)
+    return float(np.linalg.norm(run.parameters() - serial) / np.linalg.norm(serial))
+
+
+def check_record(run: Run) -> None:
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert integrity(load_run(run.run_dir)).problems == ()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_who_never_answers_changes_nothing(scheme: str, tmp_path: Path) -> None:
+    with running(tmp_path / "run", *SCHEMES[scheme], *NEVER) as run:
+        run.finish()
+        assert run.finished["status"] == "done"
+        assert not [event for event in run.events("Arrived") if event["grad"]["worker"] == 3]
+        assert distance(run) <= 1e-5
+        assert max(line["state"]["residual"] for line in run.lines() if "state" in line) <= 1e-6
+        check_record(run)
+
+
+def test_the_naive_scheme_waits_for_who_never_answers(tmp_path: Path) -> None:
+    """Negative control: without redundancy the job does not end by itself."""
+    with running(tmp_path / "run", "strategy=coding_naive", *NEVER, "max_time_s=3") as run:
+        run.finish()
+        assert run.version == 0
+
+
+def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
+    """The agent is stopped, so that who is killed stays dead; meanwhile rounds go on, and then they are back."""
+    with running(
+        tmp_path / "run", "strategy=coding_cyclic", "cluster.device={base_s: 0.03}", "cluster.lease_s=20"
+    ) as run:
+        run.await_training(3)
+        os.kill(run.agent_pid, signal.SIGSTOP)
+        assert run.strike(("worker", 1))
+        run.await_events("Lost")
+        run.await_training(run.version + 6)
+        assert not run.events("Joined")
+        os.kill(run.agent_pid, signal.SIGCONT)
+        run.await_events("Joined")
+        run.finish()
+        assert run.finished["status"] == "done"
+        assert distance(run) <= 1e-5
+        check_record(run)
