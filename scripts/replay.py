@@ -199,8 +199,13 @@ def answered(answer: Told | Step, indent: str) -> Iterator[str]:
 
 def in_words(what: msgspec.Struct) -> str:
     """An event or a command with all its fields; an event's time stands above it."""
-    said = {name: value for name, value in msgspec.structs.asdict(what).items() if name != "t"}
+    said = {name: value for name, value in fields_of(what).items() if name != "t"}
     return f"{type(what).__name__}: {listed(said)}" if said else type(what).__name__
+
+
+def fields_of(what: msgspec.Struct) -> dict[str, Any]:
+    """What there is to say: an absent value goes without saying."""
+    return {name: value for name, value in msgspec.structs.asdict(what).items() if value not in (None, ())}
 
 
 def state_in_words(state: Mapping[str, Any] | None) -> str:
@@ -216,7 +221,7 @@ def listed(fields: Mapping[str, Any]) -> str:
 def shown(value: Any) -> str:
     """A value to the last digit; equal neighbours in a list are counted, since weights are many."""
     if isinstance(value, msgspec.Struct):
-        value = msgspec.structs.asdict(value)
+        value = fields_of(value)
     if isinstance(value, Mapping):
         return f"({listed(value)})"
     if isinstance(value, list | tuple):

@@ -1,0 +1,223 @@
+"""Gradient coding as a strategy, against Tandon et al. (ICML 2017) and Wang et al. (ICDCS 2019).
+
+The matrices themselves: ``test_gradient_coding_matrices.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.job import ComputeOrder
+from strategies.gradient_coding import GradientCoding
+from strategies.protocol import Apply, Compute, Drop, Partition
+from tests.faults import Crash
+from tests.harness import HeapRun, make_job
+from tests.laws import dead, miscounted, unconserved, unlawful
+
+UNIT_SAMPLES = 840
+"""Global batch: divides into the parts of all schemes here."""
+SPEEDS = [1.0, 2.0, 3.0, 4.0, 4.0]
+NEVER_S = 1e6
+
+
+def worked(speeds: list[float], late: dict[int, float]) -> Callable[[int, ComputeOrder], float]:
+    """Seconds in which a worker computes its samples; one unit of speed does a whole batch in a second."""
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        own = sum(work.samples for work in order.ranges)
+        return own / UNIT_SAMPLES / speeds[worker] + late.get(worker, 0.0)
+
+    return seconds
+
+
+def played(
+    scheme: str, s: int = 1, late: dict[int, float] | None = None, speeds: list[float] = SPEEDS, **changes: Any
+) -> HeapRun:
+    """Twenty rounds."""
+    known = {} if scheme in ("naive", "fractional_repetition", "cyclic") else {"throughputs": speeds}
+    strategy = GradientCoding(scheme=scheme, s=s, **{**known, **changes})
+    job = make_job(
+        num_workers=len(speeds),
+        global_batch_samples=UNIT_SAMPLES,
+        num_samples=20 * UNIT_SAMPLES,
+        epochs=1,
+        max_time_s=1e9,
+    )
+    return HeapRun(strategy, job, worked(speeds, late or {})).run()
+
+
+def round_s(run: HeapRun) -> float:
+    """Seconds of a round, once it has settled."""
+    ends = [t for t, _, _ in run.applied]
+    return (ends[-1] - ends[4]) / (len(ends) - 5)
+
+
+def test_heter_aware_workers_all_finish_together_at_the_optimum() -> None:
+    """Throughputs 1, 2, 3, 4, 4 and s = 1: (s + 1) / 14 = 1/7 s of each, the least that any code can do."""
+    assert round_s(played("heter_aware", k=7)) == pytest.approx(1 / 7, rel=1e-3)
+    assert round_s(played("naive", s=0)) == pytest.approx(0.2, rel=1e-3)
+    assert round_s(played("cyclic")) == pytest.approx(0.2, rel=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["cyclic", "heter_aware", "group_based"])
+@pytest.mark.parametrize("delay_s", [0.5, 4.0, NEVER_S])
+def test_a_round_takes_no_longer_however_late_one_worker_is(scheme: str, delay_s: float) -> None:
+    """Figure 2a: flat in the delay, and so with a worker that never answers."""
+    for late in range(5):
+        delayed = played(scheme, late={late: delay_s})
+        assert dead(delayed) == []
+        assert round_s(delayed) <= round_s(played(scheme, late={late: NEVER_S})) * (1 + 1e-9)
+
+
+def test_the_naive_scheme_is_as_late_as_its_latest() -> None:
+    """Figure 2a: it rises with the delay, and cannot end when somebody never answers."""
+    assert round_s(played("naive", s=0, late={4: 0.5})) == pytest.approx(0.5 + 0.05, rel=1e-3)
+    assert played("naive", s=0, late={4: NEVER_S}).applied[0][0] >= NEVER_S
+
+
+def test_cyclic_with_two_stragglers_rises_to_the_slow_workers_bound() -> None:
+    """Figure 2b, cluster A: with s = 2 and two fast workers gone, one of the slowest counts."""
+    speeds = [2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0]
+    calm, struck = (played("cyclic", 2, late, speeds) for late in ({}, {6: NEVER_S, 7: NEVER_S}))
+    assert round_s(struck) == pytest.approx(2 * round_s(calm), rel=0.1)
+    ours = played("heter_aware", 2, {6: NEVER_S, 7: NEVER_S}, speeds, k=8)
+    assert round_s(struck) == pytest.approx(3 * round_s(ours), rel=0.1)
+
+
+@pytest.mark.parametrize("scheme", ["fractional_repetition", "cyclic", "heter_aware", "group_based"])
+@pytest.mark.parametrize("s", [1, 2])
+def test_every_update_is_the_full_gradient_whoever_is_missing(scheme: str, s: int) -> None:
+    speeds = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+    for missing in combinations(range(6), s):
+        run = played(scheme, s, dict.fromkeys(missing, NEVER_S), speeds)
+        updates = [command for command in run.commands if isinstance(command, Apply)]
+        assert len(updates) == 20
+        assert not any(miscounted(run, update) for update in updates)
+        assert not {run.grads[grad].worker for update in updates for grad in update.grads} & set(missing)
+        assert unconserved(run) == []
+
+
+def test_a_code_with_a_wrong_entry_is_caught_by_the_runtime() -> None:
+    """Negative control: one coefficient of what a worker is told differs from the code that decodes."""
+    strategy = GradientCoding(scheme="cyclic", s=1)
+    honest = strategy.handle
+
+    def forged(event: Any) -> list[Any]:
+        return [
+            Compute(worker=0, num_samples=2, parts=(command.parts[0],))
+            if isinstance(command, Compute) and command.worker == 0
+            else command
+            for command in honest(event)
+        ]
+
+    strategy.handle = forged  # type: ignore[method-assign]
+    job = make_job(num_workers=3, global_batch_samples=6, num_samples=60, epochs=1)
+    with pytest.raises(Exception, match="not every part of round 0 has the same weight"):
+        HeapRun(strategy, job, [1.0, 1.0, 5.0]).run()
+
+
+def test_the_first_complete_group_decodes() -> None:
+    """Throughputs 1, 2, 3, 4, 4, s = 1, k = 7: workers 2 and 3 have everything, so nobody else is waited for."""
+    run = played("group_based", k=7, late={0: 0.01, 1: 0.01, 4: 0.01})
+    assert {tuple(run.grads[grad].worker for grad in order.grads) for _, order, _ in run.applied} == {(2, 3)}
+    assert {weight for _, order, _ in run.applied for weight in order.weights} == {1 / UNIT_SAMPLES}
+
+
+def test_who_is_late_is_dropped_and_goes_on_with_the_round_of_now() -> None:
+    run = played("cyclic", late={0: 0.5})
+    drops = [command for command in run.commands if isinstance(command, Drop)]
+    late = [grad for command in drops for grad in command.grads if run.grads[grad].worker == 0]
+    assert late
+    assert not any(command.requeue for command in drops)
+    versions = [run.grads[grad].version for grad in late]
+    assert all(later - sooner > 1 for sooner, later in pairwise(versions))
+
+
+# ---- throughputs that are not given ----------------------------------------------------------------------------------
+
+
+def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
+    """It begins with equal shares; after ten rounds everybody's speed is known, and all finish together."""
+    run = played("heter_aware", throughputs=None, estimate_iters=3, k=7)
+    assert {command.num_parts for command in run.commands if isinstance(command, Partition)} == {7}
+    last = [command for command in run.commands if isinstance(command, Compute)][-5:]
+    assert sorted(len(command.parts) for command in last) == [1, 2, 3, 4, 4]
+
+
+def test_a_code_is_kept_as_long_as_speeds_are_about_the_same() -> None:
+    """Shares that differ by less than a fifth are left alone."""
+    run = played("heter_aware", throughputs=None, estimate_iters=2, speeds=[1.0, 1.05, 0.95, 1.1, 0.9])
+    assert run.core.strategy.log_state()["codes"] == 1
+    assert played("heter_aware", throughputs=None, estimate_iters=0).core.strategy.log_state()["codes"] == 1
+
+
+def test_who_is_much_too_slow_for_a_part_is_left_alone() -> None:
+    """Four samples a round are at most four parts: nothing is left for who is fifty times slower."""
+    strategy = GradientCoding(scheme="heter_aware", s=1, throughputs=[1.0, 50.0, 50.0, 50.0])
+    job = make_job(num_workers=4, global_batch_samples=4, num_samples=40, epochs=1)
+    run = HeapRun(strategy, job, [50.0, 1.0, 1.0, 1.0]).run()
+    assert dead(run) == []
+    assert {command.worker for command in run.commands if isinstance(command, Compute)} == {1, 2, 3}
+
+
+# ---- who is there ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3, 4])
+def test_more_than_s_may_leave_for_good(gone: int) -> None:
+    """The round begins again with a code for those who are there; nobody waits, every sample counts once."""
+    strategy = GradientCoding(scheme="cyclic", s=1)
+    job = make_job(num_workers=5, global_batch_samples=10, num_samples=100, epochs=2)
+    faults = [Crash(3.0 + worker, worker, None) for worker in range(gone)]
+    run = HeapRun(strategy, job, [1.0, 1.1, 1.2, 1.3, 1.4], faults).run()
+    assert [*dead(run), *unlawful(run), *unconserved(run)] == []
+    # one that leaves is what a code is for, two are not
+    assert run.core.strategy.log_state()["codes"] == 1 + gone // 2
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "workers", "why"),
+    [
+        ({"s": 4}, 4, "s=4: must be below the number of workers, 4"),
+        ({"scheme": "fractional_repetition", "s": 2}, 4, r"s=2: fractional repetition needs s \+ 1 = 3 to divide"),
+        ({"scheme": "naive", "s": 1}, 4, "s=1: naive tolerates no straggler"),
+        ({"throughputs": [1.0, 2.0]}, 4, r"throughputs=\[1.0, 2.0\]: must be one number for each of the 4 workers"),
+        ({"throughputs": [0.0, 1.0]}, 2, r"throughputs=\[0.0, 1.0\]: must be a list of positive numbers"),
+        ({"throughputs": "fast"}, 2, "throughputs=fast: must be a list of positive numbers"),
+        ({"scheme": "cyclic", "s": 4, "draws": 1}, 16, "max_amplification=500: the best of 1 draws of cyclic"),
+        ({"k": 1, "throughputs": [1.0, 1.0, 1.0]}, 3, None),
+    ],
+)
+def test_what_cannot_be_coded_is_refused_with_the_setting(
+    changes: dict[str, Any], workers: int, why: str | None
+) -> None:
+    if why is None:
+        GradientCoding(**changes).validate(workers)
+        return
+    with pytest.raises(ValueError, match=f"^{why}"):
+        GradientCoding(**changes).validate(workers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"k": 9}, "k=9: makes 9 parts of a global batch of 8"), ({"scheme": "cyclic"}, "scheme=cyclic: makes 9 parts")],
+)
+def test_parts_without_samples_are_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        GradientCoding(**changes).validate_batch(9, 8)
+
+
+def test_a_code_of_fewer_parts_than_asked_for_still_tolerates_everybody() -> None:
+    """A batch of 8 samples for 8 workers of unlike speed: 8 parts, not 16."""
+    strategy = GradientCoding(s=2, throughputs=[2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0])
+    job = make_job(num_workers=8, global_batch_samples=8, num_samples=80, epochs=1)
+    run = HeapRun(strategy, job, np.ones(8)).run()
+    assert dead(run) == []

@@ -1,0 +1,156 @@
+"""Rounds of parts: who computes which samples, what counts once, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.parts import cut_evenly
+from runtime.shards import Range
+from strategies.protocol import Apply, Arrived, Compute, Drop, Part, Partition, ProtocolError
+from tests.harness import Desk, Puppet, make_job
+
+BOTH = (Part(0, 1.0), Part(1, 1.0))
+
+
+def desk(num_samples: int = 12, epochs: int = 1) -> Desk:
+    """Three workers, a puppet, nothing said yet."""
+    job = make_job(num_workers=3, global_batch_samples=6, num_samples=num_samples, epochs=epochs)
+    return Desk(Puppet(), job).start()
+
+
+def row(worker: int, *parts: Part) -> Compute:
+    return Compute(worker=worker, num_samples=6, parts=parts)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 20))
+def test_parts_are_consecutive_and_as_equal_as_can_be(lengths: list[int], num_parts: int) -> None:
+    ranges = [Range(0, shard, 0, length) for shard, length in enumerate(lengths)]
+    parts = cut_evenly(ranges, num_parts)
+    samples = [[(one.shard, at) for one in part for at in range(one.start, one.stop)] for part in parts]
+    assert [one for part in samples for one in part] == [(one.shard, at) for one in ranges for at in range(one.stop)]
+    sizes = [len(part) for part in samples]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+
+
+def test_holders_of_a_part_compute_the_same_samples_with_their_own_coefficients() -> None:
+    run = desk()
+    run.say(Partition(num_samples=6, num_parts=3), row(0, *BOTH), row(1, Part(1, -2.5), Part(2, 0.5)))
+    first, second = run.busy()[0], run.busy()[1]
+    assert first.ranges[-1:] == second.ranges[:1]
+    assert [(piece.samples, piece.coefficient) for piece in second.pieces] == [(2, -2.5), (2, 0.5)]
+    assert (first.accum, second.accum) == (2, 2)
+
+
+def test_a_round_counts_once_however_many_computed_it() -> None:
+    run = desk()
+    run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH), row(1, *BOTH), row(2, *BOTH))
+    for worker in range(3):
+        run.arrive(worker)
+    run.say(Apply(grads=(0, 1), weights=(1 / 12, 1 / 12)), Drop(grads=(2,), requeue=False))
+    assert run.core.shards.samples_applied == 6
+    assert run.effective[0].samples == 6
+    grad = run.told(Arrived)[0].grad
+    assert (grad.samples, grad.round, grad.round_samples) == (6, 0, 6)
+
+
+def test_a_dropped_row_gives_no_samples_back() -> None:
+    """Whatever the Drop says: the samples are the round's."""
+    run = desk()
+    run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH), row(1, *BOTH))
+    run.arrive(0)
+    run.say(Drop(grads=(0,), requeue=True))
+    run.arrive(1)
+    run.say(Apply(grads=(1,), weights=(1 / 6,)))
+    assert run.core.shards.samples_applied == 6
+    assert not run.core.shards.requeued
+
+
+def test_a_round_that_was_not_applied_is_cut_anew_with_the_same_samples() -> None:
+    run = desk(num_samples=24)
+    run.say(Partition(num_samples=6, num_parts=1), row(0, Part(0, 1.0)))
+    run.say(Partition(num_samples=6, num_parts=2), row(1, Part(0, 1.0)), row(2, Part(1, 1.0)))
+    again = run.busy()[1].ranges + run.busy()[2].ranges
+    assert sum(one.samples for one in again) == 6
+    assert {(one.shard, at) for one in again for at in range(one.start, one.stop)} == {
+        (one.shard, at) for one in run.busy()[0].ranges for at in range(one.start, one.stop)
+    }
+    run.arrive(0)
+    with pytest.raises(ProtocolError, match="round 0 is over"):
+        run.say(Apply(grads=(0,), weights=(1 / 6,)))
+
+
+def test_a_short_round_leaves_parts_empty_and_their_workers_arrive_at_once() -> None:
+    """Also while others compute: nothing that they could free would help."""
+    run = desk(num_samples=7)
+    run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
+    run.arrive(0)
+    begun = (Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0)), row(1, Part(1, 1.0)))
+    run.say(Apply(grads=(0,), weights=(1 / 6,)), *begun)
+    assert run.empties() == [1]
+    assert run.busy_workers() == [0]
+    assert run.told(Arrived)[-1].grad.round == 1
+
+
+def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
+    run = desk(num_samples=12)
+    run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
+    run.lose_server()
+    run.restore()
+    for _ in range(2):
+        run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
+        run.arrive(0)
+        grad = run.told(Arrived)[-1].grad
+        run.say(Apply(grads=(grad.id,), weights=(1 / 6,)))
+    assert run.core.status == "done"
+    assert run.core.shards.samples_applied == 12
+
+
+@pytest.mark.parametrize(
+    ("weights", "lawful"),
+    [((1 / 6, 1 / 6), True), ((1 / 6, 1 / 6 + 1e-9), True), ((1 / 6, 1 / 3), False), ((1 / 6, -1 / 6), False)],
+)
+def test_every_part_must_have_the_same_weight(weights: tuple[float, float], lawful: bool) -> None:
+    run = desk()
+    run.say(Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0)), row(1, Part(1, 1.0)))
+    run.arrive(0)
+    run.arrive(1)
+    if lawful:
+        run.say(Apply(grads=(0, 1), weights=weights))
+        assert run.updates == 1
+        return
+    with pytest.raises(ProtocolError, match="not every part of round 0 has the same weight"):
+        run.say(Apply(grads=(0, 1), weights=weights))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([row(0, *BOTH)], "there is no round; begin one with a Partition"),
+        ([Partition(num_samples=0, num_parts=2)], "at least one sample and one part"),
+        ([Partition(num_samples=6, num_parts=0)], "at least one sample and one part"),
+        ([Partition(num_samples=6, num_parts=2), row(0, Part(2, 1.0))], "parts 0 to 1, each"),
+        (
+            [Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0), Part(0, 2.0))],
+            "parts 0 to 1, each",
+        ),
+        (
+            [Partition(num_samples=6, num_parts=2), Compute(worker=0, num_samples=6, accum=2, parts=BOTH)],
+            "each part is a micro-batch of its own",
+        ),
+    ],
+)
+def test_what_is_unlawful_is_refused(said: list[object], why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        desk().say(*said)
+
+
+def test_an_update_mixes_no_round_with_anything_else() -> None:
+    run = desk(num_samples=24)
+    run.say(Partition(num_samples=6, num_parts=1), row(0, Part(0, 1.0)), Compute(worker=1, num_samples=2))
+    run.arrive(0)
+    run.arrive(1)
+    with pytest.raises(ProtocolError, match="are not of one batch"):
+        run.say(Apply(grads=(0, 1), weights=(1 / 8, 1 / 8)))
