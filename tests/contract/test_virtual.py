@@ -100,8 +100,10 @@ def dead(run: VirtualRun) -> Complaints:
 
 
 def unconserved(run: VirtualRun) -> Complaints:
-    """Every sample must be in the final parameters once per epoch."""
-    wrong = {sample: times for sample, times in enumerate(run.uses()) if times != EPOCHS}
+    """Every sample must be in the final parameters once per epoch: to rounding where weighted sums are decoded."""
+    decoded = any(line["kind"] == "note" and line["note"]["type"] == "Partitioned" for line in run.lines)
+    allowed = 1e-5 * EPOCHS if decoded else 0.0
+    wrong = {sample: times for sample, times in enumerate(run.uses()) if abs(times - EPOCHS) > allowed}
     return [f"{len(wrong)} samples were not used {EPOCHS} times: {dict(list(wrong.items())[:5])}"] if wrong else []
 
 
