@@ -17,7 +17,7 @@ from tests.leaks import Start
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
-STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers")
+STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
 JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
 
 
