@@ -15,8 +15,9 @@ not, by (worker, iteration), pooled over the workers of a job; with several jobs
 whether anybody straggled in an iteration: another question, never to be mixed with the first. Lead time is the start of
 an episode of straggling minus the first tag of the alarm that covers it: negative is late.
 
-What it writes: predictors.png with the numbers of its rates as CSV beside it, predictors_all.csv (every job, worker and
-level), lead_times.csv (every episode). The exit code is 0, or 2 when the input is of no use. docs/predictors.md describes the predictors.
+What it writes: predictors.png with the numbers of its rates as CSV beside it, predictors_all.csv (every job, worker
+and level), lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 when
+the input is of no use.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
 def _setting(word: str, pair: str) -> tuple[str, Any]:
     key, equals, text = pair.partition("=")
     if not equals:
-        raise Refused(f"--predictors: {word}: {pair} must be written setting=value")
+        raise ValueError(f"{word}: {pair or 'what follows the colon'} must be written setting=value")
     for kind in (int, float):
         try:
             return key, kind(text)
