@@ -110,7 +110,7 @@ REFUSED = [
     ("good", ["--predictors", "oracel"], "--predictors: oracel: no such predictor; there are last_value, "),
     ("good", ["--predictors", ""], "--predictors: : no such predictor; there are last_value, "),
     ("good", ["--predictors", "ema,"], "--predictors: : no such predictor; there are last_value, "),
-    ("good", ["--predictors", "nvrx:0.8"], "--predictors: nvrx:0.8: must be written setting=value"),
+    ("good", ["--predictors", "nvrx:0.8"], "--predictors: nvrx:0.8: 0.8 must be written setting=value"),
     ("good", ["--predictors", "nvrx:treshold=0.8"], "--predictors: nvrx:treshold=0.8: no such setting of nvrx; it has"),
     ("good", ["--predictors", "nvrx:threshold=8"], "--predictors: nvrx:threshold=8: must be above 0 and at most 1"),
     ("good", ["--predictors", "ema:alpha=x"], "--predictors: ema:alpha=x: must be a number, above 0 and at most 1"),
