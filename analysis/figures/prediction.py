@@ -19,8 +19,8 @@ from analysis.style import FAINT, INK
 
 RATES = {"precision": "precision (%)", "recall": "recall (%)"}
 NOTE = (
-    "dots: jobs, bars: their median; lead time: episodes (dots), their median and middle half (lines), above 0: tagged"
-    " before it was slow"
+    "dots: jobs, bars: their median; lead time: episodes (dots), their median (diamond) and middle half (line), "
+    "above 0: tagged before it was slow"
 )
 COLOURS = {
     "last_value": "#999933",
@@ -32,8 +32,8 @@ COLOURS = {
     "nvrx": "#009E73",
     "oracle": "#444444",
 }
-LINEAR_S = 1.0
-"""Lead times are drawn to a linear scale up to so many seconds either way, and to a logarithmic one beyond."""
+LINEAR_REACH_S = 10.0
+"""Where lead times go further, the axis is logarithmic beyond a second either way."""
 
 
 def draw_prediction(
@@ -76,7 +76,7 @@ def _draw_rate(axes: Axes, scored: pd.DataFrame, names: Sequence[str], rate: str
         )
         axes.plot(values, [row] * len(values), "o", color=_colour(name), markersize=3.2, markeredgewidth=0)
     axes.set_xlim(0.0, 104.0)
-    axes.xaxis.set_major_locator(MultipleLocator(25))
+    axes.xaxis.set_major_locator(MultipleLocator(50))
     _rows(axes, names)
 
 
@@ -90,15 +90,16 @@ def _draw_leads(axes: Axes, leads: pd.DataFrame, names: Sequence[str], reach: tu
         jitter = chance.uniform(-0.26, 0.26, len(known))
         axes.plot(known, row + jitter, "o", color=_colour(name), markersize=2.6, markeredgewidth=0, alpha=0.6, zorder=5)
         if isfinite(found["lead_median_s"]):
-            axes.plot([found["lead_q1_s"], found["lead_q3_s"]], [row, row], color=INK, linewidth=1.0, zorder=4)
-            axes.vlines(found["lead_median_s"], row - 0.3, row + 0.3, color=INK, linewidth=1.2, zorder=4)
+            axes.plot([found["lead_q1_s"], found["lead_q3_s"]], [row, row], color=INK, linewidth=1.2, zorder=6)
+            axes.plot(found["lead_median_s"], row, "D", color=INK, markersize=4.0, markeredgecolor="white", zorder=7)
         text = f"{found['missed']:.0f} of {found['episodes']:.0f}"
         axes.text(1.03, row, text, transform=axes.get_yaxis_transform(), va="center", fontsize=7.5, color=INK)
     axes.text(1.03, 1.02, "missed", transform=axes.transAxes, va="bottom", fontsize=7.5, color=FAINT)
-    axes.set_xscale("symlog", linthresh=LINEAR_S, linscale=0.8)
+    if max(-reach[0], reach[1]) > LINEAR_REACH_S:
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.8)
+        axes.set_xticks([tick for tick in (-100, -10, -1, 0, 1, 10, 100, 1000) if reach[0] <= tick <= reach[1]])
+        axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(reach)
-    axes.set_xticks([tick for tick in (-100, -10, -1, 0, 1, 10, 100, 1000) if reach[0] <= tick <= reach[1]])
-    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}")))
     axes.set_xlabel("lead time of the alarm (s)")
     _rows(axes, names)
@@ -115,7 +116,7 @@ def _reach(lead_s: pd.Series) -> tuple[float, float]:
     """Limits of the axis of lead times, with room at its ends."""
     known = lead_s.dropna()
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    return min(-1.3, 1.5 * low), max(1.3, 1.5 * high)
+    return min(-1.0, 1.15 * low), max(1.0, 1.15 * high)
 
 
 def _colour(name: str) -> str:
