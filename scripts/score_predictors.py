@@ -136,7 +136,8 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
     """For each run and predictor the rows that :mod:`analysis.prediction` scores, with where they are from."""
     metas = [run.meta for run in runs]
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
-    for run, group in zip(runs, groups, strict=True):
+    names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
+    for run, name, group in zip(runs, names, groups, strict=True):
         rows, lost, plan = timed(run), losses(run), windows(run)
         reading = [each.text for each in asked if each.name == ORACLE]
         if not len(plan) and (labels == "plan" or reading):
@@ -146,7 +147,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
         if not truth.notna().any():
             raise Refused(f"{run.path}: has one worker and nobody to compare it with; score a run with two or more")
-        about = {"group": group, "run": str(run.meta.get("run_id", run.path.name)), "seed": run.meta["seed"]}
+        about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
         columns = zip(*(rows[name].tolist() for name in ("begun_s", *Seen._fields)), strict=True)
         seen = [(begun_s, Seen(*rest)) for begun_s, *rest in columns]
         reads = [Planned(*one) for one in plan.itertuples(index=False)]

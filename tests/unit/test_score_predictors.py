@@ -73,6 +73,12 @@ def test_settings_and_tolerance_make_a_difference(
     }
 
 
+def test_runs_of_the_same_name_stay_apart(sweep: Path, tmp_path: Path) -> None:
+    copy = bsp_story(seed=0, **LONG).write(tmp_path / "copy")
+    assert main([str(sweep / "bsp_0"), str(copy), "--predictors", "ema", "--out", str(tmp_path / "out")]) == 0
+    assert set(pd.read_csv(tmp_path / "out" / "predictors.csv")["run"]) == {str(sweep / "bsp_0"), str(copy)}
+
+
 def test_without_a_plan_there_is_no_oracle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = bsp_story(plan=[]).write(tmp_path / "calm")
     assert main([str(path)]) == 0
