@@ -140,6 +140,11 @@ def _surroundings(run: Run) -> _Around:
     )
 
 
+def workers_of(run: Run, target: str) -> frozenset[int]:
+    """The workers that a target of the plan holds: itself, or those on its host or hosts; none in a server."""
+    return _own(target, _surroundings(run))
+
+
 def _own(target: str, around: _Around) -> frozenset[int]:
     """The workers that a target holds: itself, or those on its host or hosts."""
     role, _, place = target.partition(":")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from predictors.fixed_duration import SlowFor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate, Verdict
@@ -25,7 +26,6 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.watching.persistence import SlowFor
 from strategies.watching.warmup import Warmup
 from strategies.weights import check_lr_rule
 

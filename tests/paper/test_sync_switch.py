@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictors.fixed_duration import SlowFor
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply
 from strategies.sync_switch import SyncSwitch
-from strategies.watching.persistence import SlowFor
 from tests.harness import Desk, HeapRun, make_job
 from tests.laws import dead, unconserved, unlawful
 from tests.rough import leaving, parted, rough

@@ -1,9 +1,13 @@
-"""Who has been slow for long enough (pure): a straggler by a fixed duration."""
+"""Who has been slow for long enough: a straggler by a fixed duration."""
 
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import final
+
+from predictors.checks import check_number
+from predictors.stragglers import STRAGGLER_FRAC, Seen
 
 
 @final
@@ -46,3 +50,37 @@ class SlowFor:
     def _clear(self, worker: int) -> None:
         self.slow_since_s.pop(worker, None)
         self.flagged.discard(worker)
+
+
+@final
+@dataclass(kw_only=True)
+class FixedDuration:
+    """Whoever was slow for ``duration_s`` (:class:`SlowFor`) will be slow, until it is seen not to be.
+
+    Source: STAR (section V-A) on Sync-Switch, with 5 s; by its introduction that is what existing systems do.
+
+    Attributes:
+        tolerance_frac: part of the fastest worker's latest time by which one takes longer that is slow.
+        duration_s: seconds between the first and the last of two or more slow iterations in a row.
+    """
+
+    tolerance_frac: float = STRAGGLER_FRAC
+    duration_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
+        check_number("duration_s", self.duration_s, above=0.0)
+        self._slow = SlowFor(self.tolerance_frac, self.duration_s)
+
+    def update(self, seen: Seen) -> None:
+        """Compare it with everybody's latest."""
+        self._slow.took(seen.t, seen.worker, seen.iter_s)
+
+    def gone(self, worker: int) -> None:
+        """Forget it."""
+        self._slow.gone(worker)
+
+    def tags(self, t: float) -> frozenset[int]:
+        """Those that are flagged."""
+        return frozenset(self._slow.flagged)

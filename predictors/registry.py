@@ -1,0 +1,58 @@
+"""Predictors of stragglers by name, with the settings that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from predictors.by_speed import BySpeed
+from predictors.fixed_duration import FixedDuration
+from predictors.nvrx import Nvrx
+from predictors.oracle import Oracle, Planned
+from predictors.stragglers import StragglerPredictor
+from predictors.twice_median import TwiceMedian
+
+_KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
+    "last_value": (partial(BySpeed, "last"), ("tolerance_frac",)),
+    "ema": (partial(BySpeed, "ema"), ("tolerance_frac", "alpha")),
+    "arx": (partial(BySpeed, "arx"), ("tolerance_frac",)),
+    "narx": (partial(BySpeed, "narx"), ("tolerance_frac",)),
+    "fixed_duration": (FixedDuration, tuple(field.name for field in fields(FixedDuration))),
+    "twice_median": (TwiceMedian, tuple(field.name for field in fields(TwiceMedian))),
+    "nvrx": (Nvrx, tuple(field.name for field in fields(Nvrx))),
+    "oracle": (Oracle, ()),
+}
+STRAGGLER_PREDICTORS = tuple(_KINDS)
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """What may be set of one of ``STRAGGLER_PREDICTORS``; raises ``ValueError`` for another name."""
+    if name not in _KINDS:
+        raise ValueError(f"{name}: no such predictor; there are {', '.join(STRAGGLER_PREDICTORS)}")
+    return _KINDS[name][1]
+
+
+def straggler_predictor(
+    name: str, settings: Mapping[str, Any] | None = None, plan: Sequence[Planned] = ()
+) -> StragglerPredictor:
+    """A fresh one of ``STRAGGLER_PREDICTORS``.
+
+    Args:
+        name: which.
+        settings: hyper-parameters that are not as usual.
+        plan: what the oracle reads; nobody else gets it.
+
+    Raises:
+        ValueError: no such predictor, no such setting of it, or a value out of range.
+    """
+    known = settings_of(name)
+    for key, value in (settings or {}).items():
+        if key not in known:
+            there = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"{name}:{key}={value}: no such setting of {name}; {there}")
+    try:
+        return _KINDS[name][0](windows=plan) if name == "oracle" else _KINDS[name][0](**(settings or {}))
+    except ValueError as error:
+        raise ValueError(f"{name}:{error}") from None
