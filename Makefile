@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench fidelity injectors figures chaos clean
+.PHONY: help setup run test check bench fidelity injectors figures predictors chaos clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -42,6 +42,9 @@ injectors: $(VENV)/.run  ## requested against achieved for every injector, into 
 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
 	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
+
+predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
+	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)
 
 chaos: $(VENV)/.dev  ## the long fault tests (200 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
