@@ -22,6 +22,8 @@ from analysis.schema import (
     Lost,
     Restart,
     Restored,
+    Score,
+    Scored,
     ServerLost,
     Started,
 )
@@ -88,6 +90,8 @@ class _Lives:
     """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    """Gradients whose score is not told."""
 
     def take(self, line: Line) -> Iterator[str]:
         """Advance by one event and the commands that it caused."""
@@ -117,6 +121,12 @@ class _Lives:
                 self.here[grad.worker] = grad.incarnation
                 self.seen.add(grad.id)
                 self.unused |= {grad.id} if grad.samples else set()
+            case Scored(grad=grad, ref_version=version):
+                if grad.id not in self.asked:
+                    yield f"Scored of gradient {grad.id}, whose score nobody waits for"
+                if version > self.version:
+                    yield f"Scored of gradient {grad.id} against version {version}, which is not there yet"
+                self.asked.discard(grad.id)
             case Failed(worker=worker):
                 yield from self._ended(worker, "Failed")
             case Lost(worker=worker):
@@ -146,6 +156,7 @@ class _Lives:
     def _void(self) -> None:
         self.busy.clear()
         self.unused.clear()
+        self.asked.clear()
 
     def _command(self, command: object) -> Iterator[str]:
         match command:
@@ -155,6 +166,10 @@ class _Lives:
                 self.busy.add(worker)
             case Restart(node=node) if self.going_back or node.startswith("server:"):
                 self._halt()
+            case Score(grad=grad):
+                if grad not in self.unused - self.asked:
+                    yield f"Score of gradient {grad}, which was not there or is being scored"
+                self.asked.add(grad)
             case Apply(grads=grads) | Drop(grads=grads):
                 self.version += isinstance(command, Apply)
                 what = type(command).__name__
@@ -162,6 +177,7 @@ class _Lives:
                     if grad not in self.unused:
                         yield f"{what} of gradient {grad}, which was not there (used before, void, or never arrived)"
                     self.unused.discard(grad)
+                    self.asked.discard(grad)
 
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:
