@@ -13,7 +13,11 @@ from strategies.protocol import Grad
 
 Cosine = Callable[[int], tuple[float, float]]
 """Of a gradient: its cosine with the reference, and how many seconds its score takes."""
-AT_ONCE: Cosine = lambda grad_id: (1.0, 0.0)  # noqa: E731
+
+
+def at_once(grad_id: int) -> tuple[float, float]:
+    """All point the same way."""
+    return 1.0, 0.0
 
 
 def random_scores(seed: int, accepted: float = 0.7) -> Cosine:
@@ -34,7 +38,7 @@ class Scores:
     grads: dict[int, Grad]
     references: list[tuple[int, int]]
     weighings: list[tuple[int, int]]
-    cosine: Cosine = AT_ONCE
+    cosine: Cosine = staticmethod(at_once)
     push: Any = None
 
     def at(self, t: float | None) -> float:
