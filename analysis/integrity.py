@@ -95,7 +95,7 @@ class _Lives:
 
     def take(self, line: Line) -> Iterator[str]:
         """Advance by one event and the commands that it caused."""
-        yield from self._event(line)
+        yield from self._scored(line.event) if isinstance(line.event, Scored) else self._event(line)
         if self.going_back and isinstance(line.event, Lost):
             self._halt()
         if not self.halted:
@@ -121,12 +121,6 @@ class _Lives:
                 self.here[grad.worker] = grad.incarnation
                 self.seen.add(grad.id)
                 self.unused |= {grad.id} if grad.samples else set()
-            case Scored(grad=grad, ref_version=version):
-                if grad.id not in self.asked:
-                    yield f"Scored of gradient {grad.id}, whose score nobody waits for"
-                if version > self.version:
-                    yield f"Scored of gradient {grad.id} against version {version}, which is not there yet"
-                self.asked.discard(grad.id)
             case Failed(worker=worker):
                 yield from self._ended(worker, "Failed")
             case Lost(worker=worker):
@@ -140,6 +134,13 @@ class _Lives:
                 self.halted, self.going_back, self.version = False, False, version
                 self.here = dict.fromkeys(workers)
                 self._void()
+
+    def _scored(self, told: Scored) -> Iterator[str]:
+        if told.grad.id not in self.asked:
+            yield f"Scored of gradient {told.grad.id}, whose score nobody waits for"
+        if told.ref_version > self.version:
+            yield f"Scored of gradient {told.grad.id} against version {told.ref_version}, which is not there yet"
+        self.asked.discard(told.grad.id)
 
     def _ended(self, worker: int, how: str) -> Iterator[str]:
         if worker not in self.busy:

@@ -1,4 +1,4 @@
-"""What records of Zeno++ are held to: nothing is applied whose score is negative, by the rule written down once more."""
+"""What records of Zeno++ are held to: nothing is applied whose score is negative (the rule, written down again)."""
 
 from __future__ import annotations
 

@@ -207,9 +207,9 @@ def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:
 def test_without_screen_and_rescaling_it_is_asp(seconds: list[float]) -> None:
     """rho = 0, eps = infinity, no rescaling, and a score takes no time: the same applies with the same weights."""
 
-    def said(strategy: Any, faults: Any = (Crash(5.5, 1, 2.0),)) -> list[Any]:
+    def said(strategy: Any) -> list[Any]:
         job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0)
-        run = HeapRun(strategy, job, seconds, faults).run()
+        run = HeapRun(strategy, job, seconds, [Crash(5.5, 1, 2.0)]).run()
         assert run.core.status == "done"
         told = [[one for one in line.commands if not isinstance(one, Score)] for line in run.lines]
         arrived = [(event.t, event.grad) for event in run.told(Arrived)]
