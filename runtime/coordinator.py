@@ -320,16 +320,8 @@ class Coordinator:
 
     def _execute(self, command: AnyCommand) -> None:
         match command:
-            case Compute():
-                self.executor.compute(self._t, command)
-            case Partition():
-                self.executor.partition(self._t, command)
-            case Apply():
-                self.executor.apply(self._t, command)
-            case Drop():
-                self.executor.drop(self._t, command)
-            case Score():
-                self.executor.score(command)
+            case Compute() | Partition() | Apply() | Drop() | Score():
+                self.executor.carry_out(self._t, command)
             case Restart():
                 self._restart(command)
             case Wake():

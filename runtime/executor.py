@@ -10,6 +10,7 @@ end of an epoch, it ends at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import msgspec
 
@@ -71,6 +72,22 @@ class Executor:
         self._empty_rounds = 0
 
     # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, t: float, command: Compute | Partition | Apply | Drop | Score) -> None:
+        """What is commanded of workers, gradients and data."""
+        match command:
+            case Compute():
+                self.compute(t, command)
+            case Partition():
+                self.partition(t, command)
+            case Apply():
+                self.apply(t, command)
+            case Drop():
+                self.drop(t, command)
+            case Score():
+                self.score(command)
+            case _:
+                assert_never(command)
 
     def compute(self, t: float, command: Compute) -> None:
         """Start it, or hold it until there is data."""

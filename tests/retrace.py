@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.coordinator import Coordinator
 from runtime.holdout import Holdout
@@ -81,7 +82,7 @@ class Retracing:
         """Of the summed loss."""
         grad = np.zeros_like(params)
         self.model.attach(params.copy(), grad)
-        self.model.gradient(self.model.batch(indices), 1)
+        self.model.gradient(self.model.batch(indices), micro_batches(len(indices), 1))
         return grad
 
     # ---- Port and Record ---------------------------------------------------------------------------------------------

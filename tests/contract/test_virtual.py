@@ -104,7 +104,8 @@ def unconserved(run: VirtualRun) -> Complaints:
     decoded = any(line["kind"] == "note" and line["note"]["type"] == "Partitioned" for line in run.lines)
     allowed = 1e-5 * EPOCHS if decoded else 0.0
     wrong = {sample: times for sample, times in enumerate(run.uses()) if abs(times - EPOCHS) > allowed}
-    complaints = [f"{len(wrong)} samples were not used {EPOCHS} times: {dict(list(wrong.items())[:5])}"] if wrong else []
+    shown = dict(list(wrong.items())[:5])
+    complaints = [f"{len(wrong)} samples were not used {EPOCHS} times: {shown}"] if wrong else []
     return complaints + [f"sample {sample} is held out and was trained on" for sample in run.misused()]
 
 
