@@ -125,3 +125,19 @@ def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Star
 def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
     run = start("run", *LEDGER, "workload.epochs=1").finish()
     assert {role for role, _ in run.pids()} == {"worker", "server", "evaluator"}
+
+
+def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
+    """It gives signs of life as far as the lease can tell, but no reference."""
+    deadline = ("cluster.lease_s=60", "cluster.iteration_deadline_s=1.0")
+    run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, *deadline, "workload.epochs=null")
+    run.await_events("Scored", 5)
+    stopped = run.pid_of("scorer")
+    os.kill(stopped, signal.SIGSTOP)
+    run.await_that(lambda: run.pid_of("scorer") != stopped, "another scorer")
+    run.await_events("Scored", len(scored(run)) + 10)
+    run.interrupt()
+    assert {note["reason"] for note in run.notes("Fenced")} == {
+        "no reference gradient within cluster.iteration_deadline_s=1"
+    }
+    assert_sound(run)
