@@ -22,6 +22,8 @@ from analysis.schema import (
     Lost,
     Restart,
     Restored,
+    Score,
+    Scored,
     ServerLost,
     Started,
 )
@@ -88,10 +90,12 @@ class _Lives:
     """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    """Gradients whose score is not told."""
 
     def take(self, line: Line) -> Iterator[str]:
         """Advance by one event and the commands that it caused."""
-        yield from self._event(line)
+        yield from self._scored(line.event) if isinstance(line.event, Scored) else self._event(line)
         if self.going_back and isinstance(line.event, Lost):
             self._halt()
         if not self.halted:
@@ -131,6 +135,13 @@ class _Lives:
                 self.here = dict.fromkeys(workers)
                 self._void()
 
+    def _scored(self, told: Scored) -> Iterator[str]:
+        if told.grad.id not in self.asked:
+            yield f"Scored of gradient {told.grad.id}, whose score nobody waits for"
+        if told.ref_version > self.version:
+            yield f"Scored of gradient {told.grad.id} against version {told.ref_version}, which is not there yet"
+        self.asked.discard(told.grad.id)
+
     def _ended(self, worker: int, how: str) -> Iterator[str]:
         if worker not in self.busy:
             yield f"{how} of worker {worker}, which was not computing"
@@ -146,6 +157,7 @@ class _Lives:
     def _void(self) -> None:
         self.busy.clear()
         self.unused.clear()
+        self.asked.clear()
 
     def _command(self, command: object) -> Iterator[str]:
         match command:
@@ -155,6 +167,10 @@ class _Lives:
                 self.busy.add(worker)
             case Restart(node=node) if self.going_back or node.startswith("server:"):
                 self._halt()
+            case Score(grad=grad):
+                if grad not in self.unused - self.asked:
+                    yield f"Score of gradient {grad}, which was not there or is being scored"
+                self.asked.add(grad)
             case Apply(grads=grads) | Drop(grads=grads):
                 self.version += isinstance(command, Apply)
                 what = type(command).__name__
@@ -162,6 +178,7 @@ class _Lives:
                     if grad not in self.unused:
                         yield f"{what} of gradient {grad}, which was not there (used before, void, or never arrived)"
                     self.unused.discard(grad)
+                    self.asked.discard(grad)
 
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:

@@ -127,6 +127,16 @@ class Observed(_Tagged, frozen=True, tag=True, gc=False):
     nodes: tuple[NodeUse, ...]
 
 
+class Scored(_Tagged, frozen=True, tag=True, gc=False):
+    """A gradient was compared with the reference gradient of ``ref_version``; of both the mean over their samples."""
+
+    grad: Grad
+    dot: float
+    sqr_grad: float
+    sqr_ref: float
+    ref_version: int
+
+
 class Updated(_Tagged, frozen=True, tag=True, gc=False):
     """What a server was busy with since it last told: its last ``updates`` updates, up to ``version``.
 
@@ -176,6 +186,13 @@ class Drop(_Tagged, frozen=True, tag=True, gc=False):
 
     grads: tuple[int, ...]
     requeue: bool = True
+
+
+class Score(_Tagged, frozen=True, tag=True, gc=False):
+    """Compare a gradient with the reference gradient, or with a new one."""
+
+    grad: int
+    refresh: bool = False
 
 
 class Evaluate(_Tagged, frozen=True, tag=True, gc=False):
@@ -256,11 +273,12 @@ Event = (
     | Restored
     | Evaluated
     | Observed
+    | Scored
     | Updated
     | Scheduling
     | Woke
 )
-Command = Compute | Partition | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
+Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
 Note = Held | GoingBack | Updated | Injected | Finished
 
 

@@ -23,6 +23,7 @@ from runtime.executor import Disturb, Executor
 from runtime.job import Job, Port, Record
 from runtime.ledger import Order
 from runtime.scheduling import ConstantPending, Scheduler
+from runtime.scoring import Products
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -44,6 +45,8 @@ from strategies.protocol import (
     Restart,
     Restored,
     Scheduling,
+    Score,
+    Scored,
     ServerLost,
     Started,
     Stop,
@@ -55,7 +58,7 @@ from strategies.protocol import (
 )
 
 CAPABILITIES: frozenset[type[Command]] = frozenset(
-    {Compute, Partition, Apply, Drop, Evaluate, Checkpoint, Restart, Wake, Stop}
+    {Compute, Partition, Apply, Drop, Score, Evaluate, Checkpoint, Restart, Wake, Stop}
 )
 """Commands that it can carry out, whatever the port."""
 RESTARTED = "restarted by the strategy"
@@ -121,6 +124,7 @@ class Coordinator:
                 batch_samples=self.executor.batches,
                 num_servers=self.job.num_servers,
                 total_samples=self.job.total_samples,
+                lr=self.job.lr,
             )
         )
         if Restart in self.strategy.needs:
@@ -220,6 +224,12 @@ class Coordinator:
         if self.job.stop_at_target and value is not None and self.job.reached(value):
             self.finish(t, "done", f"target {self.job.metric} reached")
 
+    def weighed(self, t: float, server: int, grad_id: int, reference: int, part: Products) -> None:
+        """A server has compared its part of a gradient with its part of a reference."""
+        scored = None if self.status else self.executor.scoring.weighed(server, grad_id, reference, part)
+        if scored is not None:
+            self._tell(Scored(t=t, grad=scored[0], ref_version=scored[1], **scored[2]._asdict()))
+
     def observed(self, t: float, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
         """A sample of what tasks and hosts use."""
         if not self.status and not self.halted:
@@ -288,7 +298,7 @@ class Coordinator:
         if event.t < self._t:
             event = msgspec.structs.replace(event, t=self._t)
         self._t = event.t
-        worker = event.grad.worker if isinstance(event, Arrived) else getattr(event, "worker", None)
+        worker = event.grad.worker if isinstance(event, Arrived | Scored) else getattr(event, "worker", None)
         if worker is not None:
             self.ledger.saw(worker, event)
         begun = self.stopwatch()
@@ -310,14 +320,8 @@ class Coordinator:
 
     def _execute(self, command: AnyCommand) -> None:
         match command:
-            case Compute():
-                self.executor.compute(self._t, command)
-            case Partition():
-                self.executor.partition(self._t, command)
-            case Apply():
-                self.executor.apply(self._t, command)
-            case Drop():
-                self.executor.drop(self._t, command)
+            case Compute() | Partition() | Apply() | Drop() | Score():
+                self.executor.carry_out(self._t, command)
             case Restart():
                 self._restart(command)
             case Wake():

@@ -10,6 +10,7 @@ end of an epoch, it ends at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import msgspec
 
@@ -17,8 +18,9 @@ from runtime.job import ApplyOrder, ComputeOrder, Job, Piece, Port, Record
 from runtime.ledger import Ledger, Order
 from runtime.membership import Membership
 from runtime.parts import Parts
+from runtime.scoring import Scoring
 from runtime.shards import Cut, Range, Shards, cut_epoch
-from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError
+from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
@@ -63,12 +65,29 @@ class Executor:
         self.ledger = Ledger()
         self.members = Membership(range(job.num_workers))
         self.version = 0
+        self.scoring = Scoring(port, job.num_servers, job.validation_samples, lambda: self.version)
         self.iterations = [0] * job.num_workers
         self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
         self._next_grad_id = 0
         self._empty_rounds = 0
 
     # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, t: float, command: Compute | Partition | Apply | Drop | Score) -> None:
+        """What is commanded of workers, gradients and data."""
+        match command:
+            case Compute():
+                self.compute(t, command)
+            case Partition():
+                self.partition(t, command)
+            case Apply():
+                self.apply(t, command)
+            case Drop():
+                self.drop(t, command)
+            case Score():
+                self.score(command)
+            case _:
+                assert_never(command)
 
     def compute(self, t: float, command: Compute) -> None:
         """Start it, or hold it until there is data."""
@@ -97,6 +116,7 @@ class Executor:
         if len(rounds) > 1:
             raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
         newest, number = self.shards.newest_epoch, grads[0].round
+        self.scoring.forget(command.grads)
         rate = self.job.lr * self.job.lr_at(self.shards.samples_applied) * command.lr_scale
         self.version += 1
         self.port.apply(
@@ -119,6 +139,7 @@ class Executor:
     def drop(self, t: float, command: Drop) -> None:
         """Forget gradients; their samples are computed again or, by request, given up."""
         grads = self.ledger.use(command.grads, "Drop")
+        self.scoring.forget(command.grads)
         self.port.drop(command.grads)
         newest = self.shards.newest_epoch
         for grad in [grad for grad in grads if grad.round is None]:
@@ -134,6 +155,13 @@ class Executor:
             return self.parts.applied(number, command.grads, command.weights)
         except ValueError as error:
             raise ProtocolError(f"{command}: {error}") from None
+
+    def score(self, command: Score) -> None:
+        """Compare a gradient with the reference."""
+        if not self.job.validation_samples:
+            raise ProtocolError(f"{command}: no samples are held out (Strategy.validation_samples)")
+        grad = self.ledger.check_score(command, self.scoring.asked)
+        self.scoring.ask(grad, refresh=command.refresh)
 
     def _epochs_moved(self, t: float, newest_before: int) -> None:
         if self.shards.finished:
@@ -226,6 +254,7 @@ class Executor:
         """Everything outstanding is void."""
         self.ledger.void()
         self.parts.void()
+        self.scoring.void()
         self.reserved.clear()
 
     def arrived(self, order: Order) -> Grad:
@@ -271,7 +300,7 @@ class Executor:
         held = self.ledger.held
         if without := {worker: command for worker, command in held.items() if command.parts}:
             held = without
-        elif not held or self.ledger.busy or self.members.anyone_launching():
+        elif not held or self.ledger.busy or self.scoring.asked or self.members.anyone_launching():
             return []
         self._empty_rounds += 1
         if self._empty_rounds > MAX_EMPTY_ROUNDS:

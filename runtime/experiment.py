@@ -38,7 +38,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     runtime = instantiate(config.cluster, "cluster")
     refuse_incapable(strategy, runtime)
     num_samples = instantiate(config.workload.task, "workload.task").prepare()
-    job = make_job(config, num_samples)
+    job = make_job(config, num_samples, strategy.validation_samples)
     plan = make_plan(config, runtime)
     around = circumstances_of(config, plan)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -81,17 +81,29 @@ def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
         raise ConfigError(f"strategy={type(strategy).__name__}: cluster={runtime.name} cannot {', '.join(missing)}")
 
 
-def make_job(config: Config, num_samples: int) -> Job:
+def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
+    """Samples that are left to train on; raises ``ConfigError`` when they do not make one batch."""
+    left, batch = num_samples - validation_samples, config.workload.global_batch_samples
+    if validation_samples and left < batch:
+        raise ConfigError(
+            f"strategy.validation_samples={validation_samples}: leaves {max(0, left)} of the {num_samples} training "
+            f"samples, fewer than workload.global_batch_samples={batch}; hold out fewer"
+        )
+    if left < batch:
+        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
+    return left
+
+
+def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> Job:
     """The job's limits and sizes; raises ``ConfigError`` when there are too few samples."""
     workload, num_workers = config.workload, config.num_workers
-    batch = workload.global_batch_samples
-    if batch > num_samples:
-        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
+    num_samples = refuse_empty(config, num_samples, validation_samples)
     schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
     return Job(
         num_workers=num_workers,
         num_servers=config.topology.num_servers,
         num_samples=num_samples,
+        validation_samples=validation_samples,
         global_batch_samples=workload.global_batch_samples,
         batches_per_shard=workload.batches_per_shard,
         epochs=workload.epochs,

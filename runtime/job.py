@@ -16,6 +16,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     num_workers: int
     num_servers: int
     num_samples: int
+    """Of the training data, without those held out."""
+    validation_samples: int = 0
+    """Held out of the training data, for the reference gradients of scores."""
     global_batch_samples: int
     batches_per_shard: int
     epochs: int | None
@@ -100,8 +103,19 @@ class Port(Protocol):
         """Servers may forget these gradients."""
         ...
 
+    def refer(self, number: int, version: int) -> None:
+        """Compute reference gradient ``number`` on the parameters of now and hand it to all servers.
+
+        Answers with ``Scoring.referred``. Lost with who computes it; ``Scoring.repeat`` asks again.
+        """
+        ...
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.weighed``."""
+        ...
+
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Score the parameters of now; answers with ``Coordinator.evaluated``."""
+        """Metrics of the parameters of now; answers with ``Coordinator.evaluated``."""
         ...
 
     def checkpoint(self, version: int, state: bytes) -> None:

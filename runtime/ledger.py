@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from strategies.protocol import Compute, Event, Grad, ProtocolError
+from strategies.protocol import Compute, Event, Grad, ProtocolError, Score
 
 HISTORY = 6
 """Events of a worker that an error message shows."""
@@ -64,10 +64,22 @@ class Ledger:
             raise ProtocolError(f"{what} of {ids}: needs at least one gradient, and none twice")
         unknown = [grad_id for grad_id in ids if grad_id not in self.grads]
         if unknown:
-            problem = f"{what} of {unknown}: not arrived, or used before (unused are {sorted(self.grads)})"
-            worker = self._used.get(unknown[0])
-            raise ProtocolError(problem) if worker is None else self.error(worker, problem)
+            raise self._not_usable(f"{what} of {unknown}", unknown)
         return [self._take(grad_id) for grad_id in ids]
+
+    def _not_usable(self, what: str, unknown: list[int]) -> ProtocolError:
+        problem = f"{what}: not arrived, or used before (unused are {sorted(self.grads)})"
+        worker = self._used.get(unknown[0])
+        return ProtocolError(problem) if worker is None else self.error(worker, problem)
+
+    def check_score(self, command: Score, asked: set[int]) -> Grad:
+        """A Score needs an unused gradient that is not being scored already."""
+        grad = self.grads.get(command.grad)
+        if grad is None:
+            raise self._not_usable(f"{command}", [command.grad])
+        if command.grad in asked:
+            raise self.error(grad.worker, f"{command} while its last score is not told")
+        return grad
 
     def _take(self, grad_id: int) -> Grad:
         grad = self.grads.pop(grad_id)

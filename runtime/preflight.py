@@ -113,6 +113,7 @@ def check_job(config: Config) -> Needs:
     check_strategy(strategy, config)
     check_split(strategy, config)
     check_backend(backend, runtime, config)
+    check_validation(strategy, task, backend, config)
     check_topology(strategy, backend, config)
     check_record(strategy, runtime, config)
     check_rules(config)
@@ -161,6 +162,22 @@ def check_backend(backend: Any, runtime: Any, config: Config) -> None:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
 
 
+def check_validation(strategy: Strategy, task: object, backend: Any, config: Config) -> None:
+    """Samples that are held out for reference gradients leave some to train on, and there are gradients."""
+    from runtime.experiment import refuse_empty
+
+    if not strategy.validation_samples:
+        return
+    if not backend.computes:
+        cures = " or ".join(f"backend={one}" for one in config.workload.backends) or "another workload"
+        raise ConfigError(
+            f"backend={config.names.backend}: computes no gradients, and strategy={config.names.strategy} scores them; "
+            f"choose {cures}"
+        )
+    if (num_samples := getattr(task, "num_samples", None)) is not None:
+        refuse_empty(config, num_samples, strategy.validation_samples)
+
+
 def check_record(strategy: Strategy, runtime: Any, config: Config) -> None:
     """Rows have no place for what can go wrong with real processes, nor for rounds."""
     if config.record == "iterations" and Partition in strategy.needs:
@@ -188,6 +205,7 @@ def check_shards(strategy: Strategy, task: object, config: Config) -> None:
     num_samples = getattr(task, "num_samples", None)
     if num_samples is None or strategy.data == "even":
         return
+    num_samples -= strategy.validation_samples
     workload, num_workers = config.workload, config.num_workers
     num_shards = ceil(num_samples / (workload.batches_per_shard * ceil(workload.global_batch_samples / num_workers)))
     if num_shards < 2 * num_workers:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 FloatVector = NDArray[np.float32]
 
+BLOCK_FLOATS = 1 << 15
+"""What is converted to double precision at once stays in the cache."""
 CUT_FLOATS = 16
 """Vectors are cut at multiples of so many elements (64 bytes), so that every part is as aligned as the whole."""
 
@@ -17,6 +19,12 @@ def aligned_vector(num_floats: int) -> FloatVector:
     """A zeroed, page-aligned float32 vector that is its own anonymous mapping."""
     size = max(num_floats * 4, mmap.PAGESIZE)
     return np.frombuffer(mmap.mmap(-1, size), dtype=np.float32)[:num_floats]
+
+
+def inner_product(one: FloatVector, other: FloatVector) -> float:
+    """In double precision, without a copy of the whole."""
+    blocks = range(0, len(one), BLOCK_FLOATS)
+    return float(sum(np.dot(one[lo : lo + BLOCK_FLOATS].astype(float), other[lo : lo + BLOCK_FLOATS]) for lo in blocks))
 
 
 def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, int]:

@@ -118,6 +118,8 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     num_servers: int
     total_samples: int | None = None
     """Of all epochs together; None when the job has no number of epochs and ends by time."""
+    lr: float | None = None
+    """The optimizer's learning rate, before any schedule or ``lr_scale``."""
 
 
 class Arrived(Event, frozen=True, kw_only=True, tag=True):
@@ -195,6 +197,19 @@ class Observed(Event, frozen=True, kw_only=True, tag=True):
     nodes: tuple[NodeUse, ...]
 
 
+class Scored(Event, frozen=True, kw_only=True, tag=True):
+    """<r, g>, |g|^2 and |r|^2 of a gradient and the reference of ``ref_version``, of both the mean over their samples.
+
+    A reference that is not finite is told as zero: it points nowhere.
+    """
+
+    grad: Grad
+    dot: float
+    sqr_grad: float
+    sqr_ref: float
+    ref_version: int
+
+
 class Updated(Event, frozen=True, kw_only=True, tag=True):
     """What a server was busy with since it last told; ``busy_s / updates`` is AntDT's BPT of a server."""
 
@@ -218,20 +233,8 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
     tag: str
 
 
-AnyEvent = (
-    Started
-    | Arrived
-    | Failed
-    | Lost
-    | Joined
-    | ServerLost
-    | Restored
-    | Evaluated
-    | Observed
-    | Updated
-    | Scheduling
-    | Woke
-)
+_OfWorkers = Arrived | Failed | Lost | Joined
+AnyEvent = Started | _OfWorkers | ServerLost | Restored | Evaluated | Observed | Scored | Updated | Scheduling | Woke
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
@@ -292,8 +295,20 @@ class Drop(Command, frozen=True, kw_only=True, tag=True):
     requeue: bool = True
 
 
+class Score(Command, frozen=True, kw_only=True, tag=True):
+    """Servers: compare a gradient with the reference gradient; ``Scored`` follows, unless it is used or void before.
+
+    The reference is the gradient on ``Strategy.validation_samples``. ``refresh`` (or the first Score since the start or
+    a ``Restored``) computes it anew before, when no other refresh is under way. Scores are told in the order asked for.
+    The gradient stays unused, and may be scored again once this is told.
+    """
+
+    grad: int
+    refresh: bool = False
+
+
 class Evaluate(Command, frozen=True, kw_only=True, tag=True):
-    """Score the parameters of now on held-out data, beside the training."""
+    """Metrics of the parameters of now on held-out data, beside the training."""
 
 
 class Checkpoint(Command, frozen=True, kw_only=True, tag=True):
@@ -325,7 +340,7 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
     ok: bool = True
 
 
-AnyCommand = Compute | Partition | Apply | Drop | Evaluate | Checkpoint | Restart | Wake | Stop
+AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
@@ -357,7 +372,13 @@ class Strategy:
     watches_servers: ClassVar[bool] = False
     """Whether it wants to be told ``Updated``; for others these reports go into the record only."""
 
+    rescales: ClassVar[bool] = False
+    """Whether it weighs gradients otherwise than to the mean over their samples."""
+
     data: str = "dynamic"
+
+    validation_samples: int = 0
+    """Training samples that are held out for the reference gradient of ``Score``, and never trained on."""
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Return what to do now that ``event`` has happened."""

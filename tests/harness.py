@@ -19,6 +19,7 @@ from runtime.job import ApplyOrder, ComputeOrder, Job
 from runtime.spec import Experiment
 from strategies.protocol import Apply, Arrived, Compute, Grad, Strategy, Timings
 from tests.faults import Crash, Fault, Outage
+from tests.scores import Scores
 
 Seconds = Callable[[int, ComputeOrder], float]
 MAX_STEPS = 100_000
@@ -76,7 +77,7 @@ def make_experiment(
     fields: dict[str, Any] = {
         "transport": "tcp",
         "backend": {"_target_": "runtime.backends.none.NoBackend"},
-        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples},
+        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples + job.validation_samples},
         "optimizer": {"name": "tally", "lr": 1.0},
         "save_parameters_to": None,
         "tick": lambda t: None,
@@ -96,20 +97,22 @@ class Puppet(Strategy):
         return said or self.reply(event)
 
 
-class Desk:
+class Desk(Scores):
     """A Port and a Record that write down what they are asked; the test says what happens, a second after another.
 
     ``applied`` holds (t, order, gradients) of every update, ``effective`` those that no Restored has undone.
     """
 
     def __init__(self, strategy: Strategy, job: Job | None = None, **options: Any) -> None:
-        self.job = job or make_job()
+        held_out = strategy.validation_samples
+        self.job = msgspec.structs.replace(job or make_job(), validation_samples=held_out)
         self.t = 0.0
         self.orders: dict[int, ComputeOrder] = {}
         self.grads: dict[int, Grad] = {}
         self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
         self.effective: list[ApplyOrder] = []
         self.dropped: list[int] = []
+        self.references, self.weighings = [], []
         self.timers: list[tuple[float, str]] = []
         self.evaluations: list[int] = []
         self.checkpoints: list[tuple[int, bytes]] = []

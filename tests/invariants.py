@@ -42,6 +42,7 @@ class Book:
         self.idle: dict[int, bool] = {}
         """Worker that is here or on its way -> whether it may be given a Compute."""
         self.grads: set[int] = set()
+        self.asked: set[int] = set()
         self.seen: set[int] = set()
         self.version = 0
         self.halted = False
@@ -95,6 +96,12 @@ class Book:
             self.grads.add(grad["id"])
         self.counts["ended"] += 1
 
+    def on_scored(self, event: Line, seq: int) -> None:
+        grad = event["grad"]["id"]
+        self.check(grad in self.asked & self.grads, f"seq {seq}: a score of {grad} that nobody waits for")
+        self.check(event["ref_version"] <= self.version, f"seq {seq}: a reference of the future: {event}")
+        self.asked.discard(grad)
+
     def on_failed(self, event: Line, seq: int) -> None:
         worker = event["worker"]
         self.check(self.idle.get(worker) is False, f"seq {seq}: worker {worker} failed without a Compute")
@@ -132,6 +139,7 @@ class Book:
         self.counts["ended"] += sum(not idle for idle in self.idle.values())
         self.idle = dict.fromkeys(self.idle, True)
         self.grads.clear()
+        self.asked.clear()
 
     def on_restored(self, event: Line, seq: int) -> None:
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
@@ -154,7 +162,12 @@ class Book:
                 unknown = set(command["grads"]) - self.grads
                 self.check(not unknown, f"seq {seq}: {what} of gradients {unknown} that are not to be had")
                 self.grads -= set(command["grads"])
+                self.asked -= set(command["grads"])
                 self.version += what == "Apply"
+            case "Score":
+                grad = command["grad"]
+                self.check(grad in self.grads - self.asked, f"seq {seq}: Score of gradient {grad}: not to be had")
+                self.asked.add(grad)
             case "Restart":
                 if command["node"].startswith("server:") or self.going_back:
                     self.halt()

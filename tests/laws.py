@@ -24,6 +24,8 @@ from strategies.protocol import (
     ProtocolError,
     Restart,
     Restored,
+    Score,
+    Scored,
     ServerLost,
     Started,
     Strategy,
@@ -46,6 +48,7 @@ class Audit:
         self.busy: dict[int, int] = {}
         self.fresh: dict[int, Grad] = {}
         self.seen: set[int] = set()
+        self.asked: set[int] = set()
         self.version = 0
         self.halted = False
         self.complaints: Complaints = []
@@ -71,6 +74,10 @@ class Audit:
                 self.here = set(event.workers)
             case Arrived(grad=grad):
                 self.arrived(grad)
+            case Scored(grad=grad):
+                self.demand(grad.id in self.asked & self.fresh.keys(), f"{event}: nobody waits for this score")
+                self.demand(event.ref_version <= self.version, f"{event}: a reference from the future")
+                self.asked.discard(grad.id)
             case Failed():
                 self.ends(event.worker)
             case Lost():
@@ -83,7 +90,7 @@ class Audit:
                 self.here.add(event.worker)
             case ServerLost():
                 self.halted = True
-                self.busy, self.fresh = {}, {}
+                self.busy, self.fresh, self.asked = {}, {}, set()
             case Restored():
                 self.halted, self.version, self.here = False, event.version, set(event.workers)
                 self.restarting = set()
@@ -121,6 +128,10 @@ class Audit:
                 self.version += 1
             case Drop():
                 self.use(command)
+            case Score():
+                self.demand(command.grad in self.fresh, f"{command}: it has not arrived or is used up")
+                self.demand(command.grad not in self.asked, f"{command}: its last score is not told")
+                self.asked.add(command.grad)
             case Restart():
                 self.restarted(command)
 
@@ -128,7 +139,7 @@ class Audit:
         role, _, number = command.node.partition(":")
         if role == "server":  # everything stands still at once, what is ordered after it is void
             self.halted = True
-            self.busy, self.fresh = {}, {}
+            self.busy, self.fresh, self.asked = {}, {}, set()
         else:
             self.demand(int(number) in self.here, f"{command}: not there")
             self.pending.add(int(number))
@@ -137,6 +148,7 @@ class Audit:
         for grad in command.grads:
             self.demand(grad in self.fresh, f"{command}: gradient {grad} has not arrived or is used up")
             self.fresh.pop(grad, None)
+            self.asked.discard(grad)
 
 
 def unlawful(run: HeapRun) -> Complaints:
@@ -148,15 +160,20 @@ def unlawful(run: HeapRun) -> Complaints:
 
 
 def unaveraged(run: HeapRun) -> Complaints:
-    """An update must be the mean over its samples: equal weights that sum to one over the samples."""
+    """An update must be the mean over its samples: equal weights that sum to one over the samples.
+
+    Of a strategy that says that it rescales, it must have a direction of the mean: equal weights, more than zero.
+    """
     complaints = []
+    rescales = run.core.strategy.rescales
     for line in run.lines:
         for command in line.commands:
             if isinstance(command, Apply) and run.grads[command.grads[0]].round is not None:
                 complaints += [f"t={line.event.t:g}: {command}: {wrong}" for wrong in miscounted(run, command)]
             elif isinstance(command, Apply):
                 samples = sum(run.grads[grad].samples for grad in command.grads)
-                if any(abs(weight * samples - 1) > 1e-12 for weight in command.weights):
+                norm = command.weights[0] * samples if rescales and command.weights[0] > 0 else 1.0
+                if any(abs(weight * samples / norm - 1) > 1e-12 for weight in command.weights):
                     complaints.append(f"t={line.event.t:g}: {command} is not the mean over {samples} samples")
     return complaints
 

@@ -35,6 +35,8 @@ from strategies.protocol import (
     Lost,
     Partition,
     Restored,
+    Score,
+    Scored,
     Started,
     Strategy,
 )
@@ -74,6 +76,14 @@ class Scribe(Desk):
         self.noted_meanwhile.append(
             f"[worker {order.worker} computes gradient {order.grad_id}: {samples} on version {order.version}]"
         )
+
+    def refer(self, number: int, version: int) -> None:
+        super().refer(number, version)
+        self.noted_meanwhile.append(f"[reference {number} is computed on version {version}]")
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        super().weigh(grad_id, reference)
+        self.noted_meanwhile.append(f"[gradient {grad_id} is compared with reference {reference}]")
 
     def read_notes(self) -> None:
         """What the runtime did comes after what it was told to do."""
@@ -122,6 +132,10 @@ def details_of_rest(what: Any) -> str:
             return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
+        case Score():
+            return f"gradient {what.grad}" + (", reference renewed" if what.refresh else "")
+        case Scored(grad=grad):
+            return f"gradient {grad.id}, <r, g> {what.dot:g}, |g|^2 {what.sqr_grad:g}, |r|^2 {what.sqr_ref:g}"
         case _:
             fields = msgspec.structs.asdict(what).items()
             return ", ".join(f"{name} {value}" for name, value in fields if name not in ("t", "reason"))
@@ -149,6 +163,12 @@ def fire(desk: Desk) -> None:
     desk.core.woke(desk.at(max(at_s, desk.t)), tag)
 
 
+def score(desk: Desk, grad_id: int, cosine: float) -> None:
+    """Of a gradient whose mean is twice as long as that of the reference, which is 1."""
+    sqr_grad = 4.0 * desk.grads[grad_id].samples ** 2
+    desk.weighed(grad_id, desk.references[-1][0], cosine, sqr_grad, float(desk.job.validation_samples**2))
+
+
 HAPPENINGS: dict[str, Callable[..., object]] = {
     "start": lambda desk: desk.start(),
     "arrived N": lambda desk, worker: desk.arrive(worker),
@@ -159,6 +179,9 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "lost N": lambda desk, worker: desk.lose(worker),
     "lost N for good": lambda desk, worker: desk.lose(worker, restarting=False),
     "joined N": lambda desk, worker: desk.join(worker),
+    "referred": lambda desk: desk.referred(),
+    "scored N downhill": lambda desk, grad: score(desk, grad, 0.5),
+    "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
     "server lost": lambda desk: desk.lose_server(),
     "checkpoint": lambda desk: desk.core.woke(desk.at(None), "runtime:checkpoint"),
     "restored": lambda desk: desk.restore(),

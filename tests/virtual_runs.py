@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from injectors.patterns import Combined, Persistent, Transient
 from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, plan_json
@@ -314,7 +315,8 @@ class VirtualRun:
     def _experiment(self, recorder: Recorder, learning: str) -> Experiment:
         backend = {"_target_": BACKENDS[learning]}
         world, run_dir = self.world, recorder.path.parent
-        return make_experiment(world.job, self.strategy, recorder, run_dir, backend=backend, transport=world.transport)
+        job = msgspec.structs.replace(world.job, validation_samples=self.strategy.validation_samples)
+        return make_experiment(job, self.strategy, recorder, run_dir, backend=backend, transport=world.transport)
 
     def _play(self) -> None:
         session = self.session
@@ -353,10 +355,16 @@ class VirtualRun:
         return self.lines[-1]
 
     def uses(self) -> list[float]:
-        """How often each sample is in the final parameters."""
+        """How often each sample is in the final parameters, those apart that are held out."""
         assert isinstance(self.learner, RealLearner)
-        uses: list[float] = self.learner.params.tolist()
+        uses: list[float] = np.delete(self.learner.params, self.learner.holdout.indices).tolist()
         return uses
+
+    def misused(self) -> list[int]:
+        """Samples that are held out and were trained on."""
+        assert isinstance(self.learner, RealLearner)
+        held_out = self.learner.holdout.indices
+        return [int(sample) for sample in held_out if self.learner.params[sample]]
 
     def write(self, run_dir: Path) -> Path:
         """A run's directory, as far as an analysis needs it."""

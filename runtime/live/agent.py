@@ -1,4 +1,4 @@
-"""The agent of a host: a zygote that imports the framework once and forks workers, servers and the evaluator from it.
+"""The agent of a host: a zygote that imports the framework once and forks all other tasks from it.
 
 It only imports: no tensor is made and no operation run here, so the parent never owns a thread pool that a child would
 wait for for ever; ``OMP_NUM_THREADS`` and its kin are set before the imports, because numpy's BLAS would otherwise
@@ -81,6 +81,7 @@ class Agent:
         names += preload(self.spec.collective, self.spec.run_dir)
         import runtime.live.evaluator
         import runtime.live.replica
+        import runtime.live.scorer
         import runtime.live.server  # noqa: F401
 
         versions = {name: importlib.metadata.version(name) for name in sorted({"numpy", *names})}
@@ -252,10 +253,11 @@ def enter(place: object) -> None:
 
 
 def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
-    """Be a worker, a server or the evaluator."""
+    """Be what ``role`` says."""
     from runtime.live.auth import Identity
     from runtime.live.evaluator import evaluator_main
     from runtime.live.replica import replica_main
+    from runtime.live.scorer import scorer_main
     from runtime.live.server import server_main
     from runtime.live.task_spec import TaskSpec
     from runtime.live.worker import worker_main
@@ -265,6 +267,7 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
         "worker": replica_main if spec.collective else worker_main,
         "server": server_main,
         "evaluator": evaluator_main,
+        "scorer": scorer_main,
     }
     mains[role](spec, Identity(role, number, incarnation), board_fd)
 

@@ -26,7 +26,7 @@ HANDSHAKE_DEADLINE_S = 2.0
 MAX_UNAUTHENTICATED = 64
 """Connections that have not proved anything yet; for one more, the oldest is turned away."""
 
-ROLES = ("agent", "worker", "server", "evaluator", "reader")
+ROLES = ("agent", "worker", "server", "evaluator", "scorer", "reader")
 """A reader is a replica that takes the parameters of another over."""
 _FIELDS = struct.Struct("<4sB3xIII")
 

@@ -29,8 +29,8 @@ def create() -> int:
 
 
 def num_slots(num_workers: int) -> int:
-    """Every worker and the evaluator may read a version of its own."""
-    return num_workers + 1 + SPARE_SLOTS
+    """Every worker, the evaluator and the scorer may read a version of their own."""
+    return num_workers + 2 + SPARE_SLOTS
 
 
 class Board:

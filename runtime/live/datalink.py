@@ -64,22 +64,32 @@ class DataLink:
             elif self._buffer is None:
                 self._begin_push(store, generation)
             else:
-                store.hold(self._ticket, self._buffer)
+                self._take(store, self._buffer)
                 self._finish_push(generation)
 
     def _begin_push(self, store: Store, generation: int) -> None:
         header = unpack(self._header)
         expected = store.num_bytes
         fits = header.kind == PUSH and header.length == expected and header.generation == generation
-        if not fits or store.on_board:
+        if not fits or (store.on_board and not self._brings_reference):
             raise ConnectionError(f"refused {header}: a push of {expected} bytes in generation {generation} would fit")
         self._ticket = header.ticket
         if expected:
             self._buffer = store.buffer()
             self._target = as_bytes(self._buffer)
             return
-        store.hold(header.ticket, store.buffer())  # a part of no parameters at all
+        self._take(store, store.buffer())  # a part of no parameters at all
         self._finish_push(generation)
+
+    @property
+    def _brings_reference(self) -> bool:
+        return self.identity.role == "scorer"
+
+    def _take(self, store: Store, vector: FloatVector) -> None:
+        if self._brings_reference:
+            store.refer(self._ticket, vector)
+        else:
+            store.hold(self._ticket, vector)
 
     def _finish_push(self, generation: int) -> None:
         self._buffer = None

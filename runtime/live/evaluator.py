@@ -1,4 +1,4 @@
-"""The evaluator: scores snapshots of the parameters beside the training, at the lowest priority."""
+"""The evaluator: assesses snapshots of the parameters beside the training, at the lowest priority."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.live.auth import Identity
 from runtime.live.channel import BlockingChannel
 from runtime.live.client import serve
 from runtime.live.links import ServerLinks
-from runtime.live.messages import Message, Score, Scored
+from runtime.live.messages import Assess, Assessed, Message
 from runtime.live.task_spec import TaskSpec
 from runtime.live.worker import run_task
 
@@ -29,16 +29,16 @@ class Evaluator:
         """Serve until the coordinator says goodbye."""
         serve(self.channel, self.links, self._obey)
 
-    def _obey(self, score: Message) -> Message:
-        if not isinstance(score, Score):
-            raise RuntimeError(f"an evaluator cannot obey {score}")
-        self.links.receive_params(score.ticket)
+    def _obey(self, order: Message) -> Message:
+        if not isinstance(order, Assess):
+            raise RuntimeError(f"an evaluator cannot obey {order}")
+        self.links.receive_params(order.ticket)
         self.model.attach(self.links.params, self.links.grad)
         metrics = self.model.evaluate()
-        digest = hashlib.sha256(self.links.params.tobytes()).hexdigest() if score.digest else ""
-        if score.save_to:
-            np.save(Path(score.save_to), self.links.params)
-        return Scored(ticket=score.ticket, metrics=metrics, sha256=digest)
+        digest = hashlib.sha256(self.links.params.tobytes()).hexdigest() if order.digest else ""
+        if order.save_to:
+            np.save(Path(order.save_to), self.links.params)
+        return Assessed(ticket=order.ticket, metrics=metrics, sha256=digest)
 
 
 def evaluator_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:

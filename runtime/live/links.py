@@ -22,9 +22,9 @@ class ServerLinks:
 
     def __init__(self, num_floats: int, secret: bytes, identity: Identity, board: Board | None = None) -> None:
         self.num_floats, self.secret, self.identity, self.board = num_floats, secret, identity, board
-        shares_grad = board is not None and identity.role == "worker"
+        self.shares_grad = board is not None and identity.role == "worker"
         self.params: FloatVector = board.slots[0] if board else aligned_vector(num_floats)
-        self.grad: FloatVector = board.grads[identity.id] if board and shares_grad else aligned_vector(num_floats)
+        self.grad: FloatVector = board.grads[identity.id] if board and self.shares_grad else aligned_vector(num_floats)
         self.shortcuts: dict[Address, Address] = {}
         """Servers on this task's own host are reached without the detour that makes the others far."""
         self.generation = 0
@@ -75,10 +75,10 @@ class ServerLinks:
     def push(self, ticket: int) -> None:
         """Hand the gradient to all servers and return when all of them hold it.
 
-        On a board it is where they read it as soon as it is computed, so there is nothing to send: the coordinator's
-        order to use it tells them all they need. Raises ``ConnectionError`` when a server is gone.
+        A worker's on a board is where they read it as soon as it is computed, so there is nothing to send: the
+        coordinator's order to use it tells them all they need. Raises ``ConnectionError`` when a server is gone.
         """
-        if self.board is not None:
+        if self.shares_grad:
             return
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
             _send(sock, pack(PUSH, self.generation, ticket, 0, len(grad)), grad)

@@ -31,6 +31,10 @@ class Listener(Protocol):
         """A worker is (again) connected to all servers."""
         ...
 
+    def scorer_joined(self) -> None:
+        """The scorer is (again) connected to all servers: what another was asked is to be asked again."""
+        ...
+
     def evaluator_lost(self) -> None:
         """What it was asked will not be answered."""
         ...

@@ -7,6 +7,7 @@ import msgspec
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.live.address import Address
 from runtime.live.task_spec import Place
+from runtime.scoring import Products
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -92,12 +93,18 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
     order: ComputeOrder
 
 
-class Score(Message, frozen=True, kw_only=True, tag=True):
+class Assess(Message, frozen=True, kw_only=True, tag=True):
     """Evaluate the parameters that the servers deliver under ``ticket``."""
 
     ticket: int
     save_to: str = ""
     digest: bool = False
+
+
+class Refer(Message, frozen=True, kw_only=True, tag=True):
+    """Scorer: compute a reference gradient on the parameters that the servers deliver, and hand it to them."""
+
+    ticket: int
 
 
 class Goodbye(Message, frozen=True, kw_only=True, tag=True):
@@ -121,9 +128,10 @@ class Freeze(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Update(Message, frozen=True, kw_only=True, tag=True):
-    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver.
+    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver, weigh.
 
-    ``deliver`` holds (role, id, incarnation, ticket) of who gets the parameters of now.
+    ``deliver`` holds (role, id, incarnation, ticket) of who gets the parameters of now, ``weigh`` gradients that are to
+    be compared with a reference, and its ticket.
     """
 
     drop: tuple[int, ...] = ()
@@ -131,6 +139,7 @@ class Update(Message, frozen=True, kw_only=True, tag=True):
     delay_s: float = 0.0
     slowdown_frac: float = 0.0
     deliver: tuple[tuple[str, int, int, int], ...] = ()
+    weigh: tuple[tuple[int, int], ...] = ()
 
 
 class Fence(Message, frozen=True, kw_only=True, tag=True):
@@ -265,12 +274,26 @@ class Severed(Message, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class Scored(Message, frozen=True, kw_only=True, tag=True):
+class Assessed(Message, frozen=True, kw_only=True, tag=True):
     """Metrics of one snapshot."""
 
     ticket: int
     metrics: dict[str, float]
     sha256: str = ""
+
+
+class Referred(Message, frozen=True, kw_only=True, tag=True):
+    """All servers hold a reference gradient."""
+
+    ticket: int
+
+
+class Weighed(Message, frozen=True, kw_only=True, tag=True):
+    """A server has compared its part of a gradient with its part of the reference ``ticket``."""
+
+    grad_id: int
+    ticket: int
+    part: Products
 
 
 class Saved(Message, frozen=True, kw_only=True, tag=True):
@@ -313,7 +336,8 @@ AnyMessage = (
     | Exited
     | Attach
     | Work
-    | Score
+    | Assess
+    | Refer
     | Goodbye
     | Update
     | Fence
@@ -330,7 +354,9 @@ AnyMessage = (
     | Report
     | Halted
     | Severed
-    | Scored
+    | Assessed
+    | Referred
+    | Weighed
     | Saved
     | Loaded
     | Busy

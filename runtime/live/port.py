@@ -10,10 +10,12 @@ from runtime.executor import Disturb
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.live.hub import Hub
 from runtime.live.loop import Loop
-from runtime.live.messages import Score, Update, Work, encode
+from runtime.live.messages import Assess, Message, Refer, Update, Work, encode
 
 EVALUATION_TICKETS = 1 << 48
 """Tickets of evaluations start here; those of gradients below."""
+REFERENCE_TICKETS = 1 << 49
+"""Those of reference gradients."""
 
 
 class Owner(Protocol):
@@ -31,8 +33,16 @@ class Owner(Protocol):
         """Kill a task and start it elsewhere."""
         ...
 
+    def referring(self, number: int, incarnation: int) -> None:
+        """A reference gradient is asked of this incarnation of the scorer."""
+        ...
+
     def evaluator_incarnation(self) -> int | None:
         """Who evaluates; None while nobody can."""
+        ...
+
+    def scorer_incarnation(self) -> int | None:
+        """Who computes reference gradients; None while nobody can, and then the order is repeated later."""
         ...
 
     def cannot_evaluate(self) -> None:
@@ -53,6 +63,8 @@ class LivePort:
         self._drop: list[int] = []
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
+        self._weigh: list[tuple[int, int]] = []
+        self._refer: list[Message] = []
         self._work: list[ComputeOrder] = []
         self._restarts: list[tuple[str, float]] = []
 
@@ -70,6 +82,19 @@ class LivePort:
     def drop(self, grads: tuple[int, ...]) -> None:
         """Free memory on the servers."""
         self._drop += grads
+
+    def refer(self, number: int, version: int) -> None:
+        """Parameters to the scorer, then the order."""
+        incarnation = self.owner.scorer_incarnation()
+        if incarnation is not None:
+            ticket = REFERENCE_TICKETS + number
+            self._deliver.append(("scorer", 0, incarnation, ticket))
+            self._refer.append(Refer(ticket=ticket))
+            self.owner.referring(number, incarnation)
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """After what was ordered before."""
+        self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
 
     def wake(self, at_s: float, tag: str) -> None:
         """A timer."""
@@ -95,7 +120,7 @@ class LivePort:
         self.tickets[ticket] = (self.loop.now, version)
         self._deliver_to_evaluator(incarnation, ticket)
         self.flush()
-        self.hub.send(("evaluator", 0), Score(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
+        self.hub.send(("evaluator", 0), Assess(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
 
     def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
         self._deliver.append(("evaluator", 0, incarnation, ticket))
@@ -107,6 +132,9 @@ class LivePort:
         for order in work:
             self.sent_s[order.worker] = self.loop.now
             self.hub.send(("worker", order.worker), Work(order=order))
+        refer, self._refer = self._refer, []
+        for message in refer:
+            self.hub.send(("scorer", 0), message)
         restarts, self._restarts = self._restarts, []
         for node, pending_s in restarts:
             self.owner.wants_restart(node, pending_s)
@@ -114,12 +142,15 @@ class LivePort:
     def discard(self) -> None:
         """Forget what was ordered but not sent."""
         self._drop, self._apply, self._deliver, self._work = [], None, [], []
+        self._weigh, self._refer = [], []
 
     def _flush_servers(self) -> None:
-        if not (self._drop or self._apply or self._deliver):
+        if not (self._drop or self._apply or self._deliver or self._weigh):
             return
-        update = Update(drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver))
-        self._drop, self._apply, self._deliver = [], None, []
+        update = Update(
+            drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver), weigh=tuple(self._weigh)
+        )
+        self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
         for key in self.servers:
             delay_s, slowdown_frac = self.disturb(f"server:{key[1]}", self.loop.now) if update.apply else (0.0, 0.0)

@@ -88,6 +88,7 @@ class LiveRun:
             iteration_deadline_s=runtime.iteration_deadline_s,
             max_restarts=runtime.max_restarts,
             failover=job.failover,
+            scores=job.validation_samples > 0,
         )
         supervisor: Supervisor = self.cast.supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
         return supervisor
@@ -186,6 +187,7 @@ class LiveRun:
             num_samples=cut.num_samples,
             shard_samples=cut.shard_samples,
             num_shards=cut.num_shards,
+            validation_samples=experiment.job.validation_samples,
             optimizer=experiment.optimizer,
             backend=experiment.backend,
             task=experiment.task,

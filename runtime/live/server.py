@@ -30,6 +30,7 @@ from runtime.live.messages import (
     SaveCheckpoint,
     TaskReady,
     Update,
+    Weighed,
     encode,
 )
 from runtime.live.store import Store, save_part
@@ -134,6 +135,12 @@ class Server:
             link = self.links.get((role, number))
             if link is not None and link.identity.incarnation == incarnation:
                 self._deliver(link, ticket)
+        for grad_id, ticket in message.weigh:
+            begun = time.perf_counter()
+            part = self.store.weigh(grad_id, ticket)
+            self.busy_s += time.perf_counter() - begun
+            if part is not None:
+                self.send(Weighed(grad_id=grad_id, ticket=ticket, part=part))
 
     def _deliver(self, link: DataLink, ticket: int) -> None:
         try:
@@ -221,7 +228,7 @@ class Server:
             return
         who = (link.identity.role, link.identity.id)
         stale = link.identity.generation != self.generation or link.identity.incarnation <= self.fenced.get(who, -1)
-        if stale or link.identity.role not in ("worker", "evaluator"):
+        if stale or link.identity.role not in ("worker", "evaluator", "scorer"):
             raise AuthError(f"{who} of an old incarnation or generation")
         link.welcome()
         self.strangers.pop(link, None)

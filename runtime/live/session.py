@@ -14,12 +14,13 @@ from runtime.live.auth import Identity
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
 from runtime.live.loop import Loop
-from runtime.live.messages import Actuated, AgentReady, Busy, Goodbye, Message, Report, Scored
-from runtime.live.port import LivePort
+from runtime.live.messages import Actuated, AgentReady, Assessed, Busy, Goodbye, Message, Referred, Report, Weighed
+from runtime.live.port import REFERENCE_TICKETS, LivePort
 from runtime.live.replica_port import ReplicaPort
 from runtime.live.replicas import ReplicaSupervisor
 from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import Place
+from runtime.live.tasks import BESIDE
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
 FINAL_EVALUATION_S = 60.0
@@ -82,8 +83,14 @@ class Session:
         match message:
             case Report():
                 self._report(identity, message)
-            case Scored():
-                self._scored(message)
+            case Assessed():
+                self._assessed(message)
+            case Referred():
+                number = message.ticket - REFERENCE_TICKETS
+                self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
+            case Weighed():
+                about = (message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
+                self._drive(lambda t: self.coordinator.weighed(t, identity.id, *about))
             case Actuated():
                 self.injector.answered(message)
             case Busy():
@@ -107,17 +114,17 @@ class Session:
         with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
         self._drive(lambda t: self.coordinator.arrived(t, *with_grad))
 
-    def _scored(self, scored: Scored) -> None:
-        asked = self.port.tickets.pop(scored.ticket, None)
+    def _assessed(self, assessed: Assessed) -> None:
+        asked = self.port.tickets.pop(assessed.ticket, None)
         if asked is None:
             return
-        if scored.ticket == self._final_ticket:
-            self._final_ticket, self.sha256 = None, scored.sha256
+        if assessed.ticket == self._final_ticket:
+            self._final_ticket, self.sha256 = None, assessed.sha256
             t = self.coordinator.finished_s
-            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=scored.metrics)
+            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=assessed.metrics)
             self.record.event(t, event, (), self.coordinator.version, 0.0, None)
             return
-        self._drive(lambda t: self.coordinator.evaluated(t, asked[1], asked[0], scored.metrics))
+        self._drive(lambda t: self.coordinator.evaluated(t, asked[1], asked[0], assessed.metrics))
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react, then send what it ordered."""
@@ -157,6 +164,10 @@ class Session:
     def worker_joined(self, worker: int, incarnation: int) -> None:
         """It may compute again."""
         self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
+
+    def scorer_joined(self) -> None:
+        """What its predecessor was asked, it is asked now."""
+        self._drive(lambda _: self.coordinator.executor.scoring.repeat())
 
     def evaluator_lost(self) -> None:
         """Whatever it was asked is void, the last score too: nobody waits for one that cannot come."""
@@ -202,7 +213,7 @@ class Session:
     def pids(self) -> list[tuple[str, int]]:
         """Workers and servers that have a process."""
         tasks = self.supervisor.tasks.values()
-        return [(f"{task.role}:{task.id}", task.pid) for task in tasks if task.pid and task.role != "evaluator"]
+        return [(f"{task.role}:{task.id}", task.pid) for task in tasks if task.pid and task.role not in BESIDE]
 
     def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
         """What tasks and hosts use."""
@@ -262,6 +273,22 @@ class Session:
         """Who evaluates; None while nobody can."""
         task = self.supervisor.tasks["evaluator", 0]
         return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+
+    def scorer_incarnation(self) -> int | None:
+        """Who computes reference gradients; None while nobody can."""
+        task = self.supervisor.tasks["scorer", 0]
+        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+
+    def referring(self, number: int, incarnation: int) -> None:
+        """As long as a worker may take for a gradient, a scorer may take for a reference."""
+        limit_s, scoring = self.supervisor.settings.iteration_deadline_s, self.coordinator.executor.scoring
+
+        def check() -> None:
+            if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
+                reason = f"no reference gradient within cluster.iteration_deadline_s={limit_s:g}"
+                self.supervisor.kill(self.supervisor.tasks["scorer", 0], incarnation, reason)
+
+        self.loop.after(limit_s, check)
 
     def cannot_evaluate(self) -> None:
         """Not to be had: go on without."""

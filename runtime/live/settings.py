@@ -14,3 +14,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     iteration_deadline_s: float
     max_restarts: int | None
     failover: str = "shards"
+    scores: bool = False
+    """Whether gradients are scored, so that there is a scorer."""

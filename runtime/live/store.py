@@ -14,6 +14,7 @@ from runtime.job import ApplyOrder
 from runtime.live.board import Board, SlotTable
 from runtime.live.messages import SaveCheckpoint, Saved
 from runtime.optimizers import Optimizer, make_optimizer
+from runtime.scoring import Products, products
 from runtime.vectors import FloatVector, aligned_vector
 
 PREFIX = "optimizer."
@@ -41,6 +42,7 @@ class Store:
         self._last_in_row: dict[int, int] = {}
         self._own: set[int] = set()
         self._spare: list[FloatVector] = []
+        self._reference: tuple[int, FloatVector] | None = None
         self.version = 0
         self.optimizer: Optimizer
         self.reset()
@@ -69,6 +71,20 @@ class Store:
         """A gradient has come in full into one of our buffers."""
         self.grads[grad_id] = grad
         self._own.add(grad_id)
+
+    def refer(self, ticket: int, reference: FloatVector) -> None:
+        """What gradients are compared with from now on has come in full into one of our buffers."""
+        if self._reference is not None:
+            self.release(self._reference[1])
+        self._reference = (ticket, reference)
+
+    def weigh(self, grad_id: int, ticket: int) -> Products | None:
+        """Compare a gradient with reference ``ticket``; None when one of them is not here any more."""
+        row = self._row_of.get(grad_id)
+        grad = self.grads.get(grad_id) if row is None else self._rows[row]
+        if grad is None or self._reference is None or self._reference[0] != ticket:
+            return None
+        return products(grad, self._reference[1])
 
     def deliver(self, who: tuple[str, int], ticket: int) -> None:
         """A reader gets the version of now, and a worker will leave gradient ``ticket`` in its row.
@@ -138,6 +154,7 @@ class Store:
     def _begin(self, version: int, params: FloatVector) -> None:
         """No gradients, no readers."""
         self.drop(tuple(self.grads))
+        self._reference = None
         self._row_of.clear()
         self._last_in_row.clear()
         self.table.reset()

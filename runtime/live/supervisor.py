@@ -28,7 +28,7 @@ from runtime.live.messages import (
 )
 from runtime.live.saving import Checkpoints
 from runtime.live.settings import Settings
-from runtime.live.tasks import MAX_FUTILE, Key, Task, death
+from runtime.live.tasks import BESIDE, MAX_FUTILE, Key, Task, death
 
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
@@ -41,7 +41,7 @@ class Supervisor:
         self.loop, self.settings, self.listener = loop, settings, listener
         tasks = [Task(role="server", id=server) for server in range(num_servers)]
         tasks += [Task(role="worker", id=worker) for worker in range(num_workers)]
-        tasks.append(Task(role="evaluator", id=0))
+        tasks += [Task(role=role, id=0) for role in (("scorer", "evaluator") if settings.scores else ("evaluator",))]
         self.tasks: dict[Key, Task] = {task.key: task for task in tasks}
         self.servers = tasks[:num_servers]
         self.clients = tasks[num_servers:]
@@ -92,11 +92,10 @@ class Supervisor:
 
     def _check_started(self) -> None:
         if not self.started:
-            missing = [task.name for task in self.tasks.values() if task.state != "attached" and task.role != "server"]
+            missing = [task.name for task in self.clients if task.state != "attached"]
             waiting = ", ".join(missing[:4]) + (" and others" if len(missing) > 4 else "")
-            self.listener.failed(
-                f"not ready after cluster.start_deadline_s={self.settings.start_deadline_s:g}: {waiting}"
-            )
+            deadline = f"cluster.start_deadline_s={self.settings.start_deadline_s:g}"
+            self.listener.failed(f"not ready after {deadline}: {waiting}")
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +127,7 @@ class Supervisor:
             self.listener.failed("the agent died (see logs/agent.log)")
             return
         task = self.tasks[identity.role, identity.id]
-        self.loop.after(SEVERED_GRACE_S, lambda: self._kill(task, identity.incarnation, "connection lost"))
+        self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, "connection lost"))
 
     def _from_agent(self, message: Message) -> bool:
         match message:
@@ -189,7 +188,7 @@ class Supervisor:
                 self._attach(task)
 
     def _attach(self, task: Task) -> None:
-        beside = task.role == "evaluator"
+        beside = task.role in BESIDE
         addresses = [server.side if beside and server.side else server.address for server in self.servers]
         known = tuple(address for address in addresses if address)
         self.hub.send(task.key, Attach(generation=self.generation, servers=known))
@@ -200,6 +199,8 @@ class Supervisor:
         task.state = "attached"
         if self.started and task.role == "worker":
             self.listener.worker_joined(task.id, task.incarnation)
+        elif self.started and task.role == "scorer":
+            self.listener.scorer_joined()
         self._check_attached()
 
     def _check_attached(self) -> None:
@@ -221,11 +222,12 @@ class Supervisor:
 
         def check() -> None:
             if message.generation == self.generation and self.phase in ("none", "attaching"):
-                self._kill(task, incarnation, f"lost its connection to a server ({message.reason})")
+                self.kill(task, incarnation, f"lost its connection to a server ({message.reason})")
 
         self.loop.after(SEVERED_GRACE_S, check)
 
-    def _kill(self, task: Task, incarnation: int, reason: str) -> None:
+    def kill(self, task: Task, incarnation: int, reason: str) -> None:
+        """If this incarnation still counts, the next one takes its place."""
         if task.expects(incarnation):
             self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=incarnation))
             self.listener.note("Fenced", role=task.role, id=task.id, incarnation=incarnation, reason=reason)
@@ -333,7 +335,7 @@ class Supervisor:
                 self._go_back()
             elif not restarting:
                 self._check_attached()
-        else:
+        elif task.role == "evaluator":
             self.listener.evaluator_lost()
 
     def _fence(self, task: Task, gone: int) -> None:
@@ -363,11 +365,11 @@ class Supervisor:
             silence = now - task.heard_s
             limit = self.settings.lease_s if task.connected else self.settings.start_deadline_s
             if task.state != "left" and not task.held and silence > limit:
-                self._kill(task, task.incarnation, f"no sign of life for {silence:.1f} s")
+                self.kill(task, task.incarnation, f"no sign of life for {silence:.1f} s")
         limit = self.settings.iteration_deadline_s
         for worker in self.listener.overdue(now, limit):
             task = self.tasks["worker", worker]
-            self._kill(task, task.incarnation, f"no gradient within cluster.iteration_deadline_s={limit:g}")
+            self.kill(task, task.incarnation, f"no gradient within cluster.iteration_deadline_s={limit:g}")
         self.loop.after(period, self._tick)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_samples: int
     shard_samples: int | None
     num_shards: int
+    validation_samples: int
     optimizer: dict[str, Any]
     backend: dict[str, Any]
     task: dict[str, Any]

@@ -9,12 +9,14 @@ from runtime.live.task_spec import Place
 
 Key = tuple[str, int]
 
+BESIDE = ("evaluator", "scorer")
+"""Tasks that reach the servers beside the emulated network."""
 MAX_FUTILE = 3
 """Deaths in a row of a task that had done nothing yet, after which starting it again is given up (a crash loop)."""
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """One worker, server or evaluator."""
+    """One task of a run."""
 
     role: str
     id: int
@@ -27,7 +29,7 @@ class Task(msgspec.Struct, kw_only=True):
     connected: bool = False
     address: Address | None = None
     side: Address | None = None
-    """Where the evaluator reaches a server, if not at ``address``."""
+    """Where who is beside the network reaches a server, if not at ``address``."""
     generation: int = -1
     useful: bool = False
     """This incarnation has done something: a worker has delivered a gradient, others were ready for work."""
@@ -51,7 +53,7 @@ class Task(msgspec.Struct, kw_only=True):
     @property
     def name(self) -> str:
         """For people."""
-        return self.role if self.role == "evaluator" else f"{self.role} {self.id}"
+        return self.role if self.role in BESIDE else f"{self.role} {self.id}"
 
     def expects(self, incarnation: int) -> bool:
         """Whether something that this incarnation says still counts."""

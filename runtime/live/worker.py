@@ -11,6 +11,7 @@ import numpy as np
 
 from runtime.backends.base import Model, ordered_batches
 from runtime.device import parse_device
+from runtime.holdout import Holdout
 from runtime.live.auth import Identity
 from runtime.live.board import Board
 from runtime.live.channel import BlockingChannel
@@ -55,6 +56,7 @@ class Worker:
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
+        self.holdout = Holdout(spec.num_samples + spec.validation_samples, spec.validation_samples, spec.seed)
         self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
         self.idle_since = time.perf_counter()
 
@@ -76,7 +78,7 @@ class Worker:
         order = work.order
         started = time.perf_counter()
         # data first: meanwhile the servers finish the update whose result they are to deliver
-        batch = self.model.batch(sample_indices(order.ranges, self.cut, self.spec.seed))
+        batch = self.model.batch(self.holdout.kept(sample_indices(order.ranges, self.cut, self.spec.seed)))
         loaded = time.perf_counter()
         self.links.receive_params(order.grad_id)
         self.model.attach(self.links.params, self.links.grad)

@@ -73,22 +73,48 @@ class HostServers(ServerGroup):
         """A gradient has come to a server, which takes it when it has done what it was ordered before."""
         self._queues[server].put(partial(self._at_once, then))
 
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`runtime.virtual.servers.ServerGroup`."""
+        self._when_all(sent_s, then, lambda server, done: done())
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`runtime.virtual.servers.ServerGroup`."""
+
+        def compared(begun_s: float, done: Then) -> None:
+            now = self.machines.clock.now
+            self._busy[server][1] += now - begun_s
+            then(now)
+            done()
+
+        def compare(done: Then) -> None:
+            end = partial(compared, self.machines.clock.now, done)
+            self.machines.work(self.names[server], self._compare_s(server), end)
+
+        self._order(server, sent_s, compare)
+
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """See :class:`runtime.virtual.servers.ServerGroup`."""
-        writing = set(range(len(self.names)))
 
-        def written(server: int, done: Then) -> None:
-            writing.discard(server)
-            if not writing:
+        def write(server: int, written: Then) -> None:
+            self.machines.sleep(self.names[server], self.costs.checkpoint_s(self.num_bytes[server]), written)
+
+        self._when_all(sent_s, then, write)
+
+    def _when_all(self, sent_s: float, then: Callable[[float], object], work: Callable[[int, Then], object]) -> None:
+        """Order ``work(server, at its end)`` of every server; ``then`` is told when the last has done it."""
+        working = set(range(len(self.names)))
+
+        def ended(server: int, done: Then) -> None:
+            working.discard(server)
+            if not working:
                 then(self.machines.clock.now)
             done()
 
-        def write(server: int, done: Then) -> None:
-            seconds = self.costs.checkpoint_s(self.num_bytes[server])
-            self.machines.sleep(self.names[server], seconds, partial(written, server, done))
+        def begin(server: int, done: Then) -> None:
+            work(server, partial(ended, server, done))
 
         for server in range(len(self.names)):
-            self._order(server, sent_s, partial(write, server))
+            self._order(server, sent_s, partial(begin, server))
 
     def halt(self) -> None:
         """See :class:`runtime.virtual.servers.ServerGroup`."""

@@ -14,13 +14,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from runtime.backends.base import Model, ordered_batches
+from runtime.backends.base import Model, micro_batches, ordered_batches
+from runtime.holdout import Holdout
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.optimizers import Optimizer, make_optimizer
 from runtime.progress import Progress
 from runtime.sampling import sample_indices
+from runtime.scoring import Products, products
 from runtime.shards import Cut
-from runtime.vectors import FloatVector, aligned_vector
+from runtime.vectors import FloatVector, aligned_vector, server_range
 
 
 class Result(NamedTuple):
@@ -48,6 +50,14 @@ class Learner(Protocol):
         """Forget gradients (unknown ones too)."""
         ...
 
+    def refer(self) -> None:
+        """Compute the reference gradient on the parameters of now, from the samples that are held out."""
+        ...
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """Compare a gradient with the reference, each server its part; nothing if the gradient is gone."""
+        ...
+
     def evaluate(self) -> dict[str, float]:
         """Metrics of the parameters of now on held-out data."""
         ...
@@ -68,19 +78,23 @@ class Learner(Protocol):
 class RealLearner:
     """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each."""
 
-    def __init__(self, model: Model, optimizer: dict[str, Any], cut: Cut, seed: int) -> None:
+    def __init__(
+        self, model: Model, optimizer: dict[str, Any], cut: Cut, seed: int, validation_samples: int = 0
+    ) -> None:
         self.model, self.cut, self.seed = model, cut, seed
+        self.holdout = Holdout(cut.num_samples + validation_samples, validation_samples, seed)
         self.num_parameters = model.num_parameters
         self.params = aligned_vector(self.num_parameters)
         self.params[:] = model.initial_parameters()
         self._grads: dict[int, FloatVector] = {}
         self._spare: list[FloatVector] = []
+        self._reference: FloatVector | None = None
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
         self.optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
 
     def gradient(self, order: ComputeOrder) -> Result:
         """See :class:`Learner`."""
-        batch = self.model.batch(sample_indices(order.ranges, self.cut, self.seed))
+        batch = self.model.batch(self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed)))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
         self.model.attach(self.params, grad)
         loss_sum = self.model.gradient(batch, ordered_batches(order))
@@ -100,6 +114,21 @@ class RealLearner:
     def drop(self, grads: tuple[int, ...]) -> None:
         """See :class:`Learner`."""
         self._spare += [self._grads.pop(grad_id) for grad_id in grads if grad_id in self._grads]
+
+    def refer(self) -> None:
+        """See :class:`Learner`."""
+        if self._reference is None:
+            self._reference = aligned_vector(self.num_parameters)
+        self.model.attach(self.params, self._reference)
+        self.model.gradient(self.model.batch(self.holdout.indices), micro_batches(len(self.holdout.indices), 1))
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """See :class:`Learner`."""
+        grad, reference = self._grads.get(grad_id), self._reference
+        if grad is None or reference is None:
+            return []
+        ranges = [server_range(self.num_parameters, num_servers, server) for server in range(num_servers)]
+        return [products(grad[lo:hi], reference[lo:hi]) for lo, hi in ranges]
 
     def evaluate(self) -> dict[str, float]:
         """See :class:`Learner`."""
@@ -147,6 +176,13 @@ class NoLearner:
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """There is nothing to forget."""
+
+    def refer(self) -> None:
+        """None; a configuration that needs it was refused."""
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """There is nothing to compare."""
+        return []
 
     def evaluate(self) -> dict[str, float]:
         """Estimated from the progress."""

@@ -9,6 +9,7 @@ from runtime.job import ApplyOrder, ComputeOrder
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.iteration import Crew
 from runtime.virtual.learner import Learner
+from runtime.virtual.scorer import Scorer
 from runtime.virtual.servers import ServerGroup
 
 
@@ -26,11 +27,13 @@ class VirtualPort:
         evaluated: Callable[[float, int, dict[str, float]], None],
         checkpointed: Callable[[float, int, bytes, Any], None],
         restarted: Callable[[float, str, float], None],
+        scorer: Scorer,
         updating: Callable[[int], None] | None = None,
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self._woke, self._evaluated, self._checkpointed = woke, evaluated, checkpointed
         self._restarted, self._updating = restarted, updating
+        self._scorer = scorer
         self._orders: list[Callable[[float], None]] = []
 
     def compute(self, order: ComputeOrder) -> None:
@@ -47,8 +50,16 @@ class VirtualPort:
         """They are of no more use."""
         self._orders.append(lambda _: self.learner.drop(grads))
 
+    def refer(self, number: int, version: int) -> None:
+        """Beside the servers."""
+        self._orders.append(lambda sent_s: self._scorer.refer(number, sent_s))
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """On all servers."""
+        self._orders.append(lambda sent_s: self._scorer.weigh(grad_id, reference, sent_s))
+
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Score the parameters of now."""
+        """Metrics of the parameters of now."""
         self._orders.append(lambda sent_s: self._evaluated(sent_s, version, self.learner.evaluate()))
 
     def checkpoint(self, version: int, state: bytes) -> None:

@@ -118,6 +118,7 @@ class RegularRun(ABC):
             batch_samples=batches,
             num_servers=job.num_servers,
             total_samples=job.total_samples,
+            lr=job.lr,
         )
         self.record.event(0.0, started, (), 0, 0.0, None)
         self._evaluate(0.0)

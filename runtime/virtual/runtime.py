@@ -182,7 +182,8 @@ def make_learner(experiment: Experiment) -> Learner:
     if not backend.computes:
         return NoLearner(backend.parameters_of(task), backend.load_progress())
     cut = cut_for(job, experiment.strategy.data)
-    return RealLearner(backend.prepare(task, job.seed), experiment.optimizer, cut, job.seed)
+    model = backend.prepare(task, job.seed)
+    return RealLearner(model, experiment.optimizer, cut, job.seed, job.validation_samples)
 
 
 @contextmanager

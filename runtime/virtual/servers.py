@@ -37,6 +37,14 @@ class ServerGroup(ABC):
     def update(self, sent_s: float, num_grads: int) -> None:
         """All servers are ordered an update of so many gradients."""
 
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """Tell ``then`` when all servers have done what they were ordered before ``sent_s``."""
+        raise NotImplementedError("there are no servers")
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """A server compares a gradient with the reference; ``then`` is told when it has."""
+        raise NotImplementedError("there are no servers that could compare gradients")
+
     @abstractmethod
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """All servers write a checkpoint; ``then`` is told when the last has done so."""
@@ -61,6 +69,10 @@ class ServerGroup(ABC):
                 told.append(BusyServer(server, int(updates), busy_s, injected_s))
                 self._busy[server] = [0, 0.0, 0.0]
         return told
+
+    def _compare_s(self, server: int) -> float:
+        """A score is one pass over a gradient and the reference."""
+        return self.costs.update_per_byte_s * self.num_bytes[server]
 
     def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
         """With one more update."""
@@ -90,6 +102,18 @@ class Servers(ServerGroup):
             self.free_s[server] = max(self.free_s[server], reached) + busy_s + injected_s
             self._was_busy(server, busy_s + injected_s, injected_s)
         self.idle_s = max(self.free_s)
+
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`ServerGroup`."""
+        then(max(sent_s + self.costs.control_s, self.idle_s))
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`ServerGroup`."""
+        seconds = self._compare_s(server)
+        self.free_s[server] = max(self.free_s[server], sent_s + self.costs.control_s) + seconds
+        self._busy[server][1] += seconds
+        self.idle_s = max(self.free_s)
+        then(self.free_s[server])
 
     def save(self, sent_s: float) -> float:
         """All servers write a checkpoint; returns when the last has done so."""

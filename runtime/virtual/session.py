@@ -12,6 +12,7 @@ from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
 from runtime.device import DeviceProfile, Profiles
 from runtime.hosts import Hosts
+from runtime.scoring import Products
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
 from runtime.virtual.cast import assemble
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
@@ -20,6 +21,7 @@ from runtime.virtual.iteration import Iteration
 from runtime.virtual.learner import Learner
 from runtime.virtual.port import VirtualPort
 from runtime.virtual.replicas import Replicas
+from runtime.virtual.scorer import Scorer
 from runtime.virtual.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.supervisor import Supervisor
 from runtime.virtual.windows import Windows
@@ -96,6 +98,16 @@ class Session:
             evaluated=self._evaluated,
             checkpointed=lambda *about: self.supervisor.save(*about),
             restarted=lambda *about: self.supervisor.restart(*about),
+            scorer=Scorer(
+                self.clock,
+                costs,
+                learner,
+                self.servers,
+                samples=job.validation_samples,
+                on_board=experiment.transport == "shm",
+                referred=self._referred,
+                weighed=self._weighed,
+            ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
         self.stopwatch = Stopwatch(measures=measures_decisions)
@@ -223,6 +235,12 @@ class Session:
         self.clock.at(
             taken_s + self.costs.control_s, MESSAGE, self._drive, lambda t: self.coordinator.arrived(t, *about)
         )
+
+    def _referred(self, number: int) -> None:
+        self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
+
+    def _weighed(self, server: int, grad_id: int, reference: int, part: Products) -> None:
+        self._drive(lambda t: self.coordinator.weighed(t, server, grad_id, reference, part))
 
     def _woke(self, tag: str) -> None:
         self._drive(lambda t: self.coordinator.woke(t, tag))

@@ -13,6 +13,7 @@ from runtime.instantiate import instantiate
 from strategies.protocol import Strategy
 from tests.faults import Fault, departures, random_outcome, random_seconds, restarts
 from tests.harness import HeapRun, make_job
+from tests.scores import random_scores
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
@@ -23,6 +24,7 @@ RUSHED_COUNTS = {"report_iters": 1, "min_records": 2, "warmup_iters": 0, "max_re
 HURRIES: dict[str, dict[str, Any]] = {
     **{name: {**RUSHED, **RUSHED_COUNTS} for name in ("antdt_nd", "antdt_nd_asp")},
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
+    "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
 }
 """Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
@@ -109,4 +111,6 @@ def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> Heap
         checkpoint_every_s=5.0,
     )
     outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
-    return HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)
+    run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)
+    run.cosine = random_scores(seed)
+    return run

@@ -15,8 +15,20 @@ import pytest
 from runtime.ledger import Ledger
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Gate, Verdict
-from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, Drop, Grad, Started, Strategy, Wake
-from tests.contract.catalogue import scenario
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Grad,
+    Scored,
+    Started,
+    Strategy,
+    Wake,
+)
+from tests.contract.catalogue import make, scenario
 from tests.harness import HeapRun, Line
 from tests.laws import (
     Complaints,
@@ -275,6 +287,27 @@ def test_the_audit_reads_the_record_itself(spoil: Any, complaint: str) -> None:
     run, _ = run_of(Sound(), "calm", 0)
     spoil(run.lines)
     assert any(complaint in text for text in unlawful(run))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda lines, at: lines.pop(at - 1), "nobody waits for this score"),
+        (lambda lines, at: lines.insert(at, lines[at - 1]), "its last score is not told"),
+        (lambda lines, at: lines.insert(at + 1, lines[at]), "nobody waits for this score"),
+        (lambda lines, at: lines.insert(at, of_the_future(lines[at])), "a reference from the future"),
+    ],
+)
+def test_the_audit_reads_scores(spoil: Any, complaint: str) -> None:
+    """One worker: every Score is followed by its Scored."""
+    run = scenario(make("zeno_pp", warmup_updates=0), 1, "calm", 0).run()
+    assert unlawful(run) == []
+    spoil(run.lines, next(number for number, line in enumerate(run.lines) if isinstance(line.event, Scored)))
+    assert any(complaint in text for text in unlawful(run))
+
+
+def of_the_future(line: Line) -> Line:
+    return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, ref_version=99))
 
 
 def test_parameters_restored_without_the_datas_state_use_samples_twice() -> None:

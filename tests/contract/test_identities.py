@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from runtime.device import DeviceProfile
+from runtime.virtual.costs import Costs
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
@@ -19,7 +22,8 @@ from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
-from tests.virtual_runs import VirtualRun, World, draw_host_world, draw_world
+from strategies.zeno_pp import ZenoPP
+from tests.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[int], Strategy]
 
@@ -82,3 +86,45 @@ def test_what_is_not_the_same_is_found(name: str) -> None:
     make, make_other = SAME[name]
     wrong = asp if make_other is bsp else bsp
     assert difference(draw_world(4, 0), make(4), wrong(4))
+
+
+def asp_on_as_many_samples(num_workers: int) -> Strategy:
+    """The same are held out, although it asks for no score."""
+    strategy = asp(num_workers)
+    strategy.validation_samples = 5
+    return strategy
+
+
+def paced_world(num_workers: int, seed: int) -> World:
+    """Devices alone take time: neither messages nor servers do, nor the computation of a reference."""
+    profile = DeviceProfile(base_s=1.0)
+    return msgspec.structs.replace(still_world(num_workers, seed), costs=Costs(), profile=profile)
+
+
+def decided(run: VirtualRun) -> list[Any]:
+    """What arrived, and what was done about it, scores apart."""
+    events = [line for line in run.lines if line["kind"] == "event"]
+    arrived = [line["event"] for line in events if line["event"]["type"] != "Scored"]
+    commands = [(line["t"], one) for line in events for one in line["commands"] if one["type"] != "Score"]
+    return [arrived, commands, run.uses()]
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_zeno_without_a_screen_is_asp_where_a_score_takes_no_time(num_workers: int) -> None:
+    """rho 0, eps without bound, no rescaling."""
+    for seed in range(3):
+        world = paced_world(num_workers, seed)
+        zeno = VirtualRun(world, ZenoPP(rho=0.0, eps=None, rescale=False, validation_samples=5))
+        assert zeno.refused == ""
+        assert len(zeno.events("Scored")) == len(
+            [one for one in zeno.events("Arrived") if one["event"]["grad"]["samples"]]
+        )
+        assert decided(zeno) == decided(VirtualRun(world, asp_on_as_many_samples(num_workers)))
+
+
+def test_zeno_with_a_screen_is_not_asp() -> None:
+    """Negative control: here gradients are orthogonal to the reference, so the penalty decides."""
+    world = paced_world(2, 0)
+    screened = VirtualRun(world, ZenoPP(rho=0.001, rescale=False, validation_samples=5, discard=True))
+    assert screened.refused == ""
+    assert decided(screened) != decided(VirtualRun(world, asp_on_as_many_samples(2)))

@@ -97,6 +97,25 @@ BAD_LINES: list[tuple[str, str]] = [
     ("strategy=ssp strategy.bound=-1", "strategy.bound=-1: must be 0 or more (null for no bound)"),
     ("strategy=ssp strategy.bound=three", "strategy.bound=three: must be a whole number or null"),
     ("strategy=asp strategy.lr_rule=none", "strategy.lr_rule=none: must be one of batch_linear, unit"),
+    (
+        "strategy=zeno_pp strategy.validation_samples=0",
+        "strategy.validation_samples=0: must be a whole number, 1 or more",
+    ),
+    (
+        "strategy=zeno_pp strategy.validation_samples=1438",
+        "strategy.validation_samples=1438: leaves 0 of the 1438 training samples, fewer than "
+        "workload.global_batch_samples=128; hold out fewer",
+    ),
+    (
+        "strategy=zeno_pp cluster=virtual backend=none workload.target=null",
+        "backend=none: computes no gradients, and strategy=zeno_pp scores them; choose backend=torch",
+    ),
+    (
+        "topology=allreduce strategy=zeno_pp",
+        "topology=allreduce: strategy=zeno_pp does not work on it",
+    ),
+    ("strategy=zeno_pp strategy.rho_on=both", "strategy.rho_on=both: must be applied or raw"),
+    ("strategy=zeno_pp strategy.gamma=0", "strategy.gamma=0.0: must be above 0"),
     ("strategy=bsp strategy.data=dynamical", "strategy.data=dynamical: must be one of"),
     (
         "strategy=backup_workers strategy.num_backup=4",

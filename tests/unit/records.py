@@ -144,6 +144,11 @@ def drop(*grads: int, requeue: bool = True) -> dict[str, Any]:
     return {"type": "Drop", "grads": list(grads), "requeue": requeue}
 
 
+def score(grad: int, *, refresh: bool = False) -> dict[str, Any]:
+    """A Score command."""
+    return {"type": "Score", "grad": grad, "refresh": refresh}
+
+
 # ---- whole runs -----------------------------------------------------------------------------------------------------
 
 Work = dict[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.unit.records import (
     disturbance,
     drop,
     rollback_story,
+    score,
 )
 
 
@@ -156,9 +157,63 @@ def shard_missing() -> Story:
     return story
 
 
+def told_of(story: Story, grad: int, worker: int, commands: Sequence[Any] = (), ref_version: int = 0) -> Story:
+    about = {"id": grad, "worker": worker, "incarnation": 0, "iteration": 0, "version": 0}
+    handle = {**about, "samples": 8, "assigned_samples": 8}
+    numbers = {"dot": 1.0, "sqr_grad": 1.0, "sqr_ref": 1.0, "ref_version": ref_version}
+    story.event(0.3, "Scored", commands, grad=handle, **numbers)
+    return story
+
+
+def scored() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0, [score(0, refresh=True)])
+    story.arrived(0.2, 1, 1, [score(1)], version=0)
+    return told_of(told_of(story, 0, 0, [apply(0)]), 1, 1, [apply(1)])
+
+
+def test_scored_gradients_are_sound(tmp_path: Path) -> None:
+    assert problems(end(scored()), tmp_path) == ""
+
+
+def scored_twice() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0, [score(0), score(0)])
+    return story
+
+
+def scored_after_use() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0, [apply(0), score(0)])
+    return story
+
+
+def told_although_used() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0, [score(0), apply(0)])
+    return told_of(story, 0, 0)
+
+
+def told_unasked() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0)
+    return told_of(story, 0, 0)
+
+
+def reference_of_the_future() -> Story:
+    story = pair()
+    story.arrived(0.1, 0, 0, [score(0)])
+    return told_of(story, 0, 0, ref_version=1)
+
+
 @pytest.mark.parametrize(
     ("tell", "what"),
     [
+        (scored_twice, "Score of gradient 0, which was not there or is being scored"),
+        (scored_after_use, "Score of gradient 0, which was not there or is being scored"),
+        (told_although_used, "Scored of gradient 0, whose score nobody waits for"),
+        (told_unasked, "Scored of gradient 0, whose score nobody waits for"),
+        (reference_of_the_future, "Scored of gradient 0 against version 1, which is not there yet"),
         (applied_twice, "Apply of gradient 0, which was not there"),
         (applied_after_drop, "Apply of gradient 0, which was not there"),
         (never_arrived, "Apply of gradient 7"),

@@ -29,7 +29,7 @@ from tests.harness import Desk, HeapRun, Puppet, apply, compute, make_job, puppe
 
 def test_the_job_starts_with_everybody_and_an_even_batch() -> None:
     desk = Desk(Puppet(), make_job(global_batch_samples=10)).start()
-    assert desk.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1)]
+    assert desk.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1, lr=1.0)]
     assert desk.noted("EpochStarted") == [{"epoch": 0}]
     assert desk.evaluations == [0]
 

@@ -16,17 +16,21 @@ from runtime.live.address import Address
 from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.messages import (
     PREFIX_BYTES,
+    Assessed,
     Attach,
     Beat,
     LoadCheckpoint,
     Message,
+    Refer,
+    Referred,
     SaveCheckpoint,
-    Scored,
     Update,
+    Weighed,
     Work,
     decode,
     encode,
 )
+from runtime.scoring import Products
 from runtime.shards import Range
 from runtime.vectors import CUT_FLOATS, aligned_vector, server_range
 
@@ -101,7 +105,11 @@ MESSAGES: list[Message] = [
     ),
     SaveCheckpoint(id=0, version=0, state=b"\0\xff", keep_from=0),
     LoadCheckpoint(id=-1, generation=2),
-    Scored(ticket=1 << 48, metrics={"accuracy": 0.5}),
+    Assessed(ticket=1 << 48, metrics={"accuracy": 0.5}),
+    Refer(ticket=1 << 49),
+    Referred(ticket=1 << 49),
+    Update(weigh=((7, 1 << 49),)),
+    Weighed(grad_id=7, ticket=1 << 49, part=Products(dot=0.1, sqr_grad=1e-300, sqr_ref=1e76)),
 ]
 
 

@@ -253,9 +253,9 @@ def test_servers_choose_alike_and_nobody_reads_what_changes(actions: list[tuple[
 
 
 def test_there_is_a_slot_for_everybody() -> None:
-    """All workers and the evaluator read versions of their own."""
+    """All workers, the evaluator and the scorer read versions of their own."""
     table = SlotTable(num_slots(WORKERS))
-    everybody = [*(("worker", worker) for worker in range(WORKERS)), ("evaluator", 0)]
+    everybody = [*(("worker", worker) for worker in range(WORKERS)), ("evaluator", 0), ("scorer", 0)]
     slots = []
     for ticket, who in enumerate(everybody):
         slots.append(table.deliver(who, ticket))

@@ -145,6 +145,7 @@ def test_orders_are_carried_out_in_their_order() -> None:
         "evaluated": lambda *told: scores.append(told),
         "checkpointed": print,
         "restarted": print,
+        "scorer": None,
     }
     port = VirtualPort(clock, learner, servers, workers, **outcomes)  # type: ignore[arg-type]
     learner.gradient(compute(0))

@@ -1,0 +1,220 @@
+"""Zeno++ as its paper (Xie, Koyejo, Gupta, ICML 2020) and its code have it, with numbers worked by hand."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from strategies.asp import ASP
+from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Lost, Restored, Score, Scored
+from strategies.zeno_pp import ZenoPP
+from tests.faults import Crash
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import unaveraged, unlawful
+from tests.scores import random_scores
+from tests.zeno import badly_accepted
+
+JOB = {"num_workers": 2, "global_batch_samples": 4}
+"""Two samples each: a gradient of mean g is the sum 2 g."""
+
+
+def judged(g: tuple[float, float], r: tuple[float, float], **fields: Any) -> Desk:
+    """One gradient of mean g has been compared with a reference of mean r, at a learning rate of 0.1."""
+    strategy = ZenoPP(**{"validation_samples": 5, **fields})
+    desk = Desk(strategy, make_job(**JOB, lr=0.1)).start()
+    desk.arrive(0)
+    desk.referred()
+    tell(desk, 0, g, r)
+    return desk
+
+
+def tell(desk: Desk, grad: int, g: tuple[float, float], r: tuple[float, float]) -> None:
+    sqr_g, sqr_r = sum(x * x for x in g), sum(x * x for x in r)
+    cosine = sum(x * y for x, y in zip(g, r, strict=True)) / sqrt(sqr_g * sqr_r) if sqr_g * sqr_r else 0.0
+    held_out = desk.job.validation_samples
+    desk.weighed(grad, desk.references[-1][0], cosine, 4 * sqr_g, held_out**2 * sqr_r)
+
+
+def score(desk: Desk) -> float:
+    value = desk.core.strategy.log_state()["score"]
+    assert isinstance(value, float)
+    return value
+
+
+# ---- the rule -------------------------------------------------------------------------------------------------------
+
+
+def test_the_score_is_the_descent_promised_less_the_penalty() -> None:
+    """score = gamma c <r, g> - rho |c g|^2 with c = |r| / |g|: 0.1 x 0.447214 x 11 - 0.001 x 5; c g is applied."""
+    desk = judged((3.0, 4.0), (1.0, 2.0))
+    assert score(desk) == pytest.approx(0.486935, abs=1e-6)
+    ((_, order, _),) = desk.applied
+    assert order.weights == (pytest.approx(0.447214 / 2, abs=1e-6),)
+    assert order.lr == pytest.approx(0.1 * 2 / 4)
+
+
+def test_the_code_penalises_the_norm_before_it_is_rescaled() -> None:
+    """0.1 x 4.919350 - 0.001 x 25."""
+    assert score(judged((3.0, 4.0), (1.0, 2.0), rho_on="raw")) == pytest.approx(0.466935, abs=1e-6)
+
+
+def test_a_gradient_that_promises_no_descent_is_dropped() -> None:
+    """(2, -1) is orthogonal to (1, 2): the score is the penalty alone, and the samples go back to the queue."""
+    desk = judged((2.0, -1.0), (1.0, 2.0))
+    assert score(desk) == pytest.approx(-0.005, abs=1e-12)
+    assert desk.commands[-2:] == [Drop(grads=(0,), requeue=True), Compute(worker=0, num_samples=2)]
+    assert desk.applied == []
+
+
+def test_without_rescaling_c_is_1() -> None:
+    """0.1 x 11 - 0.001 x 25."""
+    desk = judged((3.0, 4.0), (1.0, 2.0), rescale=False)
+    assert score(desk) == pytest.approx(1.075)
+    assert desk.applied[0][1].weights == (0.5,)
+
+
+def test_the_slack_lets_gradients_pass_and_gamma_need_not_be_the_rate() -> None:
+    """-0.005 + 0.1 eps: accepted from eps = 0.05 on; 0 is enough for a score."""
+    assert judged((2.0, -1.0), (1.0, 2.0), eps=0.04).applied == []
+    assert len(judged((2.0, -1.0), (1.0, 2.0), eps=0.06).applied) == 1
+    assert len(judged((2.0, -1.0), (1.0, 2.0), rho=0.0).applied) == 1
+    assert score(judged((3.0, 4.0), (1.0, 2.0), gamma=0.2)) == pytest.approx(2 * 0.491935 - 0.005, abs=1e-6)
+
+
+def test_it_depends_on_the_angle_alone_and_not_on_any_size() -> None:
+    """Accepted if and only if cos(r, g) >= rho / gamma = 0.01."""
+    for length in (1e-6, 1.0, 1e6):
+        for cosine, accepted in ((0.0101, 1), (0.0099, 0)):
+            g = (length * cosine, length * sqrt(1 - cosine**2))
+            assert len(judged(g, (3.0, 0.0)).applied) == accepted
+
+
+@pytest.mark.parametrize(("g", "r"), [((0.0, 0.0), (1.0, 2.0)), ((3.0, 4.0), (0.0, 0.0))])
+def test_what_has_no_direction_is_rejected_whatever_the_slack(g: tuple[float, float], r: tuple[float, float]) -> None:
+    for fields in ({}, {"eps": 9.0}, {"eps": None}, {"eps": None, "rescale": False}):
+        desk = judged(g, r, **fields)
+        assert desk.applied == []
+        assert desk.dropped == [0]
+
+
+def test_the_paper_loses_rejected_work() -> None:
+    assert judged((2.0, -1.0), (1.0, 2.0), discard=True).commands[-2] == Drop(grads=(0,), requeue=False)
+
+
+def test_when_nothing_is_accepted_any_more_work_is_given_up() -> None:
+    """Otherwise the last samples of a job, computed on the same parameters, were rejected for ever."""
+    desk = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    for grad in (2, 3, 4):
+        desk.arrive(0)
+        tell(desk, grad, (2.0, -1.0), (1.0, 2.0))
+    assert [command.requeue for command in desk.commands if isinstance(command, Drop)] == [True, True, False, False]
+
+
+# ---- when -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_renewed_by_incoming_gradients_accepted_or_not() -> None:
+    """The code: recomputed every zeno_delay-th incoming gradient."""
+    strategy = ZenoPP(refresh_every=4, validation_samples=5)
+    run = HeapRun(strategy, make_job(max_time_s=30.0, global_batch_samples=8), [1, 1, 1, 4])
+    run.cosine = random_scores(0, accepted=0.5)
+    run.run()
+    asked = [command.refresh for command in run.commands if isinstance(command, Score)]
+    assert len(asked) > 20
+    assert asked == [number % 4 == 0 for number in range(len(asked))]
+    state = strategy.log_state()
+    assert 0.3 < float(state["acceptance_ratio"]) < 0.7
+    assert unlawful(run) == unaveraged(run) == badly_accepted([*map(plain, run.lines)], strategy, 1.0) == []
+
+
+def plain(line: Any) -> dict[str, Any]:
+    """As a record has it."""
+    import msgspec
+
+    return {"kind": "event", "event": msgspec.to_builtins(line.event), "commands": msgspec.to_builtins(line.commands)}
+
+
+def test_what_is_applied_although_its_score_is_negative_is_found() -> None:
+    """Negative control of the checker that records are held to."""
+    desk = judged((2.0, -1.0), (1.0, 2.0), eps=0.06)
+    lines = [plain(line) for line in desk.lines]
+    assert badly_accepted(lines, ZenoPP(eps=0.06), 0.1) == []
+    assert len(badly_accepted(lines, ZenoPP(eps=0.0), 0.1)) == 1
+    unscored = [line for line in lines if line["event"]["type"] != "Scored"]
+    applies = {"event": {"type": "Woke"}, "commands": [{"type": "Apply", "grads": [0]}]}
+    assert len(badly_accepted([*unscored, {"kind": "event", **applies}], ZenoPP(), 0.1)) == 1
+
+
+def test_a_weight_of_the_wrong_direction_is_found() -> None:
+    """Negative control of the law that an update is a mean, as it reads for who rescales."""
+    run = HeapRun(ZenoPP(validation_samples=5), make_job(max_time_s=5.0), [1, 1, 1, 1]).run()
+    assert unaveraged(run) == []
+    applies = next(line for line in run.lines if any(isinstance(command, Apply) for command in line.commands))
+    spoilt = Apply(grads=applies.commands[0].grads, weights=(-0.5,), lr_scale=1.0)
+    run.lines.append(type(applies)(applies.event, (spoilt,), 0, None))
+    assert len(unaveraged(run)) == 1
+
+
+def test_a_worker_goes_on_when_its_gradient_is_judged() -> None:
+    desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
+    desk.arrive(0)
+    assert desk.busy_workers() == [1]
+    desk.referred()
+    tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
+    assert desk.busy_workers() == [0, 1]
+    assert desk.busy()[0].version == 1, "on the newest parameters"
+
+
+def test_the_first_updates_are_not_screened() -> None:
+    desk = Desk(ZenoPP(warmup_updates=2, validation_samples=5), make_job(**JOB)).start()
+    desk.arrive(0)
+    desk.arrive(1)
+    assert desk.updates == 2
+    assert desk.references == []
+    desk.arrive(0)
+    assert isinstance(desk.commands[-1], Score)
+
+
+def test_who_dies_while_its_gradient_is_judged_begins_once() -> None:
+    """Before the score is told, it is back and computes: it is not told to compute a second time."""
+    desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
+    desk.arrive(0)
+    desk.lose(0)
+    desk.join(0)
+    assert isinstance(desk.events[-1], Joined)
+    desk.referred()
+    tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
+    assert desk.updates == 1
+    assert [type(event) for event in desk.events[-3:]] == [Lost, Joined, Scored]
+    assert desk.busy_workers() == [0, 1]
+
+
+def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:
+    desk = judged((3.0, 4.0), (1.0, 2.0))
+    desk.lose_server()
+    desk.restore()
+    assert isinstance(desk.events[-1], Restored)
+    desk.arrive(1)
+    assert desk.commands[-1] == Score(grad=desk.events[-1].grad.id, refresh=True)
+
+
+# ---- identity -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [[1.0, 1.0, 1.0, 4.0], [1.0, 1.3, 1.7, 2.9]])
+def test_without_screen_and_rescaling_it_is_asp(seconds: list[float]) -> None:
+    """rho = 0, eps = infinity, no rescaling, and a score takes no time: the same applies with the same weights."""
+
+    def said(strategy: Any) -> list[Any]:
+        job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0)
+        run = HeapRun(strategy, job, seconds, [Crash(5.5, 1, 2.0)]).run()
+        assert run.core.status == "done"
+        told = [[one for one in line.commands if not isinstance(one, Score)] for line in run.lines]
+        arrived = [(event.t, event.grad) for event in run.told(Arrived)]
+        return [arrived, [command for commands in told for command in commands]]
+
+    free = ZenoPP(rho=0.0, eps=None, rescale=False, warmup_updates=0, validation_samples=5)
+    assert said(free) == said(ASP(data="dynamic"))
+    assert said(ZenoPP(rho=0.0, eps=None, rescale=True, validation_samples=5, rho_on="raw")) != said(ASP(data="even"))

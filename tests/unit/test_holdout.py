@@ -1,0 +1,48 @@
+"""Held-out samples: drawn by the seed, and nobody else ever gets their number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.holdout import Holdout
+from runtime.vectors import BLOCK_FLOATS, inner_product
+
+
+@given(st.integers(1, 3000), st.data())
+def test_the_others_are_all_the_others_in_order(total: int, data: st.DataObject) -> None:
+    count, seed = data.draw(st.integers(0, total)), data.draw(st.integers(0, 2**63 - 1))
+    holdout = Holdout(total, count, seed)
+    assert len(set(holdout.indices.tolist())) == count
+    assert list(holdout.indices) == sorted(holdout.indices)
+    kept = holdout.kept(np.arange(total - count))
+    assert kept.tolist() == [sample for sample in range(total) if sample not in set(holdout.indices.tolist())]
+
+
+def test_another_seed_holds_out_others() -> None:
+    one, same, other = (Holdout(1438, 64, seed).indices.tolist() for seed in (0, 0, 1))
+    assert one == same != other
+
+
+def test_every_sample_is_held_out_as_often() -> None:
+    """2000 draws of 10 of 40: 500 each, with a standard deviation of 19."""
+    times = np.zeros(40)
+    for seed in range(2000):
+        times[Holdout(40, 10, seed).indices] += 1
+    assert np.abs(times - 500).max() < 5 * 19.4
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK_FLOATS - 1, BLOCK_FLOATS, 3 * BLOCK_FLOATS + 5])
+def test_inner_products_are_in_double_precision(size: int) -> None:
+    rng = np.random.default_rng(size)
+    one, other = (rng.normal(size=size).astype(np.float32) for _ in range(2))
+    exact = float(np.dot(one.astype(float), other.astype(float)))
+    assert inner_product(one, other) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+def test_small_products_are_not_lost_beside_large_ones() -> None:
+    ones = np.ones(2**25 + 1, dtype=np.float32)
+    ones[0] = 2.0**13
+    assert inner_product(ones, ones) == 2.0**26 + 2.0**25

@@ -1,0 +1,116 @@
+"""What a score costs on the virtual clock, by the figures of the cost model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.scoring import Products
+from runtime.virtual.clock import Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.host_servers import HostServers
+from runtime.virtual.machines import Machines
+from runtime.virtual.replicas import Replicas
+from runtime.virtual.scorer import Scorer
+from runtime.virtual.servers import ServerGroup, Servers
+from runtime.virtual.sites import sites_of
+
+COSTS = Costs(
+    control_s=0.5,
+    latency_s=1.0,
+    transfer_per_byte_s=0.0625,
+    compute_base_s=4.0,
+    compute_per_sample_s=2.0,
+    data_base_s=0.25,
+    update_base_s=8.0,
+    update_per_byte_s=0.125,
+    evaluation_s=99.0,
+)
+FLOATS = 48
+"""Of two servers: 16 and 32, so 64 and 128 bytes."""
+
+
+class Parts:
+    """A learner with nothing but numbers."""
+
+    gone = False
+
+    def refer(self) -> None:
+        pass
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        return [] if self.gone else [Products(1.0, 2.0, float(server)) for server in range(num_servers)]
+
+
+def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, list[Any]]:
+    clock, heard = Clock(), []  # type: tuple[Clock, list[Any]]
+    sizes = (COSTS, FLOATS, 2, lambda target, t: (0.0, 0.0))
+    servers: ServerGroup
+    if kind == "hosts":
+        servers = HostServers(Machines(clock, sites_of(None, COSTS, 1, 2), []), *sizes)
+    else:
+        servers = Servers(*sizes)
+    scorer = Scorer(
+        clock,
+        COSTS,
+        Parts(),  # type: ignore[arg-type]
+        servers,
+        samples=3,
+        on_board=fields.get("on_board", False),
+        referred=lambda number: heard.append((clock.now, number)),
+        weighed=lambda *about: heard.append((clock.now, *about[:3])),
+    )
+    return clock, servers, scorer, heard
+
+
+def run(clock: Clock) -> None:
+    while clock.next_s < 1000.0:
+        clock.step()
+
+
+@pytest.mark.parametrize("kind", ["alone", "hosts"])
+@pytest.mark.parametrize(("on_board", "travels"), [(False, 2), (True, 1)])
+def test_a_reference_costs_two_messages_and_the_computation(kind: str, on_board: bool, travels: int) -> None:
+    """Order 0.5, data 0.25, 3 samples 10, each message 1 + 192 / 16 = 13, and 0.5 until it is heard of."""
+    clock, _, scorer, heard = scorer_of(kind, on_board=on_board)
+    scorer.refer(7, 0.0)
+    run(clock)
+    assert heard == [(0.5 + 0.25 + 10.0 + 13.0 * travels + 0.5, 7)]
+
+
+@pytest.mark.parametrize("kind", ["alone", "hosts"])
+def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind: str) -> None:
+    """An update takes 8 + bytes / 8, a score bytes / 8: 64 and 128 bytes take 8 and 16 seconds."""
+    clock, servers, scorer, heard = scorer_of(kind)
+    servers.update(0.0, 1)
+    scorer.weigh(3, 0, 0.0)
+    run(clock)
+    parts = {server: now for now, server, _, _ in heard}
+    assert parts == {0: 0.5 + (8.0 + 8.0) + 8.0 + 0.5, 1: 0.5 + (8.0 + 16.0) + 16.0 + 0.5}
+    told = {about.server: (about.updates, about.busy_s) for about in servers.report()}
+    assert told == {0: (1, 8.0 + 8.0 + 8.0), 1: (1, 8.0 + 16.0 + 16.0)}, "the time of a score is busy time"
+
+
+def test_updates_wait_for_scores() -> None:
+    _, servers, scorer, _ = scorer_of("alone")
+    assert isinstance(servers, Servers)
+    scorer.weigh(3, 0, 0.0)
+    servers.update(0.0, 1)
+    assert servers.idle_s == 0.5 + 16.0 + 24.0
+
+
+def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
+    clock, _, scorer, heard = scorer_of("alone")
+    scorer.learner.gone = True  # type: ignore[attr-defined]
+    scorer.weigh(3, 0, 0.0)
+    run(clock)
+    assert heard == []
+
+
+def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
+    replicas = Replicas(Clock(), COSTS, FLOATS, 4)
+    with pytest.raises(NotImplementedError):
+        replicas.weigh(0, 0.0, print)
+    with pytest.raises(NotImplementedError):
+        replicas.free(0.0, print)
