@@ -23,7 +23,7 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
 test: $(VENV)/.dev  ## all tests that fit in a few minutes
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadgroup --benchmark-disable $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows
 	$(VENV)/bin/ruff format --check .
