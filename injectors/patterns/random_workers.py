@@ -19,11 +19,11 @@ ENDLESS_S = RULES["delay"].most
 class RandomWorkers(Pattern):
     """``num_workers`` of the workers are delayed in every iteration, or from the first one on never answer.
 
-    Source: Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance" (ICDCS 2019), section VI-A1: delays
-    are added to s random workers of Cluster-A, up to a fault. Departure: they are drawn once per job and not once per
-    iteration. A worker that computes is not interrupted here, so those drawn in one iteration would still be late when
-    others are drawn in the next, and more than s would be late at a time; what the paper averages over iterations is
-    to be averaged over seeds.
+    Source: Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance" (ICDCS 2019), section VI-A1:
+    delays are added to s random workers of Cluster-A, up to a fault. Departure: they are drawn once per job and not
+    once per iteration. A worker that computes is not interrupted here, so those drawn in one iteration would still be
+    late when others are drawn in the next, and more than s would be late at a time; what the paper averages over
+    iterations is to be averaged over seeds.
 
     Attributes:
         num_workers: how many (the paper: s, one or two).
