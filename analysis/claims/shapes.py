@@ -191,11 +191,15 @@ def rows_of(runs: pd.DataFrame, cell: Mapping[str, str]) -> pd.DataFrame:
 
 
 def over_delays(runs: pd.DataFrame, claim: Claim, cell: Mapping[str, str]) -> pd.Series | None:
-    """Medians of the claim's measure by ``delay``: numbers, rising, and last ``fault``; None without either."""
+    """Medians of the claim's measure by ``delay``: numbers, rising, and last ``fault``; None without them.
+
+    Other levels are left out.
+    """
     if "delay" not in runs or claim.of not in runs:
         return None
     found = rows_of(runs, cell).groupby("delay")[claim.of].median()
-    delays = sorted((level for level in found.index if level != FAULT), key=float)
+    numbers = pd.to_numeric(found.index.to_series(), errors="coerce").dropna().sort_values()
+    delays = list(numbers.index)
     return found[[*delays, FAULT]] if FAULT in found and len(delays) > 1 else None
 
 

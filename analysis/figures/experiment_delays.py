@@ -1,4 +1,4 @@
-"""An experiment as lines over a delay, with a fault, the endless delay, as the last point and apart from the others."""
+"""An experiment as lines over a delay, with what is no number (a fault: the endless delay) as points apart from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.claims.shapes import FAULT
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import beside
 from analysis.figures.experiment_lines import draw_lines
@@ -18,14 +17,15 @@ from analysis.provenance import caption
 from analysis.style import Look, level_looks
 
 NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval, arrow: never ends"
-APART = 1.35
-"""Where the fault is, in lengths of the axis up to the longest delay."""
+APART_FRAC = 0.3
+"""From the longest delay to the first point apart, and from each to the next, as a part of the axis up to there."""
 
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path`` with its numbers as CSV beside it."""
     drawn, table = results.spec.figure, summary(results)
-    placed = table.assign(by=table[drawn.by], x=places(table[str(drawn.along)]))
+    levels = table[str(drawn.along)]
+    placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
     look = level_looks(results.spec.shown)
     with styled():
         page = new_page(2.7, f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}")
@@ -41,35 +41,28 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def places(levels: pd.Series) -> pd.Series:
-    """Numbers where they are, the fault to the right of them."""
+    """Numbers where they are, other levels to the right of them in their order."""
     x = pd.to_numeric(levels, errors="coerce")
-    return x.where(levels != FAULT, APART * x.max())
+    longest, apart = x.max(), list(dict.fromkeys(levels[x.isna()]))
+    return x.fillna(levels.map({level: longest * (1 + APART_FRAC * (i + 1)) for i, level in enumerate(apart)}))
 
 
 def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None:
-    """Draw ``by``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; what never ends is an arrow at the top."""
-    last = float(table["x"].max())
+    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; what never ends: an arrow at the top."""
+    named = table.drop_duplicates("level").sort_values("x", kind="stable")
+    numbers = pd.to_numeric(named["level"], errors="coerce").notna()
+    longest = float(named.loc[numbers, "x"].max())
     finite = table[np.isfinite(table["value"])].sort_values("x", kind="stable")
-    none = pd.DataFrame(columns=["by", "x", "value", "std"])
-    draw_lines(axes, finite[finite["x"] < last], none, looks)
-    draw_lines(axes, finite[finite["x"] == last], none, looks)
     top = 1.12 * float(finite["value"].max())
+    nothing = pd.DataFrame(columns=["by", "x", "value", "std"])
+    for x in (None, *named.loc[~numbers, "x"]):
+        draw_lines(axes, finite[finite["x"] <= longest if x is None else finite["x"] == x], nothing, looks)
     for name, look in looks.items():
-        mine = table[table["by"] == name].sort_values("x", kind="stable")
-        ends = [each for each in mine.itertuples() if each.x == last]
-        before = mine[mine["x"] < last]
-        for end in ends:
-            y = top if np.isposinf(end.value) else end.value
-            axes.plot(
-                [before["x"].iloc[-1], last],
-                [before["value"].iloc[-1], y],
-                color=look.colour,
-                linestyle=":",
-                linewidth=0.9,
-            )
-            if np.isposinf(end.value):
-                axes.plot([last], [top], color=look.colour, marker="^", markersize=6, clip_on=False)
+        mine = table[table["by"] == name].sort_values("x", kind="stable").set_index("x")["value"].clip(upper=top)
+        apart = mine[mine.index >= longest]
+        axes.plot(apart.index, apart, color=look.colour, linestyle=":", linewidth=0.9)
+        never = apart[apart == top]
+        axes.plot(never.index, never, color=look.colour, linestyle="none", marker="^", markersize=6, clip_on=False)
     axes.set_ylim(0.0, top)
-    numbers = sorted(set(table["x"]) - {last})
-    axes.set_xticks([*numbers, last], [*(f"{x:g}" for x in numbers), FAULT])
+    axes.set_xticks(named["x"], named["level"])
     axes.grid(visible=True, axis="y")
