@@ -23,6 +23,8 @@ from strategies.coding.decoding import RESIDUAL
 from strategies.coding.terms import Floats, Indices
 
 ROOT = Path(__file__).resolve().parents[1]
+CLUSTERS = ("A", "B", "C", "D")
+"""Of Wang et al., Table II."""
 SYSTEMS = {
     "coding_naive": "naive",
     "coding_cyclic": "cyclic",
@@ -47,7 +49,7 @@ def row(cell: Cell) -> dict[str, object]:
     workers; ``decoded``, the share of those sets that are decoded; ``copies_off``, by how much the copies of some part
     differ from s + 1 (naive: 1); ``decode_from``, the fewest workers that are enough.
     """
-    speeds, s, system = vcpus(cell.levels["cluster"]), int(cell.levels["s"]), cell.levels["system"]
+    speeds, s, system = speeds_of(cell.levels["cluster"]), int(cell.levels["s"]), cell.levels["system"]
     code, optimum = code_of(SYSTEMS[system], speeds, s), (s + 1) / sum(speeds)
     faults = finished(code, speeds, every_set(len(speeds), s)) / optimum
     held = (code.matrix != 0).sum(axis=0)
@@ -64,7 +66,7 @@ def row(cell: Cell) -> dict[str, object]:
     }
 
 
-def vcpus(cluster: str) -> tuple[int, ...]:
+def speeds_of(cluster: str) -> tuple[int, ...]:
     """Of every worker of Cluster-A to Cluster-D: the names of the types in ``conf/cluster/virtual_gc_?.yaml``."""
     devices = yaml.safe_load((ROOT / "conf" / "cluster" / f"virtual_gc_{cluster.lower()}.yaml").read_bytes())["devices"]
     found = {worker: int(name.removeprefix("vcpu")) for name, each in devices.items() for worker in each["workers"]}

@@ -188,7 +188,10 @@ def use_frac(run: Run) -> float:
 
 def use_weighted_frac(run: Run) -> float:
     """The same with every worker counted by the speed of its device."""
-    speeds = 1.0 / pd.Series([device["per_sample_s"] for device in run.job["devices"]])
+    devices = run.job.get("devices")
+    if not devices:
+        return use_frac(run)
+    speeds = 1.0 / pd.Series([device["per_sample_s"] for device in devices])
     return float((computing_s(run) * speeds).sum() / (speeds.sum() * jct_s(run)))
 
 

@@ -48,7 +48,7 @@ def places(levels: pd.Series) -> pd.Series:
 
 
 def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None:
-    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; what never ends: an arrow at the top."""
+    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; an arrow: it never ends."""
     named = table.drop_duplicates("level").sort_values("x", kind="stable")
     numbers = pd.to_numeric(named["level"], errors="coerce").notna()
     longest = float(named.loc[numbers, "x"].max())
