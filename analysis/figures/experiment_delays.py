@@ -26,7 +26,7 @@ def draw(path: Path, results: Results) -> Path:
     drawn, table = results.spec.figure, summary(results)
     levels = table[str(drawn.along)]
     placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
-    look = level_looks(results.spec.shown)
+    look = apart(level_looks(results.spec.shown))
     with styled():
         page = new_page(2.7, f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}")
         axes = page.subplots()
@@ -34,10 +34,17 @@ def draw(path: Path, results: Results) -> Path:
         axes.set_xlabel(drawn.along_label or str(drawn.along))
         axes.set_ylabel(drawn.label)
         keys = [
-            Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
+            Line2D([], [], color=each.colour, linestyle=each.line, marker="o", markersize=3.5, label=name)
+            for name, each in look.items()
         ]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
     return save(page, path, beside(table, paper_values(results), results.spec.compared))
+
+
+def apart(looks: dict[str, Look]) -> dict[str, Look]:
+    """The last of them dashed: what is flat lies on what is flat."""
+    *_, last = looks
+    return {name: Look(look.colour, "--" if name == last else look.line) for name, look in looks.items()}
 
 
 def places(levels: pd.Series) -> pd.Series:
@@ -62,7 +69,8 @@ def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None
         apart = mine[mine.index >= longest]
         axes.plot(apart.index, apart, color=look.colour, linestyle=":", linewidth=0.9)
         never = apart[apart == top]
-        axes.plot(never.index, never, color=look.colour, linestyle="none", marker="^", markersize=6, clip_on=False)
+        if len(never):  # unclipped, so that an empty line would count as being at the figure's corner
+            axes.plot(never.index, never, color=look.colour, linestyle="none", marker="^", markersize=6, clip_on=False)
     axes.set_ylim(0.0, top)
     axes.set_xticks(named["x"], named["level"])
     axes.grid(visible=True, axis="y")
