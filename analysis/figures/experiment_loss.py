@@ -10,7 +10,7 @@ from analysis import targets
 from analysis.experiments.results import Results
 from analysis.figures.page import new_page, save, styled
 from analysis.provenance import caption
-from analysis.style import level_looks
+from analysis.style import LINES, Look, level_looks
 
 METRIC = "loss"
 
@@ -18,7 +18,8 @@ METRIC = "loss"
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path`` with its numbers as CSV beside it."""
     drawn, frames = results.spec.figure, []
-    look = level_looks(results.spec.axes[drawn.by])
+    same = level_looks(results.spec.axes[drawn.by])
+    look = {name: Look(same[name].colour, LINES[index % 2]) for index, name in enumerate(same)}  # curves may coincide
     found = [(cell, run) for cell, run in results.records.values() if cell.levels[drawn.by] in results.spec.shown]
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     with styled():
@@ -33,12 +34,12 @@ def draw(path: Path, results: Results) -> Path:
                     curve["asked_s"], curve["value"], color=look[name].colour, linestyle=look[name].line, label=name
                 )
                 frames.append(curve.assign(**cell.levels))
-            axes.set_title(panel or "")
+            axes.set_title("" if panel is None else f"{drawn.panels} = {panel}")
             axes.set_xlabel("time (s)")
             axes.grid(visible=True, axis="y")
             if drawn.log:
                 axes.set_yscale("log")
         page.axes[0].set_ylabel(drawn.label)
         handles, labels = page.axes[0].get_legend_handles_labels()
-        page.legend(handles, labels, loc="outside upper left", ncols=5, columnspacing=1.3)
+        page.legend(handles, labels, loc="outside upper left", ncols=3, columnspacing=1.3)
     return save(page, path, pd.concat(frames, ignore_index=True))
