@@ -16,7 +16,8 @@ from analysis.figures.page import new_page, save, styled
 from analysis.provenance import caption
 from analysis.style import Look, level_looks
 
-NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval, arrow: never ends"
+ARROW = "arrow: never ends"
+NOTE = f"lines: median over the seeds, bars: 95 % bootstrap interval, {ARROW}"
 APART_FRAC = 0.3
 """From the longest delay to the first point apart, and from each to the next, as a part of the axis up to there."""
 
@@ -26,15 +27,17 @@ def draw(path: Path, results: Results) -> Path:
     drawn, table = results.spec.figure, summary(results)
     levels = table[str(drawn.along)]
     placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE if several else ARROW} \N{MIDDLE DOT} {caption(results.metas)}"
     look = apart(level_looks(results.spec.shown))
     with styled():
-        page = new_page(2.7, f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}")
+        page = new_page(2.7, about)
         axes = page.subplots()
         draw_delays(axes, placed, look)
         axes.set_xlabel(drawn.along_label or str(drawn.along))
         axes.set_ylabel(drawn.label)
         keys = [
-            Line2D([], [], color=each.colour, linestyle=each.line, marker="o", markersize=3.5, label=name)
+            Line2D([], [], color=each.colour, ls=each.line, marker="o", markersize=3.5, label=name)  # type: ignore[arg-type]
             for name, each in look.items()
         ]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
