@@ -37,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
         axes.set_xlabel(drawn.along_label or str(drawn.along))
         axes.set_ylabel(drawn.label)
         keys = [
-            Line2D([], [], color=each.colour, ls=each.line, marker="o", markersize=3.5, label=name)  # type: ignore[arg-type]
+            Line2D([], [], color=each.colour, ls=each.line, marker="o", markersize=3.5, label=name)
             for name, each in look.items()
         ]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
