@@ -69,6 +69,11 @@ STRATEGY_COLOURS = {
     "static_x": "#44AA99",
     "dynamic_x": "#CC6677",
     "zeno": "#AA4499",
+    "coding_naive": "#4477AA",
+    "coding_fractional": "#BBBBBB",
+    "coding_cyclic": "#DDAA33",
+    "coding_heter_aware": "#CC6677",
+    "coding_group_based": "#882255",
 }
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")

@@ -5,7 +5,7 @@ Each returns whether it holds and what was seen, or None where the runs for it a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ LINEAR_R2 = 0.98
 """Share of the variance that a straight line explains."""
 FLAT_FRAC = 0.10
 """By how much something flat may grow."""
+FAULT = "fault"
+"""The delay that never ends."""
 
 
 class Seen(NamedTuple):
@@ -87,12 +89,62 @@ def saturates(runs: pd.DataFrame, claim: Claim) -> Seen | None:
     return Seen(flat >= 2 and r2 >= LINEAR_R2, f"flat to {sizes[flat - 1]:g} samples, then R2 {r2:.3f}")
 
 
+def everywhere(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """The measure has the claim's value in every row of the subject, and not only at the median."""
+    rows = rows_of(runs, claim.subject)
+    if rows.empty or claim.of not in rows or claim.value is None:
+        return None
+    right = int(np.isclose(rows[claim.of].astype("float64"), claim.value, rtol=1e-9, atol=1e-9).sum())
+    return Seen(right == len(rows), f"{claim.value:g}{claim.unit} in {right} of {len(rows)} rows")
+
+
+def grows_and_never_ends(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """The measure rises from delay to delay, and with a fault it is infinite."""
+    values = over_delays(runs, claim, claim.subject)
+    if values is None:
+        return None
+    delays = values.drop(FAULT)
+    return Seen(bool((delays.diff().iloc[1:] > 0).all() and values[FAULT] == np.inf), said(values))
+
+
+def flat(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """No delay, and no fault, makes the measure larger by more than a tenth."""
+    values = over_delays(runs, claim, claim.subject)
+    return None if values is None else Seen(grown(values) <= FLAT_FRAC, said(values))
+
+
+def flat_and_lowest(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """Flat, and nowhere above any of what it is compared with; a hundredth is no difference."""
+    values = over_delays(runs, claim, claim.subject)
+    found = [over_delays(runs, claim, {**claim.subject, **cell}) for cell in claim.against]
+    others = [other for other in found if other is not None]
+    if values is None or len(others) < len(found):
+        return None
+    lowest = all(bool((values <= 1.01 * other).all()) for other in others)
+    return Seen(grown(values) <= FLAT_FRAC and lowest, f"{said(values)}; {'' if lowest else 'not '}lowest")
+
+
+def levels_off(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """Up by more than a tenth with the delay, never down by more, and from the longest delay to a fault flat."""
+    values = over_delays(runs, claim, claim.subject)
+    if values is None:
+        return None
+    steps = values.to_numpy()[1:] / values.to_numpy()[:-1] - 1.0
+    holds = grown(values) > FLAT_FRAC and steps.min() >= -FLAT_FRAC and abs(steps[-1]) <= FLAT_FRAC
+    return Seen(bool(holds), said(values))
+
+
 SHAPES: dict[str, Callable[[pd.DataFrame, Claim], Seen | None]] = {
     "grows_less": grows_less,
     "steadier": steadier,
     "falls_then_rises": falls_then_rises,
     "linear": linear,
     "saturates": saturates,
+    "everywhere": everywhere,
+    "grows_and_never_ends": grows_and_never_ends,
+    "flat": flat,
+    "flat_and_lowest": flat_and_lowest,
+    "levels_off": levels_off,
 }
 
 
@@ -129,3 +181,33 @@ def explained(x: np.ndarray, y: np.ndarray) -> float:
     slope, base = np.polyfit(x, y, 1)
     total = float(((y - y.mean()) ** 2).sum())
     return 1.0 - float(((y - slope * x - base) ** 2).sum()) / total if total > 0 else 0.0
+
+
+def rows_of(runs: pd.DataFrame, cell: Mapping[str, str]) -> pd.DataFrame:
+    """The rows that have these levels."""
+    for axis, level in cell.items():
+        runs = runs[runs[axis] == level]
+    return runs
+
+
+def over_delays(runs: pd.DataFrame, claim: Claim, cell: Mapping[str, str]) -> pd.Series | None:
+    """Medians of the claim's measure by ``delay``: numbers, rising, and last ``fault``; None without them.
+
+    Other levels are left out.
+    """
+    if "delay" not in runs or claim.of not in runs:
+        return None
+    found = rows_of(runs, cell).groupby("delay")[claim.of].median()
+    numbers = pd.to_numeric(found.index.to_series(), errors="coerce").dropna().sort_values()
+    delays = list(numbers.index)
+    return found[[*delays, FAULT]] if FAULT in found and len(delays) > 1 else None
+
+
+def grown(values: pd.Series) -> float:
+    """By how much the largest is above the first."""
+    return float(values.max() / values.iloc[0]) - 1.0
+
+
+def said(values: pd.Series) -> str:
+    """``1.5 (0), 3 (fault) s``."""
+    return ", ".join(f"{value:.3g} ({delay})" for delay, value in values.items()).replace("inf", "never") + " s"

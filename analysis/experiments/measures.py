@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import nan
+from math import inf, nan
 
 import numpy as np
 import pandas as pd
 
-from analysis import work
+from analysis import targets, work
 from analysis.load import Run
-from analysis.metrics import jct_s, summarise
+from analysis.metrics import completed, jct_s, summarise
 from analysis.schema import Woke
 
 Measure = Callable[[Run], float]
@@ -172,6 +172,51 @@ def final_metric(run: Run) -> float:
     return nan if value is None else float(value)
 
 
+def update_s(run: Run) -> float:
+    """Seconds per update of the whole job, of rounds therefore per iteration; infinite of a job that was cut off."""
+    updates = int((~run.tables.updates["void"]).sum())
+    return jct_s(run) / updates if completed(run) and updates else inf
+
+
+def use_frac(run: Run) -> float:
+    """Share of the workers' time that was computing: sum of compute_i / (workers x JCT), injected delays not counted.
+
+    Wang et al. (ICDCS 2019), section VI-A2, where the formula is lost; what is computed in vain counts.
+    """
+    return float(computing_s(run).sum() / (int(run.job["num_workers"]) * jct_s(run)))
+
+
+def use_weighted_frac(run: Run) -> float:
+    """The same with every worker counted by the speed of its device."""
+    devices = run.job.get("devices")
+    if not devices:
+        return use_frac(run)
+    speeds = 1.0 / pd.Series([device["per_sample_s"] for device in devices])
+    return float((computing_s(run) * speeds).sum() / (speeds.sum() * jct_s(run)))
+
+
+def computing_s(run: Run) -> pd.Series:
+    """By worker; those who never answered are left out."""
+    rows = work.computed(run.tables.iterations)
+    return (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
+
+
+def stalled_frac(run: Run) -> float:
+    """Share of the workers' steps, but for their first, before which they were held for more than a hundredth of it."""
+    rows = work.computed(run.tables.iterations)
+    rows = rows[rows["iteration"] > rows.groupby("worker")["iteration"].transform("min")]
+    return float((rows["wait_s"] > 0.01 * rows["iter_s"]).mean()) if len(rows) else nan
+
+
+def mean_loss(run: Run) -> float:
+    """Mean over the job's time of the held-out loss (between evaluations linear); less: it fell sooner or deeper."""
+    curve = targets.scores(run.tables.evaluations, "loss")
+    if len(curve) < 2:
+        return nan
+    t = curve["asked_s"].to_numpy()
+    return float(np.trapezoid(curve["value"], t) / (t[-1] - t[0]))
+
+
 MEASURES: dict[str, Measure] = {
     "jct_s": jct_s,
     "wait_frac": wait_frac,
@@ -189,4 +234,9 @@ MEASURES: dict[str, Measure] = {
     "solve_s": solve_s,
     "slowest_bpt_ratio": slowest_bpt_ratio,
     "final_metric": final_metric,
+    "update_s": update_s,
+    "use_frac": use_frac,
+    "use_weighted_frac": use_weighted_frac,
+    "stalled_frac": stalled_frac,
+    "mean_loss": mean_loss,
 }

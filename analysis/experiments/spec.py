@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -54,6 +54,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     without: tuple[dict[str, str], ...] = ()
     """Combinations of levels that are left out."""
     seeds: tuple[int, ...] = (0,)
+    table: Literal["coding"] | None = None
+    """Nothing is run: the rows are what a function of ``scripts/coding_tables.py`` computes."""
     repeats: str | None = None
     """An axis whose levels are repetitions, as seeds are, and not compared."""
     measures: tuple[str, ...] = ("jct_s",)
@@ -82,7 +84,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def live(self) -> bool:
         """Whether any run is timed on this machine."""
-        return any("cluster=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self))
+        return self.table is None and any(
+            "cluster=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self)
+        )
 
 
 class Cell(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from injectors.patterns.operator_trace import OperatorTrace
 from injectors.patterns.persistent import Persistent
 from injectors.patterns.poisson import Poisson
 from injectors.patterns.power_law import PowerLaw
+from injectors.patterns.random_workers import RandomWorkers
 from injectors.patterns.slowdown import IterationSlowdown
 from injectors.patterns.throttle import Throttle
 from injectors.patterns.trace import Trace
@@ -28,6 +29,7 @@ __all__ = [
     "Persistent",
     "Poisson",
     "PowerLaw",
+    "RandomWorkers",
     "Throttle",
     "Trace",
     "Transient",

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import judge
-from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
+from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
 from analysis.claims.shapes import SHAPES
 
 
@@ -239,5 +239,57 @@ def test_a_line_and_a_knee() -> None:
     assert saw("linear", line[:2], **given) is None
 
 
-def test_every_shape_of_the_ledger_exists() -> None:
-    assert {each.shape for each in load_ledger("antdt").values() if each.shape} == set(SHAPES)
+def test_every_shape_of_the_ledgers_exists() -> None:
+    ledgers = [load_ledger(path.stem) for path in FOLDER.glob("*.yaml")]
+    assert {each.shape for ledger in ledgers for each in ledger.values() if each.shape} == set(SHAPES)
+
+
+def late(**values: list[float]) -> pd.DataFrame:
+    """Of every system the measure at delays 0, 1, 10 and with a fault."""
+    rows = [
+        {"system": name, "delay": delay, "seed": 0, "update_s": value}
+        for name, times in values.items()
+        for delay, value in zip(("0", "1", "10", "fault"), times, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_what_delays_and_a_fault_do() -> None:
+    given: dict[str, Any] = {"check": "shape", "value": None, "of": "update_s", "subject": {"system": "ours"}}
+    frame = late(ours=[2.0, 2.0, 2.1, 2.1], bsp=[3, 4, 13, inf], cyclic=[4, 5, 7, 7.2], worse=[2, 2, 2.05, inf])
+    assert saw("flat", frame, **given) is True
+    assert saw("grows_and_never_ends", frame, **given) is False
+    others = ({"system": "bsp"}, {"system": "cyclic"})
+    assert saw("flat_and_lowest", frame, **given, against=others) is True
+    assert saw("flat_and_lowest", frame, **given, against=(*others, {"system": "worse"})) is False, "above it at 10"
+    assert saw("flat_and_lowest", frame, **given, against=({"system": "asp"},)) is None
+    bsp, cyclic, worse = ({**given, "subject": {"system": name}} for name in ("bsp", "cyclic", "worse"))
+    assert saw("grows_and_never_ends", frame, **bsp) is True
+    assert saw("grows_and_never_ends", frame, **cyclic) is False, "it ends"
+    assert saw("levels_off", frame, **cyclic) is True
+    assert saw("levels_off", frame, **bsp) is False, "it never ends"
+    assert saw("levels_off", frame, **given) is False, "it never grows"
+    assert saw("flat", frame, **worse) is False, "a fault counts"
+    assert saw("flat", frame[frame["delay"] != "fault"], **given) is None
+
+
+def test_the_same_everywhere() -> None:
+    given: dict[str, Any] = {"check": "shape", "value": 1.0, "of": "jct_s", "subject": {"system": "ours"}}
+    assert saw("everywhere", runs({"ours": [1.0, 1.0, 1.0], "other": [2.0]}), **given) is True
+    assert saw("everywhere", runs({"ours": [1.0, 1.0, 1.01]}), **given) is False, "though the median is right"
+    assert saw("everywhere", runs({"ours": [1.0, inf]}), **given) is False
+    assert saw("everywhere", runs({"other": [1.0]}), **given) is None
+
+
+def test_the_ledger_of_gradient_coding_holds_what_follows_from_table_2() -> None:
+    found = load_ledger("gc")
+    assert [found[f"gc.table2.{cluster}.workers"].value for cluster in "ABCD"] == [8, 16, 32, 58]
+    assert [found[f"gc.table2.{cluster}.vcpus"].value for cluster in "ABCD"] == [48, 116, 322, 648]
+    assert found["gc.headline.3x"].value == 3
+    assert {each.scale for each in found.values()} == {"analysis", "virtual", "emulated"}
+    for each in found.values():  # what is computed is exact: no tolerance that a wrong number could hide in
+        if each.scale == "analysis" and each.value is not None and each.shape is None and each.accept is not None:
+            low, high = each.accept
+            assert low is not None
+            assert high is not None
+            assert high - low <= 0.0125

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from matplotlib.figure import Figure
 from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import cells, load_spec
-from analysis.figures import experiment_bars
+from analysis.figures import experiment_bars, experiment_loss
+from analysis.figures.experiment_delays import draw_delays, places
+from analysis.figures.experiment_groups import draw_groups
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
@@ -51,14 +54,16 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_drawn(kind: str, tmp_path: Path) -> None:
+def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
     name = kind.removeprefix("experiment_")
-    given = {"along": "size"} if name == "lines" else {"panels": "size"} if name == "bars" else {}
+    along = name in ("lines", "delays", "groups")
+    given = {"along": "size"} if along else {"panels": "size"} if name in ("bars", "loss") else {}
     picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))
     assert len(shown)
-    if name in ("bars", "lines"):
+    if along or name == "bars":
         assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
 
 
@@ -77,6 +82,30 @@ def test_lines_show_ours_and_the_papers() -> None:
     paper = pd.DataFrame([("bsp", 1.0, 12.0, 0.5)], columns=["by", "x", "value", "std"])
     draw_lines(axes, table, paper, {"bsp": Look("black")})
     assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[12.0], [10.0, 20.0]]  # type: ignore[union-attr]
+
+
+def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
+    bsp = [("bsp", "0", 1.0), ("bsp", "10", 3.0), ("bsp", "fault", inf)]
+    coded = [("coded", "0", 2.0), ("coded", "10", 2.0), ("coded", "fault", 2.0), ("coded", "killed", 2.5)]
+    table = pd.DataFrame([*bsp, *coded], columns=["by", "level", "value"]).assign(low=float("nan"), high=float("nan"))
+    table["x"] = places(table["level"])
+    assert table.set_index(["by", "level"])["x"].to_dict()["coded", "killed"] == pytest.approx(16.0)
+    axes = Figure().subplots()
+    draw_delays(axes, table, {"bsp": Look("black"), "coded": Look("red")})
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "10", "fault", "killed"]
+    arrows = [line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]  # type: ignore[arg-type]
+    assert [list(line.get_xdata()) for line in arrows] == [[pytest.approx(13.0)]]  # type: ignore[arg-type]
+    assert axes.get_ylim() == (0.0, pytest.approx(1.12 * 3.0))
+
+
+def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:
+    rows = [("A", "bsp", inf), ("A", "coded", 1.0), ("B", "bsp", 3.0), ("B", "coded", 1.5)]
+    table = pd.DataFrame(rows, columns=["cluster", "system", "value"]).assign(low=float("nan"), high=float("nan"))
+    axes = Figure().subplots()
+    draw_groups(axes, table, "cluster", "system", {"bsp": Look("black"), "coded": Look("red")})
+    assert [patch.get_height() for patch in axes.patches] == [3.0, 1.0, 1.5]  # type: ignore[attr-defined]
+    assert [text.get_text().strip() for text in axes.texts] == ["never ends"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["A", "B"]
 
 
 def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:

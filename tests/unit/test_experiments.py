@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,19 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.claims.ledger import Claim, chosen, load_ledger
-from analysis.experiments.measures import MEASURES, consumption, rebound, restarted_bpt_ratio, shards_missing
+from analysis.claims.ledger import FOLDER, Claim, chosen, load_ledger
+from analysis.experiments.measures import (
+    MEASURES,
+    consumption,
+    mean_loss,
+    rebound,
+    restarted_bpt_ratio,
+    shards_missing,
+    stalled_frac,
+    update_s,
+    use_frac,
+    use_weighted_frac,
+)
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
 from analysis.experiments.spec import Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
@@ -20,6 +33,7 @@ from tests.unit.records import Simulation, Story
 from tests.unit.test_fidelity import story
 
 ROOT = Path(__file__).resolve().parents[2]
+PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SPECS = find_specs(ROOT / "conf" / "experiment")
 
 WHOLE: dict[str, Any] = {
@@ -116,9 +130,11 @@ def test_no_yaml_at_all_is_refused(tmp_path: Path) -> None:
 def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
     """It composes, names strategies, stragglers and measures that exist, and a figure that can be drawn."""
     spec = load_spec(SPECS[name])
+    assert (ROOT / "analysis" / "figures" / f"experiment_{spec.figure.kind}.py").is_file()
+    if spec.table is not None:  # nothing starts: tests/unit/test_coding_tables.py
+        return
     assert set(spec.measures) <= set(MEASURES)
     assert spec.figure.value in {*spec.measures, *spec.excess}
-    assert (ROOT / "analysis" / "figures" / f"experiment_{spec.figure.kind}.py").is_file()
     found = [cell for cell in cells(spec) if cell.seed == spec.seeds[0]]
     for cell in found:  # every level once; the script itself tries every combination
         if len(cell.levels.items() - found[0].levels.items()) <= 1:
@@ -136,8 +152,9 @@ def test_its_claims_are_about_its_cells(name: str) -> None:
             assert any(cell.items() <= levels.items() for levels in there), f"{claim.id}: {cell}"
 
 
-def test_every_claim_that_is_answered_names_an_experiment() -> None:
-    named = {claim.experiment for claim in load_ledger("antdt").values() if claim.experiment}
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_that_is_answered_names_an_experiment(paper: str) -> None:
+    named = {claim.experiment for claim in load_ledger(paper).values() if claim.experiment}
     assert named <= set(SPECS)
 
 
@@ -154,6 +171,50 @@ def test_measures_of_a_run(tmp_path: Path) -> None:
     assert taken["samples"].sum() == 3 * 128
     assert taken["shards"].sum() == pytest.approx(3 * 16)
     assert found["throughput"] == pytest.approx(3 * 128 / found["jct_s"])
+
+
+def test_time_per_update_and_usage(tmp_path: Path) -> None:
+    """Of BSP."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    rows = run.tables.iterations
+    assert update_s(run) == pytest.approx(run.lines[-1].t / rows["applied_version"].nunique())
+    busy_s = float((rows["compute_s"] - rows["injected_s"]).sum())
+    workers = rows["worker"].nunique()
+    assert use_frac(run) == pytest.approx(busy_s / (workers * run.lines[-1].t))
+    devices = [{"per_sample_s": 0.001 * (1 + worker)} for worker in range(workers)]
+    run.meta["job"]["devices"] = devices
+    by_worker = (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
+    speeds = [1 / device["per_sample_s"] for device in devices]
+    weighted = sum(by_worker[worker] * speed for worker, speed in enumerate(speeds))
+    assert use_weighted_frac(run) == pytest.approx(weighted / (sum(speeds) * run.lines[-1].t))
+
+
+def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
+    told = story("bsp")
+    told.lines[-1]["note"]["epochs_done"] = 0
+    told.meta["job"]["max_time_s"] = told.lines[-1]["t"]
+    assert update_s(load_run(told.write(tmp_path / "run"))) == inf
+
+
+def test_steps_that_were_held(tmp_path: Path) -> None:
+    """Worker 1 takes six times as long: the others wait in every step of BSP, and nobody does in ASP."""
+    shares = []
+    for system in ("bsp", "asp"):
+        told = Story(num_samples=512, epochs=2, target=None)
+        Simulation(told, system, duration=lambda worker, _: 0.3 if worker == 1 else 0.05).run()
+        shares.append(stalled_frac(load_run(told.write(tmp_path / system))))
+    assert shares[0] > 0.5
+    assert shares[1] < 0.1
+
+
+def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
+    """From 2 straight down to 1 within 10 s, then 1 for 10 s: 1.25."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    curve = pd.DataFrame({"asked_s": [0.0, 10.0, 20.0], "loss": [2.0, 1.0, 1.0]})
+    vars(run)["tables"] = replace(run.tables, evaluations=curve)
+    assert mean_loss(run) == pytest.approx(1.25)
+    vars(run)["tables"] = replace(run.tables, evaluations=curve.iloc[:1])
+    assert pd.isna(mean_loss(run))
 
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NEED_HOSTS = ("disrupted_host", "link_throttle", "link_transient")
 FIXED = ("bytedance", "none", "on_off", "persistent", "persistent_server", "cpu_throttle", "link_throttle", "trace")
 """Those in which nothing is random."""
-FEW = {"quarter": 3, "heterogeneity": 5, "antdt_worker": 5, "antdt_server": 5}
+FEW = {"quarter": 3, "random_workers": 2, "heterogeneity": 5, "antdt_worker": 5, "antdt_server": 5}
 """Plans of ten seeds that differ at least, where few are possible: one of six targets, an order of three or four."""
 
 SHA256 = {
@@ -130,6 +130,7 @@ def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
         ("none", 1, 1.0, 1.0),
         ("transient", 60, 1.5, 1.75),
         ("slowdown", 60, 1.6, 1.8),
+        ("random_workers", 3, 2.0, 2.0),
         ("persistent", 1, 2.43, 2.45),
         ("persistent_server", 1, 1.53, 1.55),
         ("transient_and_persistent", 60, 3.1, 3.5),

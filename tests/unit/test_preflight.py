@@ -79,7 +79,10 @@ NEEDS = {
     "workload=ledger": " backend=numpy",
     "backend=numpy": " workload=ledger",
     "backend=none": " cluster=virtual workload.target=null",
-    **{f"workload={name}": " cluster=virtual backend=none" for name in ("criteo_scale", "imagenet_scale")},
+    **{
+        f"workload={name}": " cluster=virtual backend=none"
+        for name in ("criteo_scale", "imagenet_scale", "cifar_scale")
+    },
     **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": " cluster.device=null"

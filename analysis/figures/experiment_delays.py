@@ -1,0 +1,79 @@
+"""An experiment as lines over a delay, with what is no number (a fault: the endless delay) as points apart from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.figures.experiment_bars import beside
+from analysis.figures.experiment_lines import draw_lines
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import Look, level_looks
+
+ARROW = "arrow: never ends"
+NOTE = f"lines: median over the seeds, bars: 95 % bootstrap interval, {ARROW}"
+APART_FRAC = 0.3
+"""From the longest delay to the first point apart, and from each to the next, as a part of the axis up to there."""
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it."""
+    drawn, table = results.spec.figure, summary(results)
+    levels = table[str(drawn.along)]
+    placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE if several else ARROW} \N{MIDDLE DOT} {caption(results.metas)}"
+    look = apart(level_looks(results.spec.shown))
+    with styled():
+        page = new_page(2.7, about)
+        axes = page.subplots()
+        draw_delays(axes, placed, look)
+        axes.set_xlabel(drawn.along_label or str(drawn.along))
+        axes.set_ylabel(drawn.label)
+        keys = [
+            Line2D([], [], color=each.colour, ls=each.line, marker="o", markersize=3.5, label=name)
+            for name, each in look.items()
+        ]
+        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+    return save(page, path, beside(table, paper_values(results), results.spec.compared))
+
+
+def apart(looks: dict[str, Look]) -> dict[str, Look]:
+    """The last of them dashed: what is flat lies on what is flat."""
+    *_, last = looks
+    return {name: Look(look.colour, "--" if name == last else look.line) for name, look in looks.items()}
+
+
+def places(levels: pd.Series) -> pd.Series:
+    """Numbers where they are, other levels to the right of them in their order."""
+    x = pd.to_numeric(levels, errors="coerce")
+    longest, apart = x.max(), list(dict.fromkeys(levels[x.isna()]))
+    return x.fillna(levels.map({level: longest * (1 + APART_FRAC * (i + 1)) for i, level in enumerate(apart)}))
+
+
+def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None:
+    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; an arrow: it never ends."""
+    named = table.drop_duplicates("level").sort_values("x", kind="stable")
+    numbers = pd.to_numeric(named["level"], errors="coerce").notna()
+    longest = float(named.loc[numbers, "x"].max())
+    finite = table[np.isfinite(table["value"])].sort_values("x", kind="stable")
+    top = 1.12 * float(finite["value"].max())
+    nothing = pd.DataFrame(columns=["by", "x", "value", "std"])
+    for x in (None, *named.loc[~numbers, "x"]):
+        draw_lines(axes, finite[finite["x"] <= longest if x is None else finite["x"] == x], nothing, looks)
+    for name, look in looks.items():
+        mine = table[table["by"] == name].sort_values("x", kind="stable").set_index("x")["value"].clip(upper=top)
+        apart = mine[mine.index >= longest]
+        axes.plot(apart.index, apart, color=look.colour, linestyle=":", linewidth=0.9)
+        never = apart[apart == top]
+        if len(never):  # unclipped, so that an empty line would count as being at the figure's corner
+            axes.plot(never.index, never, color=look.colour, linestyle="none", marker="^", markersize=6, clip_on=False)
+    axes.set_ylim(0.0, top)
+    axes.set_xticks(named["x"], named["level"])
+    axes.grid(visible=True, axis="y")

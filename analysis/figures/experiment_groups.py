@@ -1,0 +1,61 @@
+"""An experiment as bars side by side: a group for each level of one axis, in it a bar for each level of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.figures.experiment_bars import beside
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import FAINT, Look, level_looks
+
+NOTE = "bars: median over the seeds, lines: 95 % bootstrap interval"
+WIDTH = 0.8
+"""Of a group; 1 is the distance of two."""
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it."""
+    drawn, table = results.spec.figure, summary(results)
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    look = level_looks(results.spec.shown)
+    with styled():
+        page = new_page(2.4, about)
+        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+            mine = table if level is None else table[table[drawn.panels] == level]
+            draw_groups(axes, mine, str(drawn.along), drawn.by, look)
+            axes.set_title("" if level is None else f"{drawn.panels} = {level}")
+            axes.set_xlabel(drawn.along_label or str(drawn.along))
+        page.axes[0].set_ylabel(drawn.label)
+        keys = [Patch(color=each.colour, label=name) for name, each in look.items()]
+        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+    return save(page, path, beside(table, paper_values(results), results.spec.compared))
+
+
+def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look]) -> None:
+    """Draw one panel: ``along``, ``by``, ``value`` (infinite: said so in the bar's place), ``low``, ``high``."""
+    levels = list(dict.fromkeys(table[along]))
+    width = WIDTH / len(looks)
+    for index, (name, look) in enumerate(looks.items()):
+        mine = table[table[by] == name].set_index(along).reindex(levels)
+        x = np.arange(len(levels)) - WIDTH / 2 + width * (index + 0.5)
+        value = mine["value"].to_numpy(dtype="float64")
+        ends = np.array([value - mine["low"], mine["high"] - value], dtype="float64")
+        finite, known = np.isfinite(value), np.isfinite(ends).all(axis=0)
+        axes.bar(x[finite], value[finite], 0.92 * width, color=look.colour, linewidth=0)
+        axes.errorbar(
+            x[known], value[known], ends[:, known].clip(min=0.0), color="black", linestyle="none", elinewidth=0.8
+        )
+        for never in x[np.isposinf(value)]:
+            axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
+    axes.set_xticks(range(len(levels)), levels)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(visible=True, axis="y")

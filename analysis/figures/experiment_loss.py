@@ -1,0 +1,45 @@
+"""An experiment as curves of a held-out metric over time, one per level of an axis (the first seed)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import targets
+from analysis.experiments.results import Results
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.style import LINES, Look, level_looks
+
+METRIC = "loss"
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it."""
+    drawn, frames = results.spec.figure, []
+    same = level_looks(results.spec.axes[drawn.by])
+    look = {name: Look(same[name].colour, LINES[index % 2]) for index, name in enumerate(same)}  # curves may coincide
+    found = [(cell, run) for cell, run in results.records.values() if cell.levels[drawn.by] in results.spec.shown]
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
+    with styled():
+        page = new_page(2.9, f"seed {results.spec.seeds[0]}: {caption(results.metas)}")
+        for panel, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+            for cell, run in found:
+                if panel is not None and cell.levels[str(drawn.panels)] != panel:
+                    continue
+                curve = targets.scores(run.tables.evaluations, METRIC)
+                name = cell.levels[drawn.by]
+                axes.plot(
+                    curve["asked_s"], curve["value"], color=look[name].colour, linestyle=look[name].line, label=name
+                )
+                frames.append(curve.assign(**cell.levels))
+            axes.set_title("" if panel is None else f"{drawn.panels} = {panel}")
+            axes.set_xlabel("time (s)")
+            axes.grid(visible=True, axis="y")
+            if drawn.log:
+                axes.set_yscale("log")
+        page.axes[0].set_ylabel(drawn.label)
+        handles, labels = page.axes[0].get_legend_handles_labels()
+        page.legend(handles, labels, loc="outside upper left", ncols=3, columnspacing=1.3)
+    return save(page, path, pd.concat(frames, ignore_index=True))
