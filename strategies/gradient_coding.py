@@ -33,6 +33,9 @@ from strategies.protocol import (
 )
 from strategies.watching.throughputs import Throughputs, largest_change
 
+PATIENCE = 5
+"""Times ``estimate_iters`` rounds in which everybody should have been measured."""
+
 
 @final
 @dataclass(kw_only=True)
@@ -144,7 +147,7 @@ class GradientCoding(GatedStrategy):
         self._newcomers: set[int] = set()
         self._working: dict[int, int] = {}
         self._rows: dict[int, Grad] = {}
-        self._round, self._residual = 0, 0.0
+        self._round, self._measured_from, self._residual = 0, 0, 0.0
         if not workers:
             self._gone = set(self._crew.workers)
             return []
@@ -243,15 +246,23 @@ class GradientCoding(GatedStrategy):
         return [Drop(grads=ids, requeue=False)] if ids else []
 
     def _outdated(self) -> bool:
-        """Whether the workers' throughputs, measured since the last code, are no longer those that it was built for."""
+        """Whether the workers' throughputs, measured since the last code, are no longer those that it was built for.
+
+        Up to s may never have answered: after a while they count as the mean of the others.
+        """
         if self.throughputs is not None or not self.estimate_iters or self.scheme in ONE_PART_EACH:
             return False
-        if (now := self._measured.of(self._crew.workers)) is None:
+        known = {worker: speed for worker, speed in self._measured.known().items() if worker in self._crew.place}
+        missing = len(self._crew.workers) - len(known)
+        if missing > (self._crew.s if self._round - self._measured_from > PATIENCE * self.estimate_iters else 0):
             return False
+        mean = sum(known.values()) / len(known)
+        now = [known.get(worker, mean) for worker in self._crew.workers]
         if largest_change(self._crew.throughputs, now) <= self.rebuild_frac:
             return False
         self._throughputs |= dict(zip(self._crew.workers, now, strict=True))
         self._measured.forget()
+        self._measured_from = self._round
         return True
 
     # ---- without redundancy ------------------------------------------------------------------------------------------

@@ -27,12 +27,13 @@ class Throughputs:
             records = self._records.setdefault(event.grad.worker, deque(maxlen=self.num_iters))
             records.append((event.grad.samples, event.timings.bpt_s))
 
-    def of(self, workers: Sequence[int]) -> list[float] | None:
-        """Samples per second of these workers; None while one of them has not done ``num_iters`` iterations."""
-        records = [self._records.get(worker, ()) for worker in workers]
-        if any(len(own) < self.num_iters for own in records):
-            return None
-        return [sum(samples for samples, _ in own) / sum(bpt_s for _, bpt_s in own) for own in records]
+    def known(self) -> dict[int, float]:
+        """Samples per second of the workers that have done ``num_iters`` iterations."""
+        return {
+            worker: sum(samples for samples, _ in own) / sum(bpt_s for _, bpt_s in own)
+            for worker, own in sorted(self._records.items())
+            if len(own) == self.num_iters
+        }
 
     def forget(self) -> None:
         """What was measured has been used; what counts now is measured anew."""

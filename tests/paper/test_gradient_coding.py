@@ -36,15 +36,20 @@ def worked(speeds: list[float], late: dict[int, float]) -> Callable[[int, Comput
 
 
 def played(
-    scheme: str, s: int = 1, late: dict[int, float] | None = None, speeds: list[float] = SPEEDS, **changes: Any
+    scheme: str,
+    s: int = 1,
+    late: dict[int, float] | None = None,
+    speeds: list[float] = SPEEDS,
+    rounds: int = 20,
+    **changes: Any,
 ) -> HeapRun:
-    """Twenty rounds."""
+    """So many rounds."""
     known = {} if scheme in ("naive", "fractional_repetition", "cyclic") else {"throughputs": speeds}
     strategy = GradientCoding(scheme=scheme, s=s, **{**known, **changes})
     job = make_job(
         num_workers=len(speeds),
         global_batch_samples=UNIT_SAMPLES,
-        num_samples=20 * UNIT_SAMPLES,
+        num_samples=rounds * UNIT_SAMPLES,
         epochs=1,
         max_time_s=1e9,
     )
@@ -147,6 +152,13 @@ def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
     assert {command.num_parts for command in run.commands if isinstance(command, Partition)} == {7}
     last = [command for command in run.commands if isinstance(command, Compute)][-5:]
     assert sorted(len(command.parts) for command in last) == [1, 2, 3, 4, 4]
+
+
+def test_throughputs_are_measured_although_one_worker_never_answers() -> None:
+    """It counts as the mean of the others, whose shares are then in proportion to their speeds."""
+    run = played("heter_aware", throughputs=None, estimate_iters=3, k=14, late={0: NEVER_S}, rounds=40)
+    last = [command for command in run.commands if isinstance(command, Compute)][-4:]
+    assert {command.worker: len(command.parts) for command in last} == {1: 3, 2: 5, 3: 7, 4: 7}
 
 
 def test_a_code_is_kept_as_long_as_speeds_are_about_the_same() -> None:
