@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ class DataError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
+Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+"""(seed, epoch of each, index of each) of training samples: what random pre-processing is keyed by, so that it repeats
+itself whoever computes it."""
+
+
 class Split(msgspec.Struct, frozen=True):
     """(inputs, targets) for training and for held-out evaluation; the first axis of each counts samples."""
 
@@ -28,20 +33,12 @@ class Split(msgspec.Struct, frozen=True):
     test: tuple[NDArray[Any], NDArray[Any]]
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """Which training samples a batch holds: what random pre-processing is keyed by, so that it repeats itself."""
-
-    seed: int
-    epochs: NDArray[np.int64]
-    samples: NDArray[np.int64]
-
-
 _NAMES = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
-def is_stored(directory: Path, names: Iterable[str] = _NAMES) -> bool:
-    """All the arrays are there (they appear together, by one rename)."""
-    return all((directory / f"{name}.npy").is_file() for name in names)
+def is_stored(directory: Path) -> bool:
+    """All four arrays are there (they appear together, by one rename)."""
+    return all((directory / f"{name}.npy").is_file() for name in _NAMES)
 
 
 @contextmanager
@@ -65,16 +62,16 @@ def appearing(directory: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def store_arrays(directory: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays by their names; the directory appears only when it is complete."""
-    with appearing(directory) as partial:
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", array)
+def write(directory: Path, split: Split) -> None:
+    """The four arrays, into a folder that is there."""
+    for name, array in zip(_NAMES, (*split.train, *split.test), strict=True):
+        np.save(directory / f"{name}.npy", array)
 
 
 def store(directory: Path, split: Split) -> None:
-    """Write the four arrays; the directory appears under its name only when it is complete."""
-    store_arrays(directory, dict(zip(_NAMES, (*split.train, *split.test), strict=True)))
+    """Write the arrays; the directory appears under its name only when it is complete."""
+    with appearing(directory) as partial:
+        write(partial, split)
 
 
 def load_array(directory: Path, name: str) -> NDArray[Any]:

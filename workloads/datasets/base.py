@@ -55,6 +55,8 @@ class Dataset(ABC):
     about: ClassVar[About]
     usual_places: ClassVar[tuple[str, ...]] = ()
     """Where packages of the system put the files."""
+    from_files: ClassVar[bool] = True
+    """False: it is drawn, and ``convert`` does not look at ``raw``."""
 
     raw_dir: str | None = None
     verify: bool = True
@@ -93,7 +95,7 @@ class Dataset(ABC):
         """Convert unless that is done; returns the number of training samples. Raises :class:`DataError`, one line."""
         directory = self.directory(data_dir)
         if not directory.is_dir():
-            self.convert(self._find(data_dir), directory)
+            self.convert(self._find(data_dir) if self.from_files else Path(), directory)
         try:
             return len(self.load(data_dir).train[1])
         except (OSError, ValueError) as error:
@@ -116,10 +118,14 @@ class Dataset(ABC):
 
 def cure_of(name: str, about: About) -> str:
     """Where the files come from, and the command that prepares them."""
-    command = f"python scripts/prepare_data.py {name}"
     if about.fetched:
-        return f"prepare the data with: {command} --fetch"
-    return f"get {about.files} from {about.source}, then: {command} --from PATH"
+        return f"prepare the data with: {command_of(name, about)}"
+    return f"get {about.files} from {about.source}, then: {command_of(name, about)}"
+
+
+def command_of(name: str, about: About) -> str:
+    """The command that prepares them."""
+    return f"python scripts/prepare_data.py {name} " + ("--fetch" if about.fetched else "--from PATH")
 
 
 def check_count(what: str, found: int, expected: int, cure: str) -> None:

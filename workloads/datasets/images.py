@@ -36,7 +36,7 @@ def crop_and_flip(images: Images, drawn: Drawn, pad: int = 4) -> Images:
     follows from seed, epoch and sample alone: it is the same on whichever worker, in whichever batch.
     """
     count, channels, height, width = images.shape
-    bits = draw(drawn)
+    bits = draw(*drawn)
     side = np.uint64(2 * pad + 1)
     top, left = (bits >> np.uint64(40)) % side, (bits >> np.uint64(16)) % side
     flip = (bits & np.uint64(1)).astype(bool)
@@ -51,11 +51,11 @@ def crop_and_flip(images: Images, drawn: Drawn, pad: int = 4) -> Images:
     return cropped
 
 
-def draw(drawn: Drawn) -> NDArray[np.uint64]:
-    """64 random bits for each sample, uint64 [N], keyed by (seed, epoch, sample): splitmix64 in three steps."""
-    bits = _mix(np.full(len(drawn.samples), drawn.seed, dtype=np.uint64))
-    bits = _mix(bits ^ drawn.epochs.astype(np.uint64))
-    return _mix(bits ^ drawn.samples.astype(np.uint64))
+def draw(seed: int, epochs: NDArray[np.int64], samples: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """64 random bits for each sample, uint64 [N], keyed by seed, epoch and sample: splitmix64 in three steps."""
+    bits = _mix(np.full(len(samples), seed, dtype=np.uint64))
+    bits = _mix(bits ^ epochs.astype(np.uint64))
+    return _mix(bits ^ samples.astype(np.uint64))
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
