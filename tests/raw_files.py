@@ -5,11 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+from workloads.datasets.adult import Adult
+from workloads.datasets.base import Dataset
+from workloads.datasets.cifar10 import Cifar10
+from workloads.datasets.criteo import Criteo
+from workloads.datasets.fashion_mnist import FashionMnist
+from workloads.datasets.imagenet import ImageNet
+from workloads.datasets.wikitext2 import WikiText2
 
 CIFAR = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "<unk>", "there")
@@ -158,3 +167,17 @@ def imagenet(folder: Path) -> None:
                 image.save(own / f"{name}_{at}.{'JPEG' if at % 2 == 0 else 'png'}")
             grey = Image.new("L", (20, 33), 128)
             grey.save(own / f"{name}_grey.JPEG")
+
+
+SMALL: dict[str, tuple[Callable[[Path], None], Callable[[str], Dataset]]] = {
+    "cifar10": (cifar_binary, lambda raw: Cifar10(raw_dir=raw, verify=False)),
+    "fashion_mnist": (fashion_mnist, lambda raw: FashionMnist(raw_dir=raw, verify=False)),
+    "wikitext2": (wikitext2, lambda raw: WikiText2(raw_dir=raw, verify=False, sequence_length=5)),
+    "criteo": (criteo, lambda raw: Criteo(raw_dir=raw, verify=False, buckets=50)),
+    "adult": (adult, lambda raw: Adult(raw_dir=raw, verify=False)),
+    "imagenet": (
+        imagenet,
+        lambda raw: ImageNet(raw_dir=raw, verify=False, image_size=16, num_classes=2),
+    ),
+}
+"""How the files of each are made, and the data set that reads them from a folder."""

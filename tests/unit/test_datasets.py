@@ -16,7 +16,9 @@ import pandas as pd
 import pytest
 
 from tests import raw_files
+from tests.raw_files import SMALL
 from workloads.data import Split
+from workloads.datasets import criteo
 from workloads.datasets.adult import CATEGORIES, COLUMNS, NUMBERS, WORDS, Adult
 from workloads.datasets.base import Dataset
 from workloads.datasets.cifar10 import Cifar10
@@ -131,7 +133,9 @@ def test_which_text_is_held_out_is_a_setting(tmp_path: Path) -> None:
 # ---- Criteo ---------------------------------------------------------------------------------------------------------
 
 
-def test_criteo_lines_line_by_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk_bytes", [1 << 24, 1500], ids=["one block", "many blocks"])
+def test_criteo_lines_line_by_line(chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(criteo, "CHUNK_BYTES", chunk_bytes)
     raw_files.criteo(tmp_path / "raw", lines=45)
     split = prepared(Criteo(raw_dir=str(tmp_path / "raw"), verify=False, buckets=1000), tmp_path)
     rows = [line.split("\t") for line in (tmp_path / "raw" / "train.txt").read_text().splitlines()]
@@ -209,18 +213,6 @@ def test_photographs_get_one_size(tmp_path: Path) -> None:
 
 
 # ---- all of them ----------------------------------------------------------------------------------------------------
-
-SMALL: dict[str, tuple[Callable[[Path], None], Callable[[str], Dataset]]] = {
-    "cifar10": (raw_files.cifar_binary, lambda raw: Cifar10(raw_dir=raw, verify=False)),
-    "fashion_mnist": (raw_files.fashion_mnist, lambda raw: FashionMnist(raw_dir=raw, verify=False)),
-    "wikitext2": (raw_files.wikitext2, lambda raw: WikiText2(raw_dir=raw, verify=False, sequence_length=5)),
-    "criteo": (raw_files.criteo, lambda raw: Criteo(raw_dir=raw, verify=False, buckets=50)),
-    "adult": (raw_files.adult, lambda raw: Adult(raw_dir=raw, verify=False)),
-    "imagenet": (
-        raw_files.imagenet,
-        lambda raw: ImageNet(raw_dir=raw, verify=False, image_size=16, num_classes=2),
-    ),
-}
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 from tests import raw_files
-from tests.unit.test_datasets import SMALL
+from tests.raw_files import SMALL
 from workloads.data import DataError
+from workloads.datasets import criteo
 from workloads.datasets.adult import Adult
 from workloads.datasets.base import Dataset
 from workloads.datasets.cifar10 import Cifar10
@@ -154,6 +155,25 @@ def test_one_line_names_the_file_and_the_cure(case: str, tmp_path: Path) -> None
     assert re.search(expected, said), said
     assert str(raw) in said
     assert f"python scripts/prepare_data.py {name}" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda old: old.rpartition("\t")[0], r"Row #33: Expected 40 columns, got 39"),
+        (lambda old: f"3{old[1:]}", "line 33 has the label 3"),
+        (lambda old: f"1\tx{old[1:]}".rpartition("\t")[0], r"Row #33: .*'x"),
+    ],
+)
+def test_a_line_far_into_a_file_is_named(
+    change: Callable[[str], str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read in blocks, and the number of a line is that in the file."""
+    monkeypatch.setattr(criteo, "CHUNK_BYTES", 1500)
+    raw_files.criteo(tmp_path / "raw")
+    line("train.txt", 33, change)(tmp_path / "raw")
+    said = refusal(SMALL["criteo"][1](str(tmp_path / "raw")), tmp_path)
+    assert re.search(expected, said), said
 
 
 @pytest.mark.parametrize("name", SMALL)
