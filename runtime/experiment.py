@@ -37,7 +37,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     strategy: Strategy = instantiate(config.strategy, "strategy")
     runtime = instantiate(config.cluster, "cluster")
     refuse_incapable(strategy, runtime)
-    num_samples = instantiate(config.workload.task, "workload.task").prepare()
+    num_samples = prepare_data(config)
     job = make_job(config, num_samples, strategy.validation_samples)
     plan = make_plan(config, runtime)
     around = circumstances_of(config, plan)
@@ -68,6 +68,15 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     if outcome.status == "failed":
         raise JobFailed(f"{title(config, job)}: {outcome.reason}")
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+
+
+def prepare_data(config: Config) -> int:
+    """Training samples there are; raises ``ConfigError`` when the task's data are not there, or of no use."""
+    task = instantiate(config.workload.task, "workload.task")
+    try:
+        return int(task.prepare())
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"workload={config.workload.name}: {error}") from error
 
 
 class JobFailed(RuntimeError):

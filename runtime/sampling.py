@@ -11,6 +11,11 @@ from runtime.permutation import permute
 from runtime.shards import Cut, Range
 
 
+def sample_epochs(ranges: Sequence[Range]) -> NDArray[np.int64]:
+    """Epoch of each of the samples of :func:`sample_indices`."""
+    return np.repeat([work.epoch for work in ranges], [work.samples for work in ranges]).astype(np.int64)
+
+
 def sample_indices(ranges: Sequence[Range], cut: Cut, seed: int) -> NDArray[np.int64]:
     """Dataset indices of the samples, in the order in which they are to be used."""
     parts = []

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+
+class DataError(ValueError):
+    """A data file that is not there or of no use. The message is one line: the file, what is wrong, the cure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+"""(seed, epoch of each, index of each) of training samples: what random pre-processing is keyed by, so that it repeats
+itself whoever computes it."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -26,24 +41,46 @@ def is_stored(directory: Path) -> bool:
     return all((directory / f"{name}.npy").is_file() for name in _NAMES)
 
 
-def store(directory: Path, split: Split) -> None:
-    """Write the arrays; the directory appears under its name only when it is complete."""
+@contextmanager
+def appearing(directory: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name ``directory`` when it is complete; after an error nothing is left.
+
+    When somebody else was faster, theirs stays.
+    """
     directory.parent.mkdir(parents=True, exist_ok=True)
     partial = directory.with_name(f".{directory.name}.{os.getpid()}")
-    partial.mkdir(exist_ok=True)
-    for name, array in zip(_NAMES, (*split.train, *split.test), strict=True):
-        np.save(partial / f"{name}.npy", array)
+    shutil.rmtree(partial, ignore_errors=True)  # of a process of this number that was killed
+    partial.mkdir()
     try:
-        partial.rename(directory)
-    except OSError:
-        for name in _NAMES:
-            (partial / f"{name}.npy").unlink()
-        partial.rmdir()
-        if not is_stored(directory):
-            raise
+        yield partial
+        try:
+            partial.rename(directory)
+        except OSError:
+            if not directory.is_dir() or {path.name for path in partial.iterdir()} - set(os.listdir(directory)):
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write(directory: Path, split: Split) -> None:
+    """The four arrays, into a folder that is there."""
+    for name, array in zip(_NAMES, (*split.train, *split.test), strict=True):
+        np.save(directory / f"{name}.npy", array)
+
+
+def store(directory: Path, split: Split) -> None:
+    """Write the arrays; the directory appears under its name only when it is complete."""
+    with appearing(directory) as partial:
+        write(partial, split)
+
+
+def load_array(directory: Path, name: str) -> NDArray[Any]:
+    """Memory-map one array, copied where it is written to; raises ``FileNotFoundError`` when it is not there."""
+    array: NDArray[Any] = np.load(directory / f"{name}.npy", mmap_mode="c")
+    return array
 
 
 def load(directory: Path) -> Split:
     """Memory-map the arrays; raises ``FileNotFoundError`` when they are not there."""
-    arrays = [np.load(directory / f"{name}.npy", mmap_mode="c") for name in _NAMES]
+    arrays = [load_array(directory, name) for name in _NAMES]
     return Split(train=(arrays[0], arrays[1]), test=(arrays[2], arrays[3]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from runtime.job import ComputeOrder
 
 FloatVector = NDArray[np.float32]
+Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+"""(seed, epoch of each, index of each) of training samples: all that random pre-processing may depend on. Held-out
+samples have None instead."""
 
 
 class MicroBatch(NamedTuple):
@@ -37,8 +40,11 @@ class Model(Protocol):
         """
         ...
 
-    def batch(self, indices: NDArray[np.int64]) -> Any:
-        """Load the training samples of these indices (the data time of an iteration)."""
+    def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
+        """Load and pre-process the training samples of these indices (the data time of an iteration).
+
+        ``epochs`` says for each of them in which epoch it is drawn, for pre-processing that is random; None: the first.
+        """
         ...
 
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
@@ -70,6 +76,21 @@ class Backend(Protocol):
     def prepare(self, task: Any, seed: int) -> Model:
         """Build the task's model in this process."""
         ...
+
+
+def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], Drawn | None], NDArray[Any]]:
+    """What the task does to the inputs of a batch in numpy before its model sees them: ``batch_inputs``, or nothing."""
+    own: Callable[[NDArray[Any], Drawn | None], NDArray[Any]] = getattr(task, "batch_inputs", _as_stored)
+    return own
+
+
+def _as_stored(inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    return inputs
+
+
+def drawn_samples(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None) -> Drawn:
+    """See :data:`Drawn`."""
+    return seed, np.zeros(len(indices), dtype=np.int64) if epochs is None else epochs, indices
 
 
 def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:

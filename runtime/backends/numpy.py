@@ -31,7 +31,7 @@ class NumpyModel:
         """Remember where they are."""
         self.params, self.grad = params, grad
 
-    def batch(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """The task looks samples up itself."""
         return indices
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch
+from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,9 @@ class TorchModel:
         torch.set_num_threads(num_threads)
         torch.manual_seed(seed)
         self.task = task
+        self.seed = seed
         self.data = task.load()
+        self.batch_inputs = batch_inputs_of(task)
         self.module: torch.nn.Module = task.torch_module()
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
@@ -64,12 +66,13 @@ class TorchModel:
         parts = torch.split(torch.from_numpy(vector), sizes)
         return [part.view(parameter.shape) for part, parameter in zip(parts, self.parameters, strict=True)]
 
-    def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Copies of the samples out of the memory-mapped arrays."""
+    def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> tuple[Tensor, Tensor]:
+        """Copies of the samples out of the memory-mapped arrays, pre-processed by the task."""
         import torch
 
         inputs, targets = self.data.train
-        return torch.from_numpy(inputs[indices]), torch.from_numpy(targets[indices])
+        seen = self.batch_inputs(inputs[indices], drawn_samples(self.seed, indices, epochs))
+        return torch.from_numpy(seen), torch.from_numpy(targets[indices])
 
     def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
         """Forward and backward of the summed loss."""
@@ -94,8 +97,10 @@ class TorchModel:
         import torch
 
         self.module.eval()
+        inputs, targets = self.data.test
+        seen = torch.from_numpy(self.batch_inputs(inputs, None))
         with torch.no_grad():
-            metrics: dict[str, float] = self.task.torch_metrics(self.module, *map(torch.from_numpy, self.data.test))
+            metrics: dict[str, float] = self.task.torch_metrics(self.module, seen, torch.from_numpy(targets))
         self.module.train()
         return metrics
 

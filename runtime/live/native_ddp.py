@@ -71,9 +71,9 @@ class NativeModel:
         for parameter, view in zip(self.model.parameters, self.model.grads, strict=True):
             parameter.grad = view
 
-    def batch(self, indices: NDArray[np.int64]) -> Any:
+    def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
         """As the model's."""
-        return self.model.batch(indices)
+        return self.model.batch(indices, epochs)
 
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
         """The mean over members of the gradient sums, in the gradient vector; our own loss, summed over the batch.

@@ -21,7 +21,7 @@ from runtime.live.links import ServerLinks
 from runtime.live.messages import Message, Report, TaskReady, Work
 from runtime.live.pacing import Pacer
 from runtime.live.task_spec import TaskSpec
-from runtime.sampling import sample_indices
+from runtime.sampling import sample_epochs, sample_indices
 from runtime.shards import Cut
 from runtime.vectors import FloatVector
 
@@ -78,7 +78,8 @@ class Worker:
         order = work.order
         started = time.perf_counter()
         # data first: meanwhile the servers finish the update whose result they are to deliver
-        batch = self.model.batch(self.holdout.kept(sample_indices(order.ranges, self.cut, self.spec.seed)))
+        indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.spec.seed))
+        batch = self.model.batch(indices, sample_epochs(order.ranges))
         loaded = time.perf_counter()
         self.links.receive_params(order.grad_id)
         self.model.attach(self.links.params, self.links.grad)

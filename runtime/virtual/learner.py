@@ -19,7 +19,7 @@ from runtime.holdout import Holdout
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.optimizers import Optimizer, make_optimizer
 from runtime.progress import Progress
-from runtime.sampling import sample_indices
+from runtime.sampling import sample_epochs, sample_indices
 from runtime.scoring import Products, products
 from runtime.shards import Cut
 from runtime.vectors import FloatVector, aligned_vector, server_range
@@ -94,7 +94,8 @@ class RealLearner:
 
     def gradient(self, order: ComputeOrder) -> Result:
         """See :class:`Learner`."""
-        batch = self.model.batch(self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed)))
+        indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
+        batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
         self.model.attach(self.params, grad)
         loss_sum = self.model.gradient(batch, ordered_batches(order))

@@ -1,0 +1,100 @@
+"""Scores against scikit-learn and against numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+
+from workloads import metrics
+
+
+@pytest.mark.parametrize("levels", [2, 5, 1000], ids=["mostly ties", "many ties", "few ties"])
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_is_scikit_learns_ties_included(levels: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, levels, 300) / levels
+    labels = (rng.random(300) < 0.2 + 0.5 * scores).astype(np.float32)
+    assert metrics.auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "expected"),
+    [
+        ([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], 0.75),  # of the four pairs one is wrong
+        ([1.0, 1.0, 1.0, 1.0], [0, 1, 0, 1], 0.5),
+        ([0.0, 0.5, 0.5, 1.0], [0, 0, 1, 1], 0.875),  # one pair of four is equal
+        ([3.0, 2.0, 1.0], [0, 0, 1], 0.0),
+        ([-math.inf, math.inf], [0, 1], 1.0),
+    ],
+)
+def test_auc_by_hand(scores: list[float], labels: list[int], expected: float) -> None:
+    assert metrics.auc(scores, labels) == expected
+
+
+@pytest.mark.parametrize(("scores", "labels"), [([1.0, 2.0], [1, 1]), ([1.0, 2.0], [0, 0]), ([math.nan, 1.0], [0, 1])])
+def test_auc_of_what_has_none(scores: list[float], labels: list[int]) -> None:
+    assert math.isnan(metrics.auc(scores, labels))
+
+
+def test_auc_of_many_samples_does_not_overflow() -> None:
+    """The number of pairs of five million is above 2**42; ranks are summed in float64."""
+    labels = np.arange(5_000_000) % 2
+    assert metrics.auc(labels, labels) == 1.0
+
+
+def test_accuracy_is_scikit_learns() -> None:
+    rng = np.random.default_rng(1)
+    scores, classes = rng.random((200, 10)), rng.integers(0, 10, 200)
+    assert metrics.accuracy(scores, classes) == accuracy_score(classes, scores.argmax(axis=1))
+    assert metrics.accuracy([[0.2, 0.8], [0.9, 0.1]], [1, 1]) == 0.5
+
+
+def test_log_loss_is_scikit_learns() -> None:
+    rng = np.random.default_rng(2)
+    chance, labels = rng.uniform(0.01, 0.99, 200), rng.integers(0, 2, 200)
+    assert metrics.log_loss(chance, labels) == pytest.approx(log_loss(labels, chance), rel=1e-12)
+    assert metrics.log_loss([0.5, 0.25], [1, 0]) == pytest.approx((math.log(2) + math.log(4 / 3)) / 2)
+
+
+def test_one_wrong_certainty_is_not_infinite() -> None:
+    assert metrics.log_loss([1.0], [0]) == pytest.approx(7 * math.log(10), rel=1e-6)
+
+
+def test_perplexity() -> None:
+    assert metrics.perplexity(300 * math.log(50), 300) == pytest.approx(50)
+    assert metrics.perplexity(1e9, 10) == metrics.perplexity(math.inf, 1) == math.exp(80)
+    assert np.isfinite(np.float32(metrics.perplexity(1e9, 10)))
+    assert math.isnan(metrics.perplexity(math.nan, 1))
+
+
+def test_a_score_of_nothing_is_refused() -> None:
+    for call in (
+        lambda: metrics.accuracy(np.zeros((0, 2)), []),
+        lambda: metrics.log_loss([], []),
+        lambda: metrics.perplexity(0.0, 0),
+    ):
+        with pytest.raises(ValueError, match=r"no samples|num_tokens=0"):
+            call()
+
+
+def test_the_expected_auc_is_the_mean_over_labels() -> None:
+    """Of ten thousand draws of labels; weighted by pairs, as it is a ratio of means."""
+    rng = np.random.default_rng(3)
+    chance = rng.choice([0.1, 0.3, 0.3, 0.6, 0.9], 40)
+    right = pairs = 0.0
+    for _ in range(10_000):
+        labels = rng.random(40) < chance
+        own = labels.sum() * (40 - labels.sum())
+        if own:
+            right, pairs = right + own * metrics.auc(chance, labels), pairs + own
+    assert metrics.expected_auc(chance) == pytest.approx(right / pairs, abs=0.002)
+
+
+def test_the_expected_auc_by_hand() -> None:
+    """Two samples: (0.8, 0.2) is right with 0.64, wrong with 0.04."""
+    assert metrics.expected_auc([0.8, 0.2]) == pytest.approx(0.64 / 0.68)
+    assert metrics.expected_auc([0.5, 0.5, 0.5]) == pytest.approx(0.5)
+    assert math.isnan(metrics.expected_auc([1.0, 1.0]))

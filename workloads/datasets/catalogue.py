@@ -1,0 +1,16 @@
+"""The data sets by name: what ``scripts/prepare_data.py`` knows."""
+
+from __future__ import annotations
+
+from workloads.datasets.adult import Adult
+from workloads.datasets.base import Dataset
+from workloads.datasets.cifar10 import Cifar10
+from workloads.datasets.criteo import Criteo
+from workloads.datasets.fashion_mnist import FashionMnist
+from workloads.datasets.imagenet import ImageNet
+from workloads.datasets.planted import Planted
+from workloads.datasets.wikitext2 import WikiText2
+
+DATASETS: dict[str, type[Dataset]] = {
+    own.name: own for own in (Cifar10, FashionMnist, WikiText2, Adult, Criteo, ImageNet, Planted)
+}
