@@ -390,6 +390,9 @@ class Strategy:
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Likewise when they leave no way to split the global batch among the workers."""
 
+    def validate_length(self, epochs: int | None) -> None:
+        """Likewise when they need a job of so many epochs, or of an end at all (None: it ends by time)."""
+
     def rhythm(self) -> Rhythm | None:
         """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""
         return None

@@ -327,7 +327,7 @@ class HeapRun(Desk):
             incarnation = self.core.members.members[int(number)].incarnation
             self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
         else:
-            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, down_s=pending_s + self.launch_s)))
+            self.push(self.t, 0, lambda t: self._server_away(t, pending_s + self.launch_s))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:
@@ -364,9 +364,12 @@ class HeapRun(Desk):
 
     def _outage(self, t: float, fault: Outage) -> None:
         self.happened.append(fault)
+        self._server_away(t, fault.down_s)
+
+    def _server_away(self, t: float, down_s: float) -> None:
         self.outages += 1
         self.lose_server(t)
-        self.push(t + fault.down_s, 0, self._outage_ends)
+        self.push(t + down_s, 0, self._outage_ends)
 
     def _outage_ends(self, t: float) -> None:
         self.outages -= 1

@@ -111,9 +111,11 @@ def test_restored_parameters_take_the_count_along() -> None:
 
 
 def test_a_part_of_an_endless_job_is_refused() -> None:
-    desk = Desk(SyncSwitch(bsp_frac=0.25), make_job(epochs=None)).start()
-    assert desk.core.status == "failed"
-    assert desk.core.reason.startswith("strategy.bsp_frac=0.25: is part of a job without a number of epochs; set ")
+    with pytest.raises(ValueError, match=r"bsp_frac=0.25: is part of a job without a number of epochs; set workload"):
+        SyncSwitch(bsp_frac=0.25).validate_length(None)
+    SyncSwitch(bsp_frac=0.25).validate_length(3)
+    for whole in (0.0, 1.0):
+        SyncSwitch(bsp_frac=whole).validate_length(None)
 
 
 # ---- stragglers -----------------------------------------------------------------------------------------------------
@@ -230,7 +232,10 @@ def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, duration
     ("changes", "message"),
     [
         ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be at most 1"),
-        ({"straggler_policy": "elastic"}, "straggler_policy=elastic: must be greedy or none"),
+        ({"straggler_policy": "lazy"}, "straggler_policy=lazy: must be greedy, elastic or none"),
+        ({"probe_s": 0.0}, "probe_s=0.0: must be above 0"),
+        ({"switch": "cold"}, "switch=cold: must be hot or restart"),
+        ({"switch": "restart", "switch_s": 1.0}, "switch_s=1.0: is what switch=hot takes"),
         ({"duration_s": -1.0}, "duration_s=-1.0: must be 0 or more"),
         ({"switch_s": -1.0}, "switch_s=-1.0: must be 0 or more"),
     ],
