@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.fixed_duration import SlowFor
+from runtime.scheduling import ConstantPending
 from strategies.asp import ASP
 from strategies.bsp import BSP
-from strategies.protocol import Apply
+from strategies.protocol import Apply, Drop, Restart, Scheduling
 from strategies.sync_switch import SyncSwitch
+from tests.faults import Crash, Outage, random_outcome, random_seconds
 from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
+from tests.laws import dead, played, unconserved, unlawful
 from tests.rough import leaving, parted, rough
 
 DATA = st.sampled_from(["dynamic", "even"])
@@ -191,6 +193,184 @@ def test_a_straggler_that_leaves_is_none() -> None:
     assert desk.core.strategy.log_state()["mode"] == "bsp"
 
 
+# ---- those that are left out -----------------------------------------------------------------------------------------
+
+
+def elastic(**changes: object) -> SyncSwitch:
+    """Left out with its first slow iteration."""
+    return greedy(**{"straggler_policy": "elastic", "duration_s": 0.0, "data": "shared", **changes})
+
+
+def test_a_straggler_is_left_out_and_probed() -> None:
+    """The fourth worker needs 4 s. One round of all, then the others make one a second. Probed at 14, 24 and 34 s, it
+    is still slow, and what it has computed is computed again by others."""
+    run = HeapRun(elastic(), make_job(), [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] + [3] * 36
+    assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0]
+    dropped = [
+        (line.event.t, command.requeue) for line in run.lines for command in line.commands if type(command) is Drop
+    ]
+    assert dropped == [(18.0, True), (28.0, True), (38.0, True)]
+    assert {line.event.grad.worker for line in run.lines if Drop in map(type, line.commands)} == {3}
+    assert run.core.strategy.log_state()["left_out"] == 1
+
+
+def test_it_is_let_in_when_a_probe_finds_it_fast() -> None:
+    """Slow twice. The probe of 24 s takes one second, and from the round that ends at 26 s on it is one of all."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: object) -> float:
+        iterations[worker] += 1
+        return 4.0 if worker == 3 and iterations[3] <= 2 else 1.0
+
+    run = HeapRun(elastic(), make_job(), seconds).run()
+    assert sizes(run) == [4] + [3] * 21 + [4] * 15
+    assert run.core.strategy.log_state()["left_out"] == 0
+
+
+def test_at_the_switch_to_asp_all_take_part() -> None:
+    """Half of 80 samples: 4 + 12 * 3 by 16 s. The probe that is under way by then, from 14 to 18 s, counts."""
+    run = HeapRun(elastic(bsp_frac=0.5), make_job(num_samples=80, epochs=1), [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] + [3] * 12 + [1] * 40
+    assert [t for t, _, grads in run.applied if grads[0].worker == 3][:1] == [18.0]
+    assert dead(run) + unconserved(run) == []
+
+
+def test_who_is_left_out_is_let_in_when_nobody_else_is_left() -> None:
+    desk = Desk(elastic(), make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([0], 1)
+    desk.lose(0, 5.0, restarting=False)
+    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([1], 0)
+    desk.arrive(1, 9.0, compute_s=4.0)
+    assert desk.busy_workers() == [1], "there is nobody to do without it"
+    assert sizes(desk) == [2, 1]
+
+
+def test_a_round_waits_for_a_member_that_restarts_but_not_for_one_that_is_left_out() -> None:
+    desk = Desk(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
+    for worker, compute_s in ((0, 1.0), (1, 1.0), (2, 4.0)):
+        desk.arrive(worker, compute_s=compute_s)
+    desk.lose(0)
+    desk.lose(2)
+    desk.arrive(1)
+    assert sizes(desk) == [3], "worker 0 will be back"
+    desk.join(2)
+    assert desk.busy_workers() == [2], "its new process has not been slow"
+    desk.join(0)
+    desk.arrive(2)
+    desk.arrive(0)
+    assert sizes(desk) == [3, 3]
+
+
+@pytest.mark.parametrize("data", ["dynamic", "shared", "even"])
+def test_samples_that_a_straggler_holds_are_not_waited_for_in_vain(data: str) -> None:
+    """Nobody else can have them, so at the end of an epoch it has to compute them, and is left out again after."""
+    job = make_job(num_samples=50, batches_per_shard=3, epochs=2, max_time_s=1000.0)
+    run = HeapRun(elastic(probe_s=1000.0, data=data), job, [1, 1, 1, 4]).run()
+    assert dead(run) + unconserved(run) + unlawful(run) == []
+
+
+# ---- a new cluster at every switch ----------------------------------------------------------------------------------
+
+
+def test_a_restart_is_one_of_every_server_and_every_worker() -> None:
+    """Three rounds of a second; two servers, one after the other, and the workers together are each pending for 3 s and
+    launched within one; then 28 gradients of four workers. All of it is part of the time."""
+    job = make_job(num_samples=40, epochs=1, num_servers=2)
+    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
+    run = HeapRun(strategy, job, [1.0] * 4, scheduler=ConstantPending(pending_s=3.0)).run()
+    restarts = [(t, node) for t, node, _ in run.restarts]
+    assert restarts == [(3.0, "server:0"), (7.0, "server:1")] + [(11.0, f"worker:{worker}") for worker in range(4)]
+    assert {version for version, _ in run.checkpoints} == {3}
+    assert (run.core.status, run.core.finished_s) == ("done", 22.0)
+    assert sizes(run) == [4] * 3 + [1] * 28
+    assert {grad.incarnation for grad in run.used[:12]} == {0}
+    assert {grad.incarnation for grad in run.used[12:]} == {1}
+    assert dead(run) + unconserved(run) + unlawful(run) == []
+
+
+def test_everybody_finishes_before_a_restart() -> None:
+    """From ASP to BSP: worker 1 is fast again; worker 0 finishes, and what it brings still is an update by itself."""
+    strategy = greedy(duration_s=0.0, switch="restart")
+    desk = Desk(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    relaunch(desk, 4.0)
+    assert desk.core.strategy.log_state() == {"mode": "asp", "switches": 1, "flagged": 1, "left_out": 0, "arrived": 0}
+    desk.arrive(1, 20.0)
+    assert (desk.busy_workers(), len(desk.restarts)) == ([0], 3)
+    desk.arrive(0, 21.0)
+    assert sizes(desk) == [2, 1, 1]
+    relaunch(desk, 21.0)
+    assert desk.core.strategy.log_state()["mode"] == "bsp"
+    desk.arrive(0)
+    desk.arrive(1)
+    assert sizes(desk) == [2, 1, 1, 2]
+
+
+def relaunch(desk: Desk, t: float) -> None:
+    """What follows on a restart of all that is ordered at ``t``; nobody computes before the last of two is back."""
+    assert [node for at_s, node, _ in desk.restarts if at_s == t] == ["server:0"]
+    desk.lose_server(t)
+    desk.restore(t + 1)
+    assert [node for at_s, node, _ in desk.restarts if at_s == t + 1] == ["worker:0", "worker:1"]
+    desk.join(1, t + 2)
+    assert desk.busy_workers() == []
+    desk.join(0, t + 3)
+    assert desk.busy_workers() == [0, 1]
+
+
+def test_a_crash_within_a_restart_stops_nobody() -> None:
+    """A worker dies while a server is away, another before it was to be restarted, and a server once more."""
+    job = make_job(num_samples=400, epochs=1, num_servers=2, max_time_s=1000.0)
+    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
+    faults = [Crash(26.0, 1, 1.0), Crash(33.25, 2, 5.0), Outage(34.0, 2.0), Crash(40.0, 3, None)]
+    run = HeapRun(strategy, job, [1.0] * 4, faults, scheduler=ConstantPending(pending_s=3.0)).run()
+    assert run.happened == faults
+    assert dead(run) + unconserved(run) + unlawful(run) == []
+    assert {grad.incarnation for grad in run.used if grad.worker == 0} == {0, 1}
+
+
+def test_only_who_restarts_nodes_is_told_how_long_they_would_be_pending() -> None:
+    hot, restart = (Desk(greedy(switch=switch)).start() for switch in ("hot", "restart"))
+    assert (len(hot.told(Scheduling)), len(restart.told(Scheduling))) == (0, 1)
+    assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(2, 6),
+    num_servers=st.integers(1, 3),
+    pending_s=st.sampled_from([0.0, 0.75, 6.0]),
+    failover=st.sampled_from(["shards", "checkpoint"]),
+    policy=st.sampled_from(["greedy", "elastic"]),
+)
+def test_restarts_and_crashes_mixed_up(
+    seed: int, num_workers: int, num_servers: int, pending_s: float, failover: str, policy: str
+) -> None:
+    """Every sample exactly once, and nobody stuck, whatever strikes when. The audit of what is lawful knows of no
+    worker whose loss is one for all; the ledger does."""
+    job = make_job(
+        num_workers=num_workers,
+        num_servers=num_servers,
+        num_samples=12 * num_workers + 5,
+        global_batch_samples=2 * num_workers + 1,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        max_time_s=20_000.0,
+        checkpoint_every_s=4.0,
+        failover=failover,
+    )
+    strategy = greedy(bsp_frac=0.7, duration_s=2.0, switch="restart", straggler_policy=policy)
+    scheduler = ConstantPending(pending_s=pending_s)
+    plan = leaving(seed, num_workers)
+    run = HeapRun(strategy, job, random_seconds(seed), plan, random_outcome(seed), scheduler=scheduler)
+    assert played(run) + dead(run) + unconserved(run) == []
+    assert failover == "checkpoint" or unlawful(run) == []
+
+
 # ---- identities -----------------------------------------------------------------------------------------------------
 
 
@@ -201,10 +381,10 @@ def test_all_of_it_synchronous_is_bsp(seed: int, num_workers: int, data: str) ->
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_without_stragglers_it_is_bsp(seed: int, num_workers: int) -> None:
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), policy=st.sampled_from(["greedy", "elastic"]))
+def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, policy: str) -> None:
     """The policy watches, and nobody is slow for so long; workers leave."""
-    one = rough(greedy(duration_s=1e6), seed, num_workers, leaving)
+    one = rough(greedy(duration_s=1e6, straggler_policy=policy), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
 
 
@@ -221,10 +401,19 @@ def test_half_of_it_is_neither() -> None:
     assert parted(run, rough(ASP(data="dynamic"), 0, 3))
 
 
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), duration_s=st.sampled_from([0.0, 1.0, 3.0]))
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, duration_s: float) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(2, 6),
+    duration_s=st.sampled_from([0.0, 1.0, 3.0]),
+    policy=st.sampled_from(["greedy", "elastic"]),
+    data=st.sampled_from(["dynamic", "shared", "even"]),
+)
+def test_nothing_is_lost_and_nothing_hangs(
+    seed: int, num_workers: int, duration_s: float, policy: str, data: str
+) -> None:
     """Switching to and fro all the time, for nothing or for half a second, also when workers leave."""
-    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2), seed, num_workers, leaving)
+    changes = {"straggler_policy": policy, "data": data, "probe_s": 1.0, "bsp_frac": 0.8}
+    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2, **changes), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
