@@ -59,7 +59,7 @@ class SyncSwitch(GatedStrategy):
         straggler_policy: ``greedy``, ``elastic`` or ``none``.
         duration_s: seconds for which a worker must have been slow.
         tolerance_frac: part of the fastest worker's time by which one takes longer that is slow.
-        probe_s: seconds from one probe of a worker that is left out to the next.
+        probe_s: seconds from one series of probes to the next; those that are left out are probed one after the other.
         switch: ``hot`` or ``restart``.
         switch_s: seconds that a hot switch takes.
         warmup_iters: first iterations of a process that count for nothing.

@@ -19,14 +19,16 @@ class SwitchingGate:
 
     While all are together those in ``slow``, a set that somebody else keeps, are left ``out`` from their next gradient
     on, which still counts; never all of them. Whoever is out may be *probed*: its gradient is dropped, and it is let in
-    if it is no longer slow. All are let in when they are not together any more, when nobody else is left, and when the
-    others find no more data: what is left of the epoch may be with them.
+    if it is no longer slow. One at a time, or probes could take the last samples of an epoch from each other for ever.
+    All are let in when they are not together any more, when nobody else is left, and when somebody finds less data than
+    it was to compute: what is left of the epoch may be with them.
     """
 
     def __init__(self, workers: Collection[int], together: bool, slow: AbstractSet[int] = frozenset()) -> None:
         self.together, self.slow = together, slow
         self.out = self._unwanted(workers)
         self.probing: set[int] = set()
+        self.to_probe: list[int] = []
         self.groups = GroupsGate(self._divided(set(workers) - self.out))
 
     @property
@@ -40,12 +42,13 @@ class SwitchingGate:
 
     def arrived(self, grad: Grad) -> Verdict:
         """Who proves to be slow delivers, and is not waited for any more."""
-        if grad.worker in self.out:
+        short = grad.samples < grad.assigned_samples
+        if grad.worker in self.out and not short:
             return self._probed(grad)
-        go = self._let_in(() if grad.samples else self.out)
+        go = self._let_in(self.out if short else ())
         verdict = self.groups.arrived(grad)
         verdict = msgspec.structs.replace(verdict, go=verdict.go + go) if go else verdict
-        if not grad.samples or grad.worker not in self._unwanted(self.groups.members()):
+        if short or grad.worker not in self._unwanted(self.groups.members()):
             return verdict
         self.out.add(grad.worker)
         self.groups.lost(grad.worker, restarting=False)  # completes nothing: the others compute
@@ -53,8 +56,10 @@ class SwitchingGate:
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """If all who are left are slow, they are not left out."""
-        self._forget(worker)
+        was_probed = self._forget(worker)
         verdict = self.groups.lost(worker, restarting)
+        if was_probed:
+            return Verdict(go=self._next_probe())
         if self.groups.members() or not self.out:
             return verdict
         return Verdict(apply=verdict.apply, go=self._let_in(self.out), opens=not verdict.apply)
@@ -74,15 +79,22 @@ class SwitchingGate:
         return [Verdict(go=go), *verdicts] if go else verdicts
 
     def probe(self) -> tuple[int, ...]:
-        """Everyone who is left out and idle is to compute once."""
-        idle = tuple(sorted(self.out - self.probing))
-        self.probing |= self.out
-        return idle
+        """Everyone who is left out is to compute once, if they all have; who begins."""
+        if self.probing:
+            return ()
+        self.to_probe = sorted(self.out)
+        return self._next_probe()
 
     def _probed(self, grad: Grad) -> Verdict:
         self.probing.discard(grad.worker)
         go = self._let_in({grad.worker} - self.slow)
-        return Verdict(drop=(grad,) if grad.samples else (), go=go)
+        return Verdict(drop=(grad,), go=go + self._next_probe())
+
+    def _next_probe(self) -> tuple[int, ...]:
+        self.to_probe = [worker for worker in self.to_probe if worker in self.out]
+        self.probing = set(self.to_probe[:1])
+        del self.to_probe[:1]
+        return tuple(self.probing)
 
     def _let_in(self, workers: Iterable[int]) -> tuple[int, ...]:
         """Who of them needs an order; whoever is being probed has one, which counts now."""
@@ -93,9 +105,11 @@ class SwitchingGate:
             self.joined(worker)
         return go
 
-    def _forget(self, worker: int) -> None:
+    def _forget(self, worker: int) -> bool:
+        was_probed = worker in self.probing
         self.out.discard(worker)
         self.probing.discard(worker)
+        return was_probed
 
     def _unwanted(self, workers: Collection[int]) -> set[int]:
         slow = set(workers).intersection(self.slow) if self.together else set[int]()

@@ -23,7 +23,7 @@ class Relaunch:
 
     def __init__(self, workers: Iterable[int], num_servers: int) -> None:
         self.here, self.num_servers = set(workers), num_servers
-        self.under_way = False
+        self.under_way = self.halted = False
         self.todo: set[str] | None = None
         self.ordered: set[str] = set()
         self.awaited: set[int] = set()
@@ -50,8 +50,10 @@ class Relaunch:
                 self.here.add(worker)
                 self.awaited.discard(worker)
             case ServerLost(server=server):
+                self.halted = True
                 self._done(f"server:{server}")
             case Restored():
+                self.halted = False
                 self.here = set(event.workers)
                 self.ordered.clear()
                 self.awaited.clear()  # who is not there may never be: that is not told while everything stands still
@@ -63,7 +65,7 @@ class Relaunch:
 
     def proceed(self, idle: bool) -> list[Restart]:
         """What to command after an event, given whether nobody computes; ends when nothing is left to be done."""
-        if not self.under_way or (self.todo is None and not idle):
+        if not self.under_way or self.halted or (self.todo is None and not idle):
             return []
         if self.todo is None:
             servers = {f"server:{server}" for server in range(self.num_servers)}
