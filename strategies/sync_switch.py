@@ -111,6 +111,14 @@ class SyncSwitch(GatedStrategy):
 
     # ---- events ------------------------------------------------------------------------------------------------------
 
+    def _begin_anew(self, event: Started) -> None:
+        self._warmup, self._slow = Warmup(self.warmup_iters), SlowFor(self.tolerance_frac, self.duration_s)
+        total = math.inf if event.total_samples is None or self.bsp_frac == 1 else event.total_samples
+        self._sync_samples = self.bsp_frac and self.bsp_frac * total
+        self._trained, self._switches = [0], 0
+        self._pause, self._relaunch = Pause(), Relaunch(event.workers, event.num_servers)
+        self._probe_due_s = math.inf
+
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Measure, ask the gate, and switch when an update was made."""
         if isinstance(event, Started):
@@ -126,14 +134,6 @@ class SyncSwitch(GatedStrategy):
         elif not isinstance(event, Woke):
             return commands
         return [*commands, *(self._compute(worker) for worker in self._pause.ends(event.t))]
-
-    def _begin_anew(self, event: Started) -> None:
-        self._warmup, self._slow = Warmup(self.warmup_iters), SlowFor(self.tolerance_frac, self.duration_s)
-        total = math.inf if event.total_samples is None or self.bsp_frac == 1 else event.total_samples
-        self._sync_samples = self.bsp_frac and self.bsp_frac * total
-        self._trained, self._switches = [0], 0
-        self._pause, self._relaunch = Pause(), Relaunch(event.workers, event.num_servers)
-        self._probe_due_s: float = math.inf
 
     def _watch(self, event: AnyEvent) -> None:
         """Who is slow, who is gone, and what a restore takes back."""
