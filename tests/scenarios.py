@@ -1,8 +1,8 @@
 """Golden transcripts: a small scenario as text, and below each of its lines what then happens.
 
 A scenario starts with settings (``strategy`` is a file of ``conf/strategy``, ``strategy.<field>`` changes it; the
-others are ``workers``, ``servers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every line is
-something that happens, a second after the last:
+others are ``workers``, ``servers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every
+line is something that happens, a second after the last:
 
     start                                   arrived 0 [not finite]
     failed 1 [for good]                     lost 2 [for good]
