@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from runtime.live.auth import Identity
 from runtime.live.listener import Listener
 from runtime.live.loop import Loop
-from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved, TaskReady
+from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved
 from runtime.live.replica import NOTHING
 from runtime.live.saving import Checkpoints
 from runtime.live.settings import Settings
@@ -89,10 +89,7 @@ class ReplicaSupervisor(Supervisor):
             return True
         return super().receive(identity, message)
 
-    def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.address, task.side = "ready", message.address, message.side
-        task.useful = task.role != "worker"
-        self.num_parameters = message.num_parameters
+    def _built(self, task: Task) -> None:
         if task.role == "evaluator":
             if self.phase != "launching":
                 self._attach(task)

@@ -159,9 +159,11 @@ class Supervisor:
     # ---- life --------------------------------------------------------------------------------------------------------
 
     def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.address, task.side = "ready", message.address, message.side
-        task.useful = task.role != "worker"
+        task.built(message.address, message.side)
         self.num_parameters = message.num_parameters
+        self._built(task)
+
+    def _built(self, task: Task) -> None:
         if task.role == "server":
             self._servers_changed()
         elif self.phase in ("none", "attaching") and self._all_servers_ready():
