@@ -278,10 +278,7 @@ class Partition(Command, frozen=True, kw_only=True, tag=True):
 
 
 class Apply(Command, frozen=True, kw_only=True, tag=True):
-    """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``.
-
-    The sum goes in the order given.
-    """
+    """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``, in this order."""
 
     grads: tuple[int, ...]
     weights: tuple[float, ...]

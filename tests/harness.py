@@ -327,7 +327,7 @@ class HeapRun(Desk):
             incarnation = self.core.members.members[int(number)].incarnation
             self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
         else:
-            self.push(self.t, 0, lambda t: self._server_away(t, int(number), pending_s + self.launch_s))
+            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, pending_s + self.launch_s), int(number)))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:
@@ -362,14 +362,11 @@ class HeapRun(Desk):
         self.core.worker_joined(t, worker, incarnation)
         self._recover(t)
 
-    def _outage(self, t: float, fault: Outage) -> None:
-        self.happened.append(fault)
-        self._server_away(t, 0, fault.down_s)
-
-    def _server_away(self, t: float, server: int, down_s: float) -> None:
+    def _outage(self, t: float, fault: Outage, restarted: int | None = None) -> None:
+        self.happened += [fault] if restarted is None else []
         self.outages += 1
-        self.lose_server(t, server)
-        self.push(t + down_s, 0, self._outage_ends)
+        self.lose_server(t, restarted or 0)
+        self.push(t + fault.down_s, 0, self._outage_ends)
 
     def _outage_ends(self, t: float) -> None:
         self.outages -= 1

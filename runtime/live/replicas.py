@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from runtime.live.auth import Identity
 from runtime.live.listener import Listener
 from runtime.live.loop import Loop
-from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved
+from runtime.live.messages import Attach, Attached, Deliver, Form, Halt, Halted, Message, Peer, Saved, TaskReady
 from runtime.live.replica import NOTHING
 from runtime.live.saving import Checkpoints
 from runtime.live.settings import Settings
@@ -89,7 +89,9 @@ class ReplicaSupervisor(Supervisor):
             return True
         return super().receive(identity, message)
 
-    def _built(self, task: Task) -> None:
+    def _ready(self, task: Task, message: TaskReady) -> None:
+        task.built(message.address, message.side)
+        self.num_parameters = message.num_parameters
         if task.role == "evaluator":
             if self.phase != "launching":
                 self._attach(task)

@@ -161,9 +161,6 @@ class Supervisor:
     def _ready(self, task: Task, message: TaskReady) -> None:
         task.built(message.address, message.side)
         self.num_parameters = message.num_parameters
-        self._built(task)
-
-    def _built(self, task: Task) -> None:
         if task.role == "server":
             self._servers_changed()
         elif self.phase in ("none", "attaching") and self._all_servers_ready():
