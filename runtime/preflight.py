@@ -111,7 +111,7 @@ def check_job(config: Config) -> Needs:
     runtime = instantiate(config.cluster, "cluster")
     instantiate(config.scheduler, "scheduler")
     check_strategy(strategy, config)
-    check_split(strategy, config)
+    check_sizes(strategy, config)
     check_backend(backend, runtime, config)
     check_validation(strategy, task, backend, config)
     check_topology(strategy, backend, config)
@@ -132,10 +132,11 @@ def check_strategy(strategy: object, config: Config) -> None:
         strategy.validate(config.num_workers)
 
 
-def check_split(strategy: Strategy, config: Config) -> None:
-    """Its bounds leave a way to split the global batch."""
+def check_sizes(strategy: Strategy, config: Config) -> None:
+    """Its bounds leave a way to split the global batch, and the job is as long as it needs."""
     with explained(config.strategy, "strategy"):
         strategy.validate_batch(config.num_workers, config.workload.global_batch_samples)
+        strategy.validate_length(config.workload.epochs)
 
 
 def check_backend(backend: Any, runtime: Any, config: Config) -> None:

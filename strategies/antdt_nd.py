@@ -12,6 +12,7 @@ from strategies.gates import AllGate, EachGate, Gate
 from strategies.load.adjust_bs import round_sizes
 from strategies.nodes.nd_rules import NDRules
 from strategies.nodes.restarts import Restarts
+from strategies.nodes.timers import is_due
 from strategies.protocol import (
     DATA_POLICIES,
     AnyCommand,
@@ -31,9 +32,6 @@ from strategies.protocol import (
 from strategies.watching.flags import CENTERS, check_ratio
 from strategies.watching.monitor import Monitor, check_windows
 from strategies.weights import check_lr_rule
-
-TOO_EARLY_S = 1e-3
-"""By how much less a timer is still the one that was set last."""
 
 
 @final
@@ -144,7 +142,7 @@ class AntDTND(GatedStrategy):
         self._monitor.saw(event)
         match event:
             case Woke(tag="decide"):
-                due = event.t >= self._due_s - TOO_EARLY_S and not self._halted
+                due = is_due(event.t, self._due_s) and not self._halted
                 return self._decide(event.t) if due else ()
             case Scheduling(pending_s=pending_s):
                 self._pending_s = pending_s

@@ -278,10 +278,7 @@ class Partition(Command, frozen=True, kw_only=True, tag=True):
 
 
 class Apply(Command, frozen=True, kw_only=True, tag=True):
-    """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``.
-
-    The sum goes in the order given.
-    """
+    """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``, in this order."""
 
     grads: tuple[int, ...]
     weights: tuple[float, ...]
@@ -389,6 +386,9 @@ class Strategy:
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Likewise when they leave no way to split the global batch among the workers."""
+
+    def validate_length(self, epochs: int | None) -> None:
+        """Likewise when they need a job of so many epochs, or of an end at all (None: it ends by time)."""
 
     def rhythm(self) -> Rhythm | None:
         """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""

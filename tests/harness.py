@@ -201,9 +201,9 @@ class Desk(Scores):
         """The worker's next incarnation is there."""
         self.core.worker_joined(self.at(t), worker, self.core.members.members[worker].incarnation)
 
-    def lose_server(self, t: float | None = None) -> None:
+    def lose_server(self, t: float | None = None, server: int = 0) -> None:
         """The parameters are gone."""
-        self.core.server_lost(self.at(t), 0, 0, "killed")
+        self.core.server_lost(self.at(t), server, 0, "killed")
 
     def restore(self, t: float | None = None) -> None:
         """The parameters are those of the last checkpoint again."""
@@ -327,7 +327,7 @@ class HeapRun(Desk):
             incarnation = self.core.members.members[int(number)].incarnation
             self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
         else:
-            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, down_s=pending_s + self.launch_s)))
+            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, pending_s + self.launch_s), int(number)))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:
@@ -362,10 +362,10 @@ class HeapRun(Desk):
         self.core.worker_joined(t, worker, incarnation)
         self._recover(t)
 
-    def _outage(self, t: float, fault: Outage) -> None:
-        self.happened.append(fault)
+    def _outage(self, t: float, fault: Outage, restarted: int | None = None) -> None:
+        self.happened += [fault] if restarted is None else []
         self.outages += 1
-        self.lose_server(t)
+        self.lose_server(t, restarted or 0)
         self.push(t + fault.down_s, 0, self._outage_ends)
 
     def _outage_ends(self, t: float) -> None:

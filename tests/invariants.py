@@ -135,7 +135,7 @@ class Book:
 
     def halt(self) -> None:
         """Nothing counts until everybody is back at a checkpoint."""
-        self.halted = True
+        self.halted, self.going_back = True, False
         self.counts["ended"] += sum(not idle for idle in self.idle.values())
         self.idle = dict.fromkeys(self.idle, True)
         self.grads.clear()
@@ -144,7 +144,7 @@ class Book:
     def on_restored(self, event: Line, seq: int) -> None:
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
         self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
-        self.halted, self.going_back, self.version = False, False, event["version"]
+        self.halted, self.version = False, event["version"]
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
         self.incarnation = dict.fromkeys(self.incarnation)

@@ -81,7 +81,8 @@ class Audit:
             case Failed():
                 self.ends(event.worker)
             case Lost():
-                self.demand(event.worker in self.here | self.restarting, f"{event}: it was not there")
+                expected = self.here | self.restarting | self.pending
+                self.demand(event.worker in expected, f"{event}: it was not there")
                 self.lost(event)
             case Joined():
                 self.demand(event.worker in self.restarting | self.pending, f"{event}: it was not awaited")
@@ -97,6 +98,8 @@ class Audit:
                 self.pending -= self.here
 
     def lost(self, event: Lost) -> None:
+        if event.worker not in self.here:
+            self.pending.discard(event.worker)  # it has been given up
         self.here.discard(event.worker)
         self.restarting.discard(event.worker)
         self.restarting |= {event.worker} if event.restarting else set()

@@ -1,12 +1,12 @@
 """Golden transcripts: a small scenario as text, and below each of its lines what then happens.
 
 A scenario starts with settings (``strategy`` is a file of ``conf/strategy``, ``strategy.<field>`` changes it; the
-others are ``workers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every line is
-something that happens, a second after the last:
+others are ``workers``, ``servers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every
+line is something that happens, a second after the last:
 
     start                                   arrived 0 [not finite]
     failed 1 [for good]                     lost 2 [for good]
-    joined 2                                server lost
+    joined 2                                server lost [0]
     checkpoint                              restored
     arrived 0 taking 4 s                    timer
 
@@ -44,7 +44,7 @@ from tests.contract.catalogue import make
 from tests.harness import Desk, make_job
 
 INDENT = "    "
-SETTINGS = {"workers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
+SETTINGS = {"workers", "servers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
 
 
 class Scribe(Desk):
@@ -183,6 +183,7 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "scored N downhill": lambda desk, grad: score(desk, grad, 0.5),
     "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
     "server lost": lambda desk: desk.lose_server(),
+    "server lost N": lambda desk, server: desk.lose_server(server=server),
     "checkpoint": lambda desk: desk.core.woke(desk.at(None), "runtime:checkpoint"),
     "restored": lambda desk: desk.restore(),
     "timer": fire,
@@ -258,6 +259,7 @@ def job_of(settings: dict[str, Any]) -> Any:
     """Sizes of the job; order of the shards by seed 0."""
     return make_job(
         num_workers=settings["workers"],
+        num_servers=settings.get("servers", 1),
         global_batch_samples=settings["batch"],
         num_samples=settings["samples"],
         batches_per_shard=settings.get("batches_per_shard", 1),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Cell, Claim
 from analysis.claims.shapes import SHAPES
 from analysis.stats import interval, median
@@ -52,16 +53,6 @@ def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     found = [described(compared(claim.how, subject, other) * UNITS[claim.unit]) for other in others]
     usable = [each for each in found if each.seeds]
     return (max if claim.best else min)(usable, key=lambda each: each.value) if usable else None
-
-
-def cell_of(runs: pd.DataFrame, cell: Cell) -> pd.DataFrame:
-    """The runs of a cell: those that have these levels."""
-    chosen = np.ones(len(runs), dtype=bool)
-    for axis, level in cell.items():
-        if axis not in runs:
-            return runs.iloc[:0]
-        chosen &= (runs[axis] == level).to_numpy()
-    return runs[chosen]
 
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:

@@ -8,7 +8,6 @@ experiment: a level for each of its axes; what ``against`` leaves out is as in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -110,8 +109,3 @@ def _problem(claim: Claim) -> str | None:
 def chosen(ledger: Mapping[str, Claim], experiment: str) -> list[Claim]:
     """The claims that ``experiment`` answers, in the order of the ledger."""
     return [claim for claim in ledger.values() if claim.experiment == experiment]
-
-
-def matching(ledger: Mapping[str, Claim], patterns: list[str]) -> list[Claim]:
-    """The claims whose id matches one of the shell patterns."""
-    return [claim for claim in ledger.values() if any(fnmatchcase(claim.id, pattern) for pattern in patterns)]

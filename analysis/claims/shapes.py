@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Claim
 
 LINEAR_R2 = 0.98
@@ -153,10 +154,7 @@ def medians(runs: pd.DataFrame, claim: Claim, along: str) -> pd.DataFrame | None
     across = next((axis for axis in claim.against[0] if axis != along), None)
     if across is None or along not in runs or across not in runs or claim.of not in runs:
         return None
-    fixed = {axis: level for axis, level in claim.subject.items() if axis not in (along, across)}
-    rows = runs
-    for axis, level in fixed.items():
-        rows = rows[rows[axis] == level]
+    rows = cell_of(runs, {axis: level for axis, level in claim.subject.items() if axis not in (along, across)})
     wanted = [claim.subject[across], claim.against[0][across]]
     rows = rows[rows[across].isin(wanted)]
     rows = rows[pd.to_numeric(rows[along], errors="coerce").notna()]
@@ -169,9 +167,7 @@ def over_batch(runs: pd.DataFrame, claim: Claim) -> tuple[np.ndarray, np.ndarray
     """Batch sizes, rising, and the median of the measure at each."""
     if "batch" not in runs or claim.of not in runs:
         return np.empty(0), np.empty(0)
-    rows = runs
-    for axis, level in claim.subject.items():
-        rows = rows[rows[axis] == level]
+    rows = cell_of(runs, claim.subject)
     found = rows.groupby(rows["batch"].astype("float64"))[claim.of].median().dropna().sort_index()
     return found.index.to_numpy(), found.to_numpy()
 

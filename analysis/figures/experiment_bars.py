@@ -9,7 +9,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.claims.answers import by_seed, cell_of
+from analysis.claims.answers import by_seed
+from analysis.claims.cells import cell_of
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.page import new_page, save, styled

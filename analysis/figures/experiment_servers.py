@@ -15,7 +15,6 @@ from analysis.metrics import jct_s
 from analysis.provenance import caption
 from analysis.style import FAINT, level_looks
 
-SLOW, OTHERS = "#D55E00", "#c4c4c4"
 BINS = 80
 
 

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import (
-    check_effect,
-    check_expected,
-    check_name,
-    check_number,
-    check_targets,
-    expand_targets,
-)
+from injectors.patterns.effects import check_fields, disturb
+from injectors.patterns.fields import check_expected, check_number, expand_targets
 from injectors.patterns.streams import exponential, stream
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+from injectors.plan import ClusterShape, Kind, Plan, build_plan
 
 
 @final
@@ -49,20 +43,14 @@ class Markov(Pattern):
         """Check the fields."""
         check_number("on_mean_s", self.on_mean_s, least=0.001)
         check_number("off_mean_s", self.off_mean_s, least=0.001)
-        check_effect(self.kind, self.magnitude)
-        check_targets(self.targets, self.kind)
-        check_name(self.name)
+        check_fields(self.kind, self.magnitude, self.targets, self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window per target and stay in the disturbed state."""
         targets = expand_targets(self.targets, cluster)
         check_expected("on_mean_s", self.on_mean_s, self.on_mean_s + self.off_mean_s, horizon_s, len(targets))
-        windows = (
-            Disturbance(start_s=start_s, end_s=end_s, target=target, kind=self.kind, magnitude=self.magnitude)
-            for target in targets
-            for start_s, end_s in self._stays(target, horizon_s, seed)
-        )
-        return build_plan(self.name, seed, horizon_s, windows)
+        stays = ((target, *stay) for target in targets for stay in self._stays(target, horizon_s, seed))
+        return build_plan(self.name, seed, horizon_s, disturb(self.kind, self.magnitude, stays))
 
     def _stays(self, target: str, horizon_s: float, seed: int) -> Iterator[tuple[float, float]]:
         draws = stream(seed, self.name, target)

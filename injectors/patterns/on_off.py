@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import (
-    check_effect,
-    check_expected,
-    check_name,
-    check_number,
-    check_targets,
-    expand_targets,
-)
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+from injectors.patterns.effects import check_fields, disturb
+from injectors.patterns.fields import check_expected, check_number, expand_targets
+from injectors.plan import ClusterShape, Kind, Plan, build_plan
 
 
 @final
@@ -46,22 +40,14 @@ class OnOff(Pattern):
         """Check the fields."""
         check_number("on_s", self.on_s, least=0.001)
         check_number("off_s", self.off_s, least=0.001)
-        check_effect(self.kind, self.magnitude)
-        check_targets(self.targets, self.kind)
-        check_name(self.name)
+        check_fields(self.kind, self.magnitude, self.targets, self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window per target and turn; the first begins with the job."""
         targets = expand_targets(self.targets, cluster)
         check_expected("on_s", self.on_s, self.on_s + self.off_s, horizon_s, len(targets))
-        windows = (
-            Disturbance(
-                start_s=start_s, end_s=start_s + self.on_s, target=target, kind=self.kind, magnitude=self.magnitude
-            )
-            for start_s in self._starts(horizon_s)
-            for target in targets
-        )
-        return build_plan(self.name, seed, horizon_s, windows)
+        stays = ((target, at_s, at_s + self.on_s) for at_s in self._starts(horizon_s) for target in targets)
+        return build_plan(self.name, seed, horizon_s, disturb(self.kind, self.magnitude, stays))
 
     def _starts(self, horizon_s: float) -> Iterator[float]:
         turn = 0

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import (
-    check_effect,
-    check_expected,
-    check_name,
-    check_number,
-    check_targets,
-    expand_targets,
-)
+from injectors.patterns.effects import check_fields, disturb
+from injectors.patterns.fields import check_expected, check_number, expand_targets
 from injectors.patterns.streams import exponential, stream
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+from injectors.plan import ClusterShape, Kind, Plan, build_plan
 
 
 @final
@@ -48,26 +42,18 @@ class Poisson(Pattern):
         """Check the fields."""
         check_number("mean_s", self.mean_s, least=0.001)
         check_number("duration_s", self.duration_s, least=0.001)
-        check_effect(self.kind, self.magnitude)
-        check_targets(self.targets, self.kind)
-        check_name(self.name)
+        check_fields(self.kind, self.magnitude, self.targets, self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window per target and strike."""
         targets = expand_targets(self.targets, cluster)
         check_expected("mean_s", self.mean_s, self.mean_s + self.duration_s, horizon_s, len(targets))
-        windows = (
-            Disturbance(
-                start_s=start_s,
-                end_s=start_s + self.duration_s,
-                target=target,
-                kind=self.kind,
-                magnitude=self.magnitude,
-            )
+        stays = (
+            (target, at_s, at_s + self.duration_s)
             for target in targets
-            for start_s in self._strikes(target, horizon_s, seed)
+            for at_s in self._strikes(target, horizon_s, seed)
         )
-        return build_plan(self.name, seed, horizon_s, windows)
+        return build_plan(self.name, seed, horizon_s, disturb(self.kind, self.magnitude, stays))
 
     def _strikes(self, target: str, horizon_s: float, seed: int) -> Iterator[float]:
         draws = stream(seed, self.name, target)

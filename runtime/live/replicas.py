@@ -90,8 +90,7 @@ class ReplicaSupervisor(Supervisor):
         return super().receive(identity, message)
 
     def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.address, task.side = "ready", message.address, message.side
-        task.useful = task.role != "worker"
+        task.built(message.address, message.side)
         self.num_parameters = message.num_parameters
         if task.role == "evaluator":
             if self.phase != "launching":

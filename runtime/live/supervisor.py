@@ -159,8 +159,7 @@ class Supervisor:
     # ---- life --------------------------------------------------------------------------------------------------------
 
     def _ready(self, task: Task, message: TaskReady) -> None:
-        task.state, task.address, task.side = "ready", message.address, message.side
-        task.useful = task.role != "worker"
+        task.built(message.address, message.side)
         self.num_parameters = message.num_parameters
         if task.role == "server":
             self._servers_changed()

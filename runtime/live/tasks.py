@@ -59,6 +59,11 @@ class Task(msgspec.Struct, kw_only=True):
         """Whether something that this incarnation says still counts."""
         return incarnation == self.incarnation and self.state != "left"
 
+    def built(self, address: Address | None, side: Address | None) -> None:
+        """It can be reached, and waits for its part."""
+        self.state, self.address, self.side = "ready", address, side
+        self.useful = self.role != "worker"
+
     def next_incarnation(self, now: float) -> None:
         """Start over."""
         self.futile = 0 if self.useful else self.futile + 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import final
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.roll import Roll
 from strategies.protocol import Grad
 
 
@@ -18,16 +19,14 @@ class FirstFreshGate:
     """
 
     def __init__(self, workers: Iterable[int], num_needed: int, version: int) -> None:
-        self.members = set(workers)
+        self.roll = Roll(workers)
         self.num_needed = num_needed
         self.version = version
         self.buffer: dict[int, Grad] = {}
-        self.lost_work: set[int] = set()
-        self.newcomers: set[int] = set()
 
     def begin(self) -> tuple[int, ...]:
         """All members, backups included."""
-        return tuple(sorted(self.members))
+        return self.roll.begin()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Late: drop and recompute. Fresh: buffer, and update when enough are here."""
@@ -39,33 +38,23 @@ class FirstFreshGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Keep waiting for a worker that restarts; one that left may complete the round by leaving."""
         if restarting:
-            if worker in self.members and worker not in self.buffer:
-                self.lost_work.add(worker)
+            self.roll.lost_work |= self.roll.members & {worker} - self.buffer.keys()
             return NOTHING
-        for crowd in (self.members, self.lost_work, self.newcomers):
-            crowd.discard(worker)
+        self.roll.leave(worker)
         return self._test()
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes if its work was lost; a new one enters with the next round."""
-        if worker not in self.members and self.members:
-            self.newcomers.add(worker)
-            return NOTHING
-        if worker in self.members and worker not in self.lost_work:
-            return NOTHING
-        self.members.add(worker)
-        self.lost_work.discard(worker)
-        return Verdict(go=(worker,))
+        return Verdict(go=(worker,)) if self.roll.admits(worker) else NOTHING
 
     def _test(self) -> Verdict:
-        if not self.buffer or (len(self.buffer) < self.num_needed and not self.members <= self.buffer.keys()):
+        enough = len(self.buffer) >= self.num_needed or self.roll.members <= self.buffer.keys()
+        if not enough or not (self.buffer or self.roll.deserted):
             return NOTHING
         update, self.buffer = by_worker(self.buffer.values()), {}
         self.version += any(grad.samples for grad in update)
-        go = {grad.worker for grad in update} | self.newcomers
-        self.members |= self.newcomers
-        self.newcomers = set()
-        return Verdict(apply=update, go=tuple(sorted(go & self.members)))
+        go = {grad.worker for grad in update} | self.roll.enter()
+        return Verdict(apply=update, go=tuple(sorted(go & self.roll.members)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many of the needed are here."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
+from strategies.nodes.timers import is_due
 from strategies.protocol import AnyCommand, Compute
-
-TOO_EARLY_S = 1e-3
-"""By how much less a timer is still the one that ends the pause."""
 
 
 @final
 class Pause:
     """Withholds Computes until ``until_s`` (None: there is no pause); what is being computed goes on."""
 
-    def __init__(self) -> None:
-        self.until_s: float | None = None
+    def __init__(self, until_s: float | None = None) -> None:
+        self.until_s = until_s
         self.withheld: set[int] = set()
 
     def hold(self, commands: Iterable[AnyCommand]) -> list[AnyCommand]:
@@ -33,7 +31,7 @@ class Pause:
 
     def ends(self, t: float) -> list[int]:
         """Who may compute now, if the pause is over at time ``t``."""
-        if self.until_s is None or t < self.until_s - TOO_EARLY_S:
+        if self.until_s is None or not is_due(t, self.until_s):
             return []
         workers, self.until_s, self.withheld = sorted(self.withheld), None, set()
         return workers

@@ -26,6 +26,14 @@ HURRIES: dict[str, dict[str, Any]] = {
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
     "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
+    "sync_switch_elastic": {
+        "bsp_frac": 0.7,
+        "duration_s": 0.5,
+        "tolerance_frac": 2.0,
+        "probe_s": 2.0,
+        "warmup_iters": 0,
+    },
+    "sync_switch_restart": {"bsp_frac": 0.7, "duration_s": 2.0, "warmup_iters": 0},
 }
 """Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
 

@@ -149,7 +149,7 @@ class RigidGate(FirstFreshGate):
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         verdict = super().lost(worker, restarting)
-        self.members |= {1000 + worker} if not restarting else set()
+        self.roll.members |= {1000 + worker} if not restarting else set()
         return verdict
 
 
@@ -170,7 +170,7 @@ class ForgetsWhenPickled(Sound):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
         if "_gate" in state:
-            state["_gate"] = AllGate(state["_gate"].members)
+            state["_gate"] = AllGate(state["_gate"].roll.members)
         return state
 
 

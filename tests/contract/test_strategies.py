@@ -106,7 +106,7 @@ def test_the_scenarios_have_in_them_what_they_are_for() -> None:
         assert ("Nonfinite" in notes, "Requeued" in notes) == (mode != "calm", mode != "calm")
         assert "Held" in notes
         assert {run.job.epoch_overlap for run in seen} == {True, False}
-        assert {node.partition(":")[0] for run in seen for _, node, _ in run.restarts} == {"worker"}
+        assert {node.partition(":")[0] for run in seen for _, node, _ in run.restarts} == {"worker", "server"}
 
 
 # ---- hyper-parameters -----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.invariants import problems
+from tests.invariants import problems, replay, strategy_of
 from tests.leaks import Start
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
 from tests.runs import LEDGER, Run
@@ -99,6 +99,28 @@ def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     run.interrupt()
     assert_uses_are_exact(run)
     assert problems(run.lines()) == []
+
+
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
+    """Sync-Switch as published, and a worker that dies in the middle of it."""
+    switch = ("strategy=sync_switch_restart", "strategy.straggler_policy=none", "strategy.bsp_frac=0.5")
+    where = ("topology.num_servers=2", "scheduler.pending_s=0.2", f"failover={failover}", "save_parameters=true")
+    run = start("run", *LEDGER, *PACED, *switch, *where)
+    run.await_events("ServerLost")
+    assert run.strike(("worker", 2))
+    run.finish()
+    ordered = [note["node"] for note in run.notes("Restarting")]
+    assert sorted(ordered) == ["server:0", "server:1", *(f"worker:{worker}" for worker in range(4))]
+    assert ordered[:2] == ["server:0", "server:1"]
+    versions = {event["version"] for event in run.events("Restored")}
+    assert len(versions) == 1, "nothing that was applied is lost"
+    assert (run.parameters() == run.finished["epochs_done"]).all()
+    assert run.finished["status"] == "done"
+    applied = [len(c["grads"]) for line in run.lines() for c in line.get("commands", ()) if c["type"] == "Apply"]
+    assert (applied[0], applied[-1]) == (4, 1)
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), strategy_of(run.run_dir)) == []
 
 
 @pytest.mark.parametrize("strategy", ["bsp", "asp_dds"])

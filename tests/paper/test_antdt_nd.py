@@ -261,11 +261,9 @@ class Serving(HeapRun):
             self.core.updated(t, server, self.core.version, updates=4, busy_s=4 * busy_s, injected_s=0.0)
         self.push(t + 0.5, 2, self.tell)
 
-    def lose_server(self, t: float | None = None) -> None:
-        node = self.restarts[-1][1]
-        server = int(node.partition(":")[2])
+    def lose_server(self, t: float | None = None, server: int = 0) -> None:
         self.busy_s[server] /= 10
-        self.core.server_lost(self.at(t), server, 0, "killed")
+        super().lose_server(t, server)
 
 
 def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:

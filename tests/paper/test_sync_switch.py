@@ -111,9 +111,11 @@ def test_restored_parameters_take_the_count_along() -> None:
 
 
 def test_a_part_of_an_endless_job_is_refused() -> None:
-    desk = Desk(SyncSwitch(bsp_frac=0.25), make_job(epochs=None)).start()
-    assert desk.core.status == "failed"
-    assert desk.core.reason.startswith("strategy.bsp_frac=0.25: is part of a job without a number of epochs; set ")
+    with pytest.raises(ValueError, match=r"bsp_frac=0.25: is part of a job without a number of epochs; set workload"):
+        SyncSwitch(bsp_frac=0.25).validate_length(None)
+    SyncSwitch(bsp_frac=0.25).validate_length(3)
+    for whole in (0.0, 1.0):
+        SyncSwitch(bsp_frac=whole).validate_length(None)
 
 
 # ---- stragglers -----------------------------------------------------------------------------------------------------
@@ -199,10 +201,10 @@ def test_all_of_it_synchronous_is_bsp(seed: int, num_workers: int, data: str) ->
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_without_stragglers_it_is_bsp(seed: int, num_workers: int) -> None:
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), policy=st.sampled_from(["greedy", "elastic"]))
+def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, policy: str) -> None:
     """The policy watches, and nobody is slow for so long; workers leave."""
-    one = rough(greedy(duration_s=1e6), seed, num_workers, leaving)
+    one = rough(greedy(duration_s=1e6, straggler_policy=policy), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
 
 
@@ -219,10 +221,19 @@ def test_half_of_it_is_neither() -> None:
     assert parted(run, rough(ASP(data="dynamic"), 0, 3))
 
 
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), duration_s=st.sampled_from([0.0, 1.0, 3.0]))
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, duration_s: float) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(2, 6),
+    duration_s=st.sampled_from([0.0, 1.0, 3.0]),
+    policy=st.sampled_from(["greedy", "elastic"]),
+    data=st.sampled_from(["dynamic", "shared", "even"]),
+)
+def test_nothing_is_lost_and_nothing_hangs(
+    seed: int, num_workers: int, duration_s: float, policy: str, data: str
+) -> None:
     """Switching to and fro all the time, for nothing or for half a second, also when workers leave."""
-    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2), seed, num_workers, leaving)
+    changes = {"straggler_policy": policy, "data": data, "probe_s": 1.0, "bsp_frac": 0.8}
+    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2, **changes), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
@@ -230,7 +241,10 @@ def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, duration
     ("changes", "message"),
     [
         ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be at most 1"),
-        ({"straggler_policy": "elastic"}, "straggler_policy=elastic: must be greedy or none"),
+        ({"straggler_policy": "lazy"}, "straggler_policy=lazy: must be greedy, elastic or none"),
+        ({"probe_s": 0.0}, "probe_s=0.0: must be above 0"),
+        ({"switch": "cold"}, "switch=cold: must be hot or restart"),
+        ({"switch": "restart", "switch_s": 1.0}, "switch_s=1.0: is what switch=hot takes"),
         ({"duration_s": -1.0}, "duration_s=-1.0: must be 0 or more"),
         ({"switch_s": -1.0}, "switch_s=-1.0: must be 0 or more"),
     ],

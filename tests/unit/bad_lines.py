@@ -123,6 +123,10 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("strategy=backup_workers strategy.num_backup=-1", "strategy.num_backup=-1: must be a whole number, 0 or more"),
     (
+        "strategy=sync_switch workload.epochs=null",
+        "strategy.bsp_frac=0.0625: is part of a job without a number of epochs; set workload.epochs, or bsp_frac to 0",
+    ),
+    (
         "strategy=lb_bsp strategy.min_batch_samples=33",
         "strategy.min_batch_samples=33: 4 workers would need 132 samples, the global batch has 128",
     ),

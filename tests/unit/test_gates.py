@@ -18,6 +18,7 @@ from strategies.gates import (
     FirstFreshGate,
     Gate,
     GroupsGate,
+    SwitchingGate,
     Verdict,
 )
 from strategies.gates.base import NOTHING, by_worker
@@ -51,6 +52,7 @@ MAKERS = {
     "delayed": lambda workers: DelayedGate(workers, 2, 1, 0),
     "blocks": lambda workers: BlocksGate(workers, 2, 1, 1, 0),
     "groups": lambda workers: GroupsGate([workers]),
+    "switching": lambda workers: SwitchingGate(workers, together=True),
 }
 
 
@@ -358,6 +360,23 @@ def test_first_fresh_lets_a_newcomer_in_with_the_next_round() -> None:
     gate.arrived(grad(0))
     assert gate.joined(7) == NOTHING
     assert gate.arrived(grad(1)).go == (0, 1, 7)
+
+
+def test_first_fresh_lets_newcomers_in_at_once_when_all_others_have_left() -> None:
+    gate = FirstFreshGate(range(2), 2, 0)
+    gate.lost(1, False)
+    assert gate.joined(1) == NOTHING
+    assert gate.lost(0, False) == Verdict(go=(1,), opens=True)
+    assert applied(gate.arrived(grad(1))) == [1]
+
+
+def test_first_fresh_uses_what_the_last_member_has_left_behind() -> None:
+    gate = FirstFreshGate(range(2), 2, 0)
+    gate.arrived(grad(0))
+    gate.joined(7)
+    gate.lost(0, False)
+    verdict = gate.lost(1, False)
+    assert (applied(verdict), verdict.go, verdict.opens) == ([0], (7,), False)
 
 
 def test_first_fresh_counts_a_departed_workers_gradient_as_one_more() -> None:

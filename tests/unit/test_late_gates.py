@@ -1,8 +1,8 @@
-"""Gates whose updates may hold gradients that come late: exactly x, delayed, blocks, groups."""
+"""Gates whose updates may hold gradients that come late: exactly x, delayed, blocks, switching, groups."""
 
 from __future__ import annotations
 
-from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, GroupsGate, Verdict
+from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, GroupsGate, SwitchingGate, Verdict
 from strategies.gates.base import NOTHING
 from tests.unit.test_gates import applied, grad
 
@@ -150,6 +150,60 @@ def test_blocks_let_newcomers_in_with_the_next_update_or_when_all_others_have_le
     gate = BlocksGate(range(1), 1, 1, 1, 0)
     gate.joined(7)
     assert gate.lost(0, False) == Verdict(go=(7,), opens=True)
+
+
+# ---- switching ------------------------------------------------------------------------------------------------------
+
+
+def without(*slow: int) -> SwitchingGate:
+    """Of four workers, those left out that are slow."""
+    return SwitchingGate(range(4), together=True, slow=set(slow))
+
+
+def test_switching_leaves_out_who_is_slow_but_not_everybody() -> None:
+    assert without(1, 3).begin() == (0, 2)
+    assert without(0, 1, 2, 3).begin() == (0, 1, 2, 3)
+    assert SwitchingGate(range(4), together=False, slow={1}).begin() == (0, 1, 2, 3)
+
+
+def test_switching_probes_one_after_the_other() -> None:
+    """Worker 2 is probed when worker 1 has delivered, worker 3 when worker 2 is lost; no new series meanwhile."""
+    gate = without(1, 2, 3)
+    assert gate.probe() == (1,)
+    assert gate.probe() == ()
+    assert gate.arrived(grad(1)) == Verdict(drop=(grad(1),), go=(2,))
+    assert gate.lost(2, True) == Verdict(go=(3,))
+    assert gate.joined(2) == Verdict(go=(2,))
+    assert gate.arrived(grad(3)) == Verdict(drop=(grad(3),))
+    assert gate.probe() == (1,)
+
+
+def test_switching_lets_in_who_is_no_longer_slow() -> None:
+    slow = {3}
+    gate = SwitchingGate(range(4), together=True, slow=slow)
+    gate.probe()
+    slow.clear()
+    assert gate.arrived(grad(3)) == Verdict(drop=(grad(3),), go=(3,))
+    assert [gate.arrived(grad(worker)) for worker in range(3)] == [NOTHING] * 3
+    assert applied(gate.arrived(grad(3))) == [0, 1, 2, 3]
+
+
+def test_switching_lets_all_in_when_the_data_runs_short() -> None:
+    """A probe that is under way counts as the worker's first order; nobody is put out by a short batch."""
+    gate = without(2, 3)
+    gate.probe()
+    assert gate.arrived(grad(0, samples=0)) == Verdict(go=(3,))
+    assert gate.arrived(grad(1, samples=0)) == NOTHING
+    assert gate.arrived(grad(2, samples=0)) == NOTHING
+    assert applied(gate.arrived(grad(3))) == [0, 1, 2, 3]
+    assert gate.log_state() == {"mode": "bsp", "left_out": 1, "arrived": 0}
+
+
+def test_switching_to_each_by_itself_lets_all_in() -> None:
+    gate = without(3)
+    gate.arrived(grad(0))
+    assert gate.switch() == [Verdict(go=(3,)), Verdict(apply=(grad(0),), go=(0,))]
+    assert gate.arrived(grad(3)) == Verdict(apply=(grad(3),), go=(3,))
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy, Timings
 from strategies.ssp import SSP
 from tests.harness import make_experiment
-from tests.unit.test_virtual_machines import COSTS, DEVICE, PARTS, approx, fields
+from tests.unit.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
 from tests.unit.test_virtual_session import Tape, virtual_job
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
@@ -240,19 +240,7 @@ def test_what_a_lost_worker_did_is_void(lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
     crew = Crew(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
     crew.servers.update(1.1, 1)
-    for worker in range(2):
-        crew.begin(1.0, worker)
-
-    def again() -> None:
-        crew.workers.lose(1)
-        crew.workers.ready(1, lost_s)
-        crew.begin(lost_s, 1)
-
-    crew.clock.at(lost_s, MACHINE, again)
-    (first, _, _), (second, told, at_s) = crew.run()
-    assert (first, second) == (0, 1)
-    assert told.wait_s == pytest.approx(0.01)
-    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s - lost_s)
+    assert_void(crew, lost_s)
 
 
 # ---- servers --------------------------------------------------------------------------------------------------------

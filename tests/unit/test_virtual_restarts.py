@@ -97,10 +97,20 @@ def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
 
 
 def test_servers_are_watched() -> None:
-    _, tape, _ = restarting()
-    updated = tape.told("Updated")
-    assert {event["server"] for event in updated} == {0, 1}
-    assert not tape.noted("Updated") or len(tape.noted("Updated")) <= 2, "after the end nobody is told"
+    """Every update is told once; what was done since the last report is told to the record only, when the job is over.
+    A strategy that does not watch servers is told nothing."""
+    _, tape, end_s = restarting()
+    told, after = tape.told("Updated"), tape.noted("Updated")
+    assert sorted(note["server"] for _, note in after) == [0, 1]
+    assert {t for t, _ in after} == {end_s}
+    for server in (0, 1):
+        updates = sum(event["updates"] for event in told if event["server"] == server)
+        assert 24 - updates == sum(note["updates"] for _, note in after if note["server"] == server) == 1
+    job = virtual_job(4, 32, epochs=3, num_servers=2)
+    run, tape = session(BSP(), job, COSTS, learner=ledger(job, BSP()))
+    finish(run, tape)
+    assert not tape.told("Updated")
+    assert sum(note["updates"] for _, note in tape.noted("Updated")) == 2 * 24
 
 
 def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:

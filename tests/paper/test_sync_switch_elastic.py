@@ -1,0 +1,87 @@
+"""Sync-Switch's policy ``elastic`` (Li et al., ICDCS 2021): BSP goes on without its stragglers."""
+
+from __future__ import annotations
+
+import pytest
+
+from strategies.protocol import Drop
+from strategies.sync_switch import SyncSwitch
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, unconserved, unlawful
+from tests.paper.test_sync_switch import greedy, sizes
+
+
+def elastic(**changes: object) -> SyncSwitch:
+    """Left out with its first slow iteration."""
+    return greedy(**{"straggler_policy": "elastic", "duration_s": 0.0, "data": "shared", **changes})
+
+
+def test_a_straggler_is_left_out_and_probed() -> None:
+    """The fourth worker needs 4 s. One round of all, then the others make one a second. Probed at 14, 24 and 34 s, it
+    is still slow, and what it has computed is computed again by others."""
+    run = HeapRun(elastic(), make_job(), [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] + [3] * 36
+    assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0]
+    dropped = [
+        (line.event.t, command.requeue) for line in run.lines for command in line.commands if type(command) is Drop
+    ]
+    assert dropped == [(18.0, True), (28.0, True), (38.0, True)]
+    assert {line.event.grad.worker for line in run.lines if Drop in map(type, line.commands)} == {3}
+    assert run.core.strategy.log_state()["left_out"] == 1
+
+
+def test_it_is_let_in_when_a_probe_finds_it_fast() -> None:
+    """Slow twice. The probe of 24 s takes one second, and from the round that ends at 26 s on it is one of all."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: object) -> float:
+        iterations[worker] += 1
+        return 4.0 if worker == 3 and iterations[3] <= 2 else 1.0
+
+    run = HeapRun(elastic(), make_job(), seconds).run()
+    assert sizes(run) == [4] + [3] * 21 + [4] * 15
+    assert run.core.strategy.log_state()["left_out"] == 0
+
+
+def test_at_the_switch_to_asp_all_take_part() -> None:
+    """Half of 80 samples: 4 + 12 * 3 by 16 s. The probe that is under way by then, from 14 to 18 s, counts."""
+    run = HeapRun(elastic(bsp_frac=0.5), make_job(num_samples=80, epochs=1), [1, 1, 1, 4]).run()
+    assert sizes(run) == [4] + [3] * 12 + [1] * 40
+    assert [t for t, _, grads in run.applied if grads[0].worker == 3][:1] == [18.0]
+    assert dead(run) + unconserved(run) == []
+
+
+def test_who_is_left_out_is_let_in_when_nobody_else_is_left() -> None:
+    desk = Desk(elastic(), make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([0], 1)
+    desk.lose(0, 5.0, restarting=False)
+    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([1], 0)
+    desk.arrive(1, 9.0, compute_s=4.0)
+    assert desk.busy_workers() == [1], "there is nobody to do without it"
+    assert sizes(desk) == [2, 1]
+
+
+def test_a_round_waits_for_a_member_that_restarts_but_not_for_one_that_is_left_out() -> None:
+    desk = Desk(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
+    for worker, compute_s in ((0, 1.0), (1, 1.0), (2, 4.0)):
+        desk.arrive(worker, compute_s=compute_s)
+    desk.lose(0)
+    desk.lose(2)
+    desk.arrive(1)
+    assert sizes(desk) == [3], "worker 0 will be back"
+    desk.join(2)
+    assert desk.busy_workers() == [2], "its new process has not been slow"
+    desk.join(0)
+    desk.arrive(2)
+    desk.arrive(0)
+    assert sizes(desk) == [3, 3]
+
+
+@pytest.mark.parametrize("data", ["dynamic", "shared", "even"])
+def test_samples_that_a_straggler_holds_are_not_waited_for_in_vain(data: str) -> None:
+    """Nobody else can have them, so at the end of an epoch it has to compute them, and is left out again after."""
+    job = make_job(num_samples=50, batches_per_shard=3, epochs=2, max_time_s=1000.0)
+    run = HeapRun(elastic(probe_s=1000.0, data=data), job, [1, 1, 1, 4]).run()
+    assert dead(run) + unconserved(run) + unlawful(run) == []

@@ -1,0 +1,111 @@
+"""Sync-Switch as its published code switches (Li et al., ICDCS 2021): a new cluster from a checkpoint, at its cost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.scheduling import ConstantPending
+from strategies.protocol import Restart, Scheduling
+from strategies.sync_switch import SyncSwitch
+from tests.faults import Crash, Outage, random_outcome, random_seconds
+from tests.harness import Desk, HeapRun, make_job
+from tests.laws import dead, played, unconserved, unlawful
+from tests.paper.test_sync_switch import greedy, sizes
+from tests.rough import leaving
+
+
+def test_a_restart_is_one_of_every_server_and_every_worker() -> None:
+    """Three rounds of a second; two servers, one after the other, and the workers together are each pending for 3 s and
+    launched within one; then 28 gradients of four workers. All of it is part of the time."""
+    job = make_job(num_samples=40, epochs=1, num_servers=2)
+    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
+    run = HeapRun(strategy, job, [1.0] * 4, scheduler=ConstantPending(pending_s=3.0)).run()
+    restarts = [(t, node) for t, node, _ in run.restarts]
+    assert restarts == [(3.0, "server:0"), (7.0, "server:1")] + [(11.0, f"worker:{worker}") for worker in range(4)]
+    assert {version for version, _ in run.checkpoints} == {3}
+    assert (run.core.status, run.core.finished_s) == ("done", 22.0)
+    assert sizes(run) == [4] * 3 + [1] * 28
+    assert {grad.incarnation for grad in run.used[:12]} == {0}
+    assert {grad.incarnation for grad in run.used[12:]} == {1}
+    assert dead(run) + unconserved(run) + unlawful(run) == []
+
+
+def test_everybody_finishes_before_a_restart() -> None:
+    """From ASP to BSP: worker 1 is fast again; worker 0 finishes, and what it brings still is an update by itself."""
+    strategy = greedy(duration_s=0.0, switch="restart")
+    desk = Desk(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
+    desk.arrive(0, 1.0)
+    desk.arrive(1, 4.0, compute_s=4.0)
+    relaunch(desk, 4.0)
+    assert desk.core.strategy.log_state() == {"mode": "asp", "switches": 1, "flagged": 1, "left_out": 0, "arrived": 0}
+    desk.arrive(1, 20.0)
+    assert (desk.busy_workers(), len(desk.restarts)) == ([0], 3)
+    desk.arrive(0, 21.0)
+    assert sizes(desk) == [2, 1, 1]
+    relaunch(desk, 21.0)
+    assert desk.core.strategy.log_state()["mode"] == "bsp"
+    desk.arrive(0)
+    desk.arrive(1)
+    assert sizes(desk) == [2, 1, 1, 2]
+
+
+def relaunch(desk: Desk, t: float) -> None:
+    """What follows on a restart of all that is ordered at ``t``; nobody computes before the last of two is back."""
+    assert [node for at_s, node, _ in desk.restarts if at_s == t] == ["server:0"]
+    desk.lose_server(t)
+    desk.restore(t + 1)
+    assert [node for at_s, node, _ in desk.restarts if at_s == t + 1] == ["worker:0", "worker:1"]
+    desk.join(1, t + 2)
+    assert desk.busy_workers() == []
+    desk.join(0, t + 3)
+    assert desk.busy_workers() == [0, 1]
+
+
+def test_a_crash_within_a_restart_stops_nobody() -> None:
+    """A worker dies while a server is away, another before it was to be restarted, and a server once more."""
+    job = make_job(num_samples=400, epochs=1, num_servers=2, max_time_s=1000.0)
+    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
+    faults = [Crash(26.0, 1, 1.0), Crash(33.25, 2, 5.0), Outage(34.0, 2.0), Crash(40.0, 3, None)]
+    run = HeapRun(strategy, job, [1.0] * 4, faults, scheduler=ConstantPending(pending_s=3.0)).run()
+    assert run.happened == faults
+    assert dead(run) + unconserved(run) + unlawful(run) == []
+    assert {grad.incarnation for grad in run.used if grad.worker == 0} == {0, 1}
+
+
+def test_only_who_restarts_nodes_is_told_how_long_they_would_be_pending() -> None:
+    hot, restart = (Desk(greedy(switch=switch)).start() for switch in ("hot", "restart"))
+    assert (len(hot.told(Scheduling)), len(restart.told(Scheduling))) == (0, 1)
+    assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(2, 6),
+    num_servers=st.integers(1, 3),
+    pending_s=st.sampled_from([0.0, 0.75, 6.0]),
+    failover=st.sampled_from(["shards", "checkpoint"]),
+    policy=st.sampled_from(["greedy", "elastic"]),
+)
+def test_restarts_and_crashes_mixed_up(
+    seed: int, num_workers: int, num_servers: int, pending_s: float, failover: str, policy: str
+) -> None:
+    """Every sample exactly once, and nobody stuck, whatever strikes when. The audit of what is lawful knows of no
+    worker whose loss is one for all; the ledger does."""
+    job = make_job(
+        num_workers=num_workers,
+        num_servers=num_servers,
+        num_samples=12 * num_workers + 5,
+        global_batch_samples=2 * num_workers + 1,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        max_time_s=20_000.0,
+        checkpoint_every_s=4.0,
+        failover=failover,
+    )
+    strategy = greedy(bsp_frac=0.7, duration_s=2.0, switch="restart", straggler_policy=policy)
+    scheduler = ConstantPending(pending_s=pending_s)
+    plan = leaving(seed, num_workers)
+    run = HeapRun(strategy, job, random_seconds(seed), plan, random_outcome(seed), scheduler=scheduler)
+    assert played(run) + dead(run) + unconserved(run) == []
+    assert failover == "checkpoint" or unlawful(run) == []
