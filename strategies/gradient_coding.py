@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import SCHEMES
-from strategies.coding.crew import Crew, Recipe
-from strategies.coding.decoding import RESIDUAL
+from strategies.coding.crew import Recipe
+from strategies.coding.rounds import Rounds
 from strategies.coding.schemes import ONE_PART_EACH
+from strategies.coding.speeds import Speeds
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
 from strategies.load.allocation import split_min_max
@@ -23,7 +24,6 @@ from strategies.protocol import (
     Compute,
     Drop,
     Failed,
-    Grad,
     Joined,
     Lost,
     Partition,
@@ -31,10 +31,6 @@ from strategies.protocol import (
     Started,
     Stop,
 )
-from strategies.watching.throughputs import Throughputs, largest_change
-
-PATIENCE = 5
-"""Times ``estimate_iters`` rounds in which everybody should have been measured."""
 
 
 @final
@@ -118,154 +114,26 @@ class GradientCoding(GatedStrategy):
         if self.s == 0:
             return super().handle(event)
         match event:
-            case Started():
-                self._batch_samples, self._built = sum(event.batch_samples), 0
-                self._measured = Throughputs(self.estimate_iters, warmup_iters=3)
-                given = self.throughputs or [1.0] * len(event.workers)
-                self._throughputs = dict(zip(event.workers, map(float, given), strict=True))
-                return self._restart(event.workers)
-            case Restored():
-                return self._restart(event.workers)
+            case Started(workers=workers):
+                measured_iters = 0 if self.throughputs or self.scheme in ONE_PART_EACH else self.estimate_iters
+                speeds = Speeds(workers, self.throughputs, measured_iters, self.rebuild_frac)
+                batch_samples = sum(event.batch_samples)
+                self._rounds = Rounds(self._recipe(batch_samples), batch_samples, speeds, eager=self.eager)
+                return self._rounds.begin(workers)
+            case Restored(workers=workers):
+                return self._rounds.begin(workers)
             case Arrived():
-                return self._arrived(event)
+                return self._rounds.arrived(event)
             case Failed(retryable=False):
                 return [Stop(reason=f"worker {event.worker}: {event.reason}", ok=False)]
             case Failed():
-                return self._next(event.worker)
+                return self._rounds.next(event.worker)
             case Lost():
-                return self._lost(event)
+                return self._rounds.lost(event)
             case Joined():
-                return self._joined(event.worker)
+                return self._rounds.joined(event.worker)
             case _:
                 return ()
-
-    # ---- who is there ------------------------------------------------------------------------------------------------
-
-    def _restart(self, workers: tuple[int, ...]) -> list[AnyCommand]:
-        """All of ``workers`` are idle, nothing is under way."""
-        self._gone: set[int] = set()
-        self._newcomers: set[int] = set()
-        self._working: dict[int, int] = {}
-        self._rows: dict[int, Grad] = {}
-        self._round, self._measured_from, self._residual = 0, 0, 0.0
-        if not workers:
-            self._gone = set(self._crew.workers)
-            return []
-        self._build(workers)
-        return self._open(workers)
-
-    def _build(self, workers: Sequence[int]) -> None:
-        """A code for these; who is new counts as the mean of the others until it is measured."""
-        known = [self._throughputs[worker] for worker in workers if worker in self._throughputs]
-        mean = sum(known) / len(known) if known else 1.0
-        self._throughputs |= {worker: mean for worker in workers if worker not in self._throughputs}
-        self._crew = Crew.of(
-            self._recipe(self._batch_samples), {worker: self._throughputs[worker] for worker in workers}, self._built
-        )
-        self._gone, self._newcomers = set(), set()
-        self._built += 1
-
-    def _lost(self, event: Lost) -> list[AnyCommand]:
-        """One that restarts is only late; when too many are gone for good, the round begins again without them."""
-        self._working.pop(event.worker, None)
-        if event.restarting:
-            return []
-        self._newcomers.discard(event.worker)
-        self._crew.idle.discard(event.worker)
-        if event.worker not in self._crew.place:
-            return []
-        self._gone.add(event.worker)
-        return self._begin_again() if len(self._gone) > self._crew.s else []
-
-    def _begin_again(self) -> list[AnyCommand]:
-        here = self._here()
-        dropped = self._drop(self._rows.values())
-        self._rows = {}
-        if not here:
-            return dropped
-        self._build(here)
-        return [*dropped, *self._open([worker for worker in here if worker not in self._working])]
-
-    def _here(self) -> list[int]:
-        return sorted({*self._crew.workers, *self._crew.idle, *self._newcomers} - self._gone)
-
-    def _joined(self, worker: int) -> list[AnyCommand]:
-        """Who has a row computes it, unless it has been delivered; a newcomer waits for the next code."""
-        deserted = len(self._gone) == len(self._crew.workers)
-        self._gone.discard(worker)
-        if worker in self._crew.idle:
-            return []
-        if worker in self._crew.place and not deserted:
-            return [] if worker in self._rows or worker in self._working else [self._row(worker)]
-        self._newcomers.add(worker)
-        return self._begin_again() if deserted else []
-
-    # ---- a round -----------------------------------------------------------------------------------------------------
-
-    def _open(self, idle: Collection[int]) -> list[AnyCommand]:
-        self._round += 1
-        begin = Partition(num_samples=self._batch_samples, num_parts=self._crew.num_parts)
-        return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._crew.place)]
-
-    def _next(self, worker: int) -> list[AnyCommand]:
-        """Its row of the round of now, if it has one in this code."""
-        return [self._row(worker)] if worker in self._crew.place else []
-
-    def _row(self, worker: int) -> Compute:
-        self._working[worker] = self._round
-        assigned = self._crew.assigned(worker, self._batch_samples)
-        return Compute(worker=worker, num_samples=assigned, parts=self._crew.row(worker))
-
-    def _arrived(self, event: Arrived) -> list[AnyCommand]:
-        grad = event.grad
-        self._measured.tell(event)
-        if self._working.pop(grad.worker) != self._round:
-            return [*self._drop([grad]), *self._next(grad.worker)]
-        self._rows[grad.worker] = grad
-        if not (self.eager or self._crew.enough(self._rows)):
-            return []
-        weights, self._residual = self._crew.weights(self._rows)
-        return self._decoded(weights) if self._residual <= RESIDUAL else []
-
-    def _decoded(self, weights: dict[int, float]) -> list[AnyCommand]:
-        used = [grad for worker, grad in sorted(self._rows.items()) if grad.samples and weights[worker]]
-        spare = [grad for worker, grad in sorted(self._rows.items()) if not weights[worker]]
-        samples = used[0].round_samples or 1
-        apply = Apply(
-            grads=tuple(grad.id for grad in used), weights=tuple(weights[grad.worker] / samples for grad in used)
-        )
-        idle = {*self._rows, *self._newcomers} - self._gone
-        self._rows = {}
-        if self._newcomers or self._outdated():
-            idle |= self._crew.idle
-            self._build(self._here())
-        return [apply, *self._drop(spare), *self._open(idle)]
-
-    def _drop(self, grads: Iterable[Grad]) -> list[AnyCommand]:
-        ids = tuple(grad.id for grad in grads if grad.samples)
-        return [Drop(grads=ids, requeue=False)] if ids else []
-
-    def _outdated(self) -> bool:
-        """Whether the workers' throughputs, measured since the last code, are no longer those that it was built for.
-
-        Up to s may never have answered: after a while they count as the mean of the others.
-        """
-        if self.throughputs is not None or not self.estimate_iters or self.scheme in ONE_PART_EACH:
-            return False
-        known = {worker: speed for worker, speed in self._measured.known().items() if worker in self._crew.place}
-        missing = len(self._crew.workers) - len(known)
-        if missing > (self._crew.s if self._round - self._measured_from > PATIENCE * self.estimate_iters else 0):
-            return False
-        mean = sum(known.values()) / len(known)
-        now = [known.get(worker, mean) for worker in self._crew.workers]
-        if largest_change(self._crew.throughputs, now) <= self.rebuild_frac:
-            return False
-        self._throughputs |= dict(zip(self._crew.workers, now, strict=True))
-        self._measured.forget()
-        self._measured_from = self._round
-        return True
-
-    # ---- without redundancy ------------------------------------------------------------------------------------------
 
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """Everybody is needed."""
@@ -279,16 +147,8 @@ class GradientCoding(GatedStrategy):
         return split_min_max(sum(started.batch_samples), self.throughputs, [1] * workers, [None] * workers)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Of the round: rows that are here; of the last update: the residual; of the code: what it is good for."""
-        if self.s == 0:
-            return super().log_state()
-        return {
-            "arrived": len(self._rows),
-            "residual": self._residual,
-            "tolerated": self._crew.s,
-            "codes": self._built,
-            "amplification": self._crew.rated.amplification,
-        }
+        """Of the round and its code; without redundancy of the gate."""
+        return super().log_state() if self.s == 0 else self._rounds.log_state()
 
     def _recipe(self, batch_samples: int | None) -> Recipe:
         limits = self.draws, self.max_amplification, self.prune, self.code_seed, batch_samples
