@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from math import inf, nan
 
+import numpy as np
 import pandas as pd
 
 WINDOW = 5
 TOLERANCE = 0.001
 """STAR, section III: converged when five successive evaluations differ by less than 0.001."""
+SETTLED_FRAC = 0.2
 
 
 def scores(evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -35,6 +37,23 @@ def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = T
         return float(scored["asked_s"].iloc[0])
     (t0, v0), (t1, v1) = scored[["asked_s", "value"]].iloc[after - 1 : after + 1].to_numpy()
     return float(t0 + (t1 - t0) * (target - v0) / (v1 - v0))
+
+
+def settled(scored: pd.DataFrame) -> float:
+    """To what the value converged: its mean over the last fifth of the time; not a number if there is none.
+
+    The window of :func:`converged_s` needs a finer metric than the share of a few hundred images.
+    """
+    late = scored["asked_s"] >= (1.0 - SETTLED_FRAC) * scored["asked_s"].max()
+    return float(scored["value"][late].mean())
+
+
+def gain(scored: pd.DataFrame, since_s: float, for_s: float) -> float:
+    """By how much the value rises in ``for_s`` from ``since_s`` on, interpolated; not a number where it ends before."""
+    if not len(scored) or since_s + for_s > scored["asked_s"].iloc[-1]:
+        return nan
+    before, after = np.interp([since_s, since_s + for_s], scored["asked_s"], scored["value"])
+    return float(after - before)
 
 
 def converged_s(scored: pd.DataFrame, window: int = WINDOW, tolerance: float = TOLERANCE) -> float:

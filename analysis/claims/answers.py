@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf, nan
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -42,6 +43,8 @@ def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
         return None if seen is None else Answer(holds=seen.holds, text=seen.text, seeds=seeds_of(runs))
     if not claim.subject:
         return None
+    if claim.over is not None:
+        return over_levels(claim, runs)
     subject = by_seed(runs, claim.subject, claim.of)
     others = [by_seed(runs, {**claim.subject, **cell}, claim.of) for cell in claim.against]
     if subject.empty or any(other.empty for other in others):
@@ -53,6 +56,22 @@ def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     found = [described(compared(claim.how, subject, other) * UNITS[claim.unit]) for other in others]
     usable = [each for each in found if each.seeds]
     return (max if claim.best else min)(usable, key=lambda each: each.value) if usable else None
+
+
+def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
+    """The least favourable level of the claim's axis, or with ``best`` the most favourable; the text has all."""
+    axis, found = str(claim.over), {}
+    for level in runs[axis].unique() if axis in runs else ():
+        cell = msgspec.structs.replace(claim, over=None, subject={**claim.subject, axis: level})
+        if (ours := answer(cell, runs)) is not None and ours.seeds:
+            found[level] = ours
+    if not found:
+        return None
+    text = ", ".join(
+        f"{axis} {level} {each.value:.3g} [{each.low:.3g}, {each.high:.3g}]" for level, each in found.items()
+    )
+    chosen = (max if claim.best else min)(found.values(), key=lambda each: each.value)
+    return chosen._replace(text=f"{text} {claim.unit}".strip())
 
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:

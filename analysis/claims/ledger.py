@@ -59,6 +59,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     subject: Cell = {}
     against: tuple[Cell, ...] = ()
     """Of several the least favourable counts, or with ``best`` the most favourable."""
+    over: str | None = None
+    """An axis that the cells do not name: its levels count as several, too."""
     best: bool = False
     shape: str | None = None
     """A function of :mod:`analysis.claims.shapes` that looks at the whole experiment."""

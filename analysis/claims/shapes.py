@@ -135,6 +135,19 @@ def levels_off(runs: pd.DataFrame, claim: Claim) -> Seen | None:
     return Seen(bool(holds), said(values))
 
 
+def grows_less_when_throttled(runs: pd.DataFrame, claim: Claim) -> Seen | None:
+    """From nothing throttled to the least that is ``left``, the subject grows less than the other, with every model."""
+    seen = []
+    for model, rows in runs.groupby("model", sort=False) if "model" in runs else ():
+        table = medians(rows, claim, "left")
+        if table is None:
+            return None
+        growth = table.iloc[0] / table.iloc[-1] - 1.0
+        seen.append((model, growth[claim.subject["system"]], growth[claim.against[0]["system"]]))
+    text = "; ".join(f"{model} {ours:+.0%} against {other:+.0%}" for model, ours, other in seen)
+    return Seen(all(ours < other for _, ours, other in seen), text) if seen else None
+
+
 SHAPES: dict[str, Callable[[pd.DataFrame, Claim], Seen | None]] = {
     "grows_less": grows_less,
     "steadier": steadier,
@@ -146,6 +159,7 @@ SHAPES: dict[str, Callable[[pd.DataFrame, Claim], Seen | None]] = {
     "flat": flat,
     "flat_and_lowest": flat_and_lowest,
     "levels_off": levels_off,
+    "grows_less_when_throttled": grows_less_when_throttled,
 }
 
 

@@ -217,6 +217,28 @@ def mean_loss(run: Run) -> float:
     return float(np.trapezoid(curve["value"], t) / (t[-1] - t[0]))
 
 
+def scores(run: Run) -> pd.DataFrame:
+    """``asked_s`` and ``value`` of the job's metric."""
+    return targets.scores(run.tables.evaluations, str(run.job["metric"]))
+
+
+def converged_metric(run: Run) -> float:
+    """To what the score converged (:func:`analysis.targets.settled`)."""
+    return targets.settled(scores(run))
+
+
+def perplexity(run: Run) -> float:
+    """Of the held-out classes, where the mean loss converged."""
+    return float(np.exp(targets.settled(targets.scores(run.tables.evaluations, "loss"))))
+
+
+def gain_after(run: Run, version: int, for_s: float) -> float:
+    """By how much the score rises in the ``for_s`` after an update (STAR Table I); not a number if it ended."""
+    rows = run.tables.updates
+    rows = rows[~rows["void"] & (rows["version"] == version)]
+    return targets.gain(scores(run), float(rows["t"].iloc[0]), for_s) if len(rows) else nan
+
+
 MEASURES: dict[str, Measure] = {
     "jct_s": jct_s,
     "wait_frac": wait_frac,
@@ -239,4 +261,6 @@ MEASURES: dict[str, Measure] = {
     "use_weighted_frac": use_weighted_frac,
     "stalled_frac": stalled_frac,
     "mean_loss": mean_loss,
+    "converged_metric": converged_metric,
+    "perplexity": perplexity,
 }

@@ -19,6 +19,7 @@ DASH = "\N{EN DASH}"
 MARK = "<!-- experiment: {name} -->"
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict")
+ROUNDING = 1e-6
 RULES = """\
 A *number* is met within 15 %, a *ratio* on the same side and within 15 percentage points, or within the range
 that is given; a *shape* as it says; *context* (other hardware, production) is recorded, not judged. Ours is the
@@ -90,7 +91,8 @@ def number(value: float, unit: str) -> str:
 
 
 def plain(value: float) -> str:
-    """Four significant digits at most."""
+    """Four significant digits at most; what rounding leaves of a difference is nothing."""
+    value = 0.0 if abs(value) < ROUNDING else value
     if not isfinite(value):
         return "never" if value > 0 else DASH
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 100 else f"{value:.3g}"

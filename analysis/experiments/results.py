@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from analysis import targets
 from analysis.claims.answers import UNITS, Answer, answer, by_seed
 from analysis.claims.judge import judge
 from analysis.claims.ledger import Claim
-from analysis.experiments.measures import MEASURES
+from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.spec import Cell, Spec
 from analysis.load import Run
 from analysis.metrics import completed
@@ -32,6 +35,8 @@ class Results:
     metas: list[dict[str, Any]]
     claims: Sequence[Claim] = ()
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
+    evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
+    """Of every run: ``asked_s`` and the metrics."""
 
     @property
     def answers(self) -> list[tuple[Claim, Answer | None, str]]:
@@ -40,7 +45,7 @@ class Results:
         return [(claim, ours, judge(claim, ours)) for claim, ours in found]
 
 
-def measure_runs(spec: Spec, runs: Iterable[tuple[Cell, Run]]) -> pd.DataFrame:
+def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
     """The frame of :class:`Results`. A job that was cut off has its measures and ``completed`` False.
 
     Repetitions along an axis get seeds of their own.
@@ -50,11 +55,28 @@ def measure_runs(spec: Spec, runs: Iterable[tuple[Cell, Run]]) -> pd.DataFrame:
         seed = cell.seed if spec.repeats is None else cell.seed * len(places) + places.index(cell.levels[spec.repeats])
         about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
         about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
-        rows.append({**cell.levels, "seed": seed, **about, **{name: MEASURES[name](run) for name in spec.measures}})
+        found = {name: MEASURES[name](run) for name in spec.measures}
+        if spec.gain is not None:
+            found["gain"] = gain_after(run, int(cell.levels[spec.gain.axis]), spec.gain.for_s)
+        rows.append({**cell.levels, "seed": seed, **about, **found})
     frame = pd.DataFrame(rows)
+    if spec.target:
+        frame["tta_s"] = tta(spec, runs)
     for name, reference in spec.excess.items():
         frame[name] = frame["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame
+
+
+def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
+    """Of every run, seconds to what its cell of reference converges to; not a number where that was not run."""
+    curves = {cell.name: scores(run) for cell, run in runs}
+    found = []
+    for cell, run in runs:
+        reference = Cell({**cell.levels, **spec.target}, cell.seed).name
+        target = targets.settled(curves[reference]) if reference in curves else nan
+        reached_s = targets.tta_s(curves[cell.name], target, bool(run.job["higher_is_better"]))
+        found.append(reached_s if target == target else nan)
+    return found
 
 
 def summary(results: Results) -> pd.DataFrame:
@@ -65,7 +87,9 @@ def summary(results: Results) -> pd.DataFrame:
         cell = dict(zip(results.spec.compared, levels, strict=True))
         values = by_seed(results.runs, cell, drawn.value) * drawn.scale
         low, high = interval(values)
-        missed = int((~group["completed"].astype(bool)).sum()) if drawn.value == "jct_s" else 0
+        missed = (
+            int((~group["completed"].astype(bool)).sum()) if drawn.value == "jct_s" else int(np.isinf(values).sum())
+        )
         rows.append({**cell, "value": median(values), "low": low, "high": high, "missed": missed, "runs": len(group)})
     return pd.DataFrame(rows)
 

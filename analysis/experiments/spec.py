@@ -40,6 +40,13 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Levels of ``by`` that are not drawn: references."""
 
 
+class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By how much the score rises after the update whose number is the level of an axis."""
+
+    axis: str
+    for_s: float
+
+
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An experiment: the product of its axes and seeds."""
 
@@ -62,6 +69,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Functions of :mod:`analysis.experiments.measures`."""
     excess: dict[str, dict[str, str]] = {}
     """Further measures: JCT beyond that of the cell named, of the same seed."""
+    target: dict[str, str] = {}
+    """A measure more, ``tta_s``: seconds until the score reaches what that of this cell converges to, the other levels
+    and the seed being the run's (STAR, section III: ASGD)."""
+    gain: Gain | None = None
+    """A measure more, ``gain``."""
     figure: Drawing
     notes: str = ""
     """For the page: what was scaled and chosen, and why ours differs where it does (Markdown)."""
@@ -75,6 +87,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def compared(self) -> list[str]:
         """The axes whose levels are compared."""
         return [axis for axis in self.axes if axis != self.repeats]
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns that results have."""
+        more = {"tta_s": self.target, "gain": self.gain}
+        return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted)]
 
     @property
     def paper(self) -> str:
@@ -157,7 +175,7 @@ def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequenc
 
 
 def _problem(spec: Spec) -> str | None:
-    return _axes_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
+    return _axes_problem(spec) or _more_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
 
 
 def _axes_problem(spec: Spec) -> str | None:
@@ -172,6 +190,22 @@ def _axes_problem(spec: Spec) -> str | None:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
     if spec.repeats is not None and spec.repeats not in spec.axes:
         return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    return None
+
+
+def _more_problem(spec: Spec) -> str | None:
+    """Of the measures that ``target`` and ``gain`` add."""
+    axes = ", ".join(spec.axes)
+    for axis, level in spec.target.items():
+        if axis not in spec.axes:
+            return f"target: {axis} is not one of the axes ({axes})"
+        if level not in spec.axes[axis]:
+            return f"target: {axis}={level} is no level"
+    if spec.gain is not None:
+        if spec.gain.axis not in spec.axes:
+            return f"gain: {spec.gain.axis} is not one of the axes ({axes})"
+        if not all(level.isdecimal() for level in spec.axes[spec.gain.axis]):
+            return f"gain: the levels of {spec.gain.axis} must be numbers of updates"
     return None
 
 

@@ -41,7 +41,11 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look]) -> None:
-    """Draw one panel: ``along``, ``by``, ``value`` (infinite: said so in the bar's place), ``low``, ``high``."""
+    """Draw one panel.
+
+    ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: said so in the bar's place), ``low``, ``high``,
+    and how many of its ``runs`` never came there (``missed``).
+    """
     levels = list(dict.fromkeys(table[along]))
     width = WIDTH / len(looks)
     for index, (name, look) in enumerate(looks.items()):
@@ -56,6 +60,11 @@ def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dic
         )
         for never in x[np.isposinf(value)]:
             axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
+        for place, missed, runs in zip(x[finite], mine["missed"][finite], mine["runs"][finite], strict=True):
+            if missed:
+                axes.text(
+                    place, 0.0, f" {missed:g} of {runs:g} never", rotation=90, ha="center", va="bottom", fontsize=6.5
+                )
     axes.set_xticks(range(len(levels)), levels)
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=True, axis="y")

@@ -7,11 +7,17 @@ from runtime.hosts import Hosts
 from runtime.spec import Circumstances
 from runtime.virtual.costs import Costs
 
+LOADING_FRAC = 0.02
+"""Of what a device takes for one sample: a processor that has so much to load shows when it is throttled."""
 
-def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, paced: bool) -> None:
-    """Raise :class:`ConfigError` for what would be without effect; ``paced``: a device paces the workers."""
+
+def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, paced_s: float) -> None:
+    """Raise :class:`ConfigError` for what would be without effect.
+
+    ``paced_s`` is what the slowest device that paces a worker takes for one sample; 0: none does.
+    """
     disturbed = sorted(around.disturbed)
-    if "cpu" in around.kinds and paced:
+    if "cpu" in around.kinds and costs.data_s(1) < LOADING_FRAC * paced_s:
         hidden = [target for target in disturbed if target.startswith(("worker:", "host:"))]
         if hidden:
             raise ConfigError(

@@ -103,8 +103,9 @@ class VirtualRuntime:
                 "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual"
             )
         hosts = self._parse_hosts(around.num_servers)
-        paced = any(self._profiles) or (hosts is not None and any(host.device for host in hosts.hosts))
-        refuse_hidden(hosts, self._model.values, around, paced=paced)
+        devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles
+        paced_s = max((device.seconds(1) for device in devices if device is not None), default=0.0)
+        refuse_hidden(hosts, self._model.values, around, paced_s=paced_s)
         return Needs()
 
     def _parse_hosts(self, num_servers: int) -> Hosts | None:

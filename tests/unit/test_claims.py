@@ -14,6 +14,8 @@ from analysis.claims.judge import judge
 from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
 from analysis.claims.shapes import SHAPES
 
+STEPS = (2200, 5500, 13000)
+
 
 def claim(**given: Any) -> Claim:
     return Claim(**{"id": "x.y", "where": "Table I", "check": "number", "value": 100.0, "unit": "s", **given})
@@ -129,6 +131,58 @@ def test_what_was_not_run_has_no_answer() -> None:
     assert answer(claim(subject={"role": "worker"}), frame) is None
     assert answer(claim(how="lower", subject={"system": "bsp"}, against=({"system": "nd"},)), frame) is None
     assert answer(claim(of="wait_frac", subject={"system": "bsp"}), frame) is None
+
+
+def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> None:
+    frame = pd.concat(
+        [
+            runs({"bsp": [10.0, 12.0], "asp": [20.0, 24.0]}, model="mlp"),
+            runs({"bsp": [10.0, 10.0], "asp": [9.0, 9.0]}, model="cnn"),
+        ]
+    )
+    about = {"how": "longer", "unit": "%", "accept": (0.0, None), "value": None, "subject": {"system": "asp"}}
+    every = claim(check="ratio", over="model", against=({"system": "bsp"},), **about)
+    some = claim(check="ratio", over="model", against=({"system": "bsp"},), best=True, **about)
+    worst, best = answer(every, frame), answer(some, frame)
+    assert worst is not None
+    assert best is not None
+    assert (round(worst.value, 6), judge(every, worst)) == (-10.0, "missed")
+    assert (round(best.value, 6), judge(some, best)) == (100.0, "met")
+    assert worst.text == best.text == "model mlp 100 [100, 100], model cnn -10 [-10, -10] %"
+    assert answer(every, frame.drop(columns="model")) is None
+
+
+def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> None:
+    about = claim(
+        check="shape", value=None, shape="grows_less_when_throttled", subject={"system": "asp"},
+        against=({"system": "bsp"},),
+    )  # fmt: skip
+
+    def seen(asp_at_5: float) -> Answer | None:
+        shares = {"100": {"bsp": [10.0], "asp": [12.0]}, "5": {"bsp": [30.0], "asp": [asp_at_5]}}
+        return answer(about, pd.concat([runs(times, left=left, model="mlp") for left, times in shares.items()]))
+
+    flat, steep = seen(13.2), seen(60.0)
+    assert flat is not None
+    assert steep is not None
+    assert flat.text == "mlp +10% against +200%"
+    assert (judge(about, flat), judge(about, steep)) == ("met", "missed")
+    assert answer(about, runs({"bsp": [1.0], "asp": [2.0]}, left="100")) is None
+
+
+def test_the_ledger_of_star_holds_the_papers_numbers() -> None:
+    """Table I and figure 16; what section III-D makes of the table is what the table gives."""
+    found = load_ledger("star")
+    gains = {
+        name: [found[f"star.table1.{name}.{step}"].value for step in STEPS] for name in ("ssgdwos", "ssgdws", "asgdws")
+    }
+    assert gains == {"ssgdwos": [1.52, 0.64, 0.09], "ssgdws": [0.48, 0.21, 0.02], "asgdws": [1.04, 0.29, 0.06]}
+    for name, ours, other in (("asgd_gain", "asgdws", "ssgdws"), ("straggler_loss", "ssgdwos", "ssgdws")):
+        told = [found[f"star.table1.{name}.{step}"].value for step in STEPS]
+        assert told == pytest.approx([a - b for a, b in zip(gains[ours], gains[other], strict=True)])  # type: ignore[operator]
+    assert [found[f"star.fig16.tta{x}"].value for x in (1, 2, 4)] == pytest.approx(
+        [round(each / 1960, 2) for each in (15680, 4120, 2480)], abs=0.01
+    )
 
 
 def test_an_order_holds_or_does_not() -> None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import cells, load_spec
-from analysis.figures import experiment_bars, experiment_loss
+from analysis.figures import experiment_bars, experiment_curves, experiment_loss
 from analysis.figures.experiment_delays import draw_delays, places
 from analysis.figures.experiment_groups import draw_groups
 from analysis.figures.experiment_lines import draw_lines
@@ -50,7 +50,9 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
     )
     first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
     metas = [run.meta for _, run in found]
-    return Results(spec=spec, runs=measure_runs(spec, found), metas=metas, claims=[claim], records=first)
+    told_of = [(cell, run.tables.evaluations) for cell, run in found]
+    frame = measure_runs(spec, found)
+    return Results(spec=spec, runs=frame, metas=metas, claims=[claim], records=first, evaluations=told_of)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,7 +60,7 @@ def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
     name = kind.removeprefix("experiment_")
     along = name in ("lines", "delays", "groups")
-    given = {"along": "size"} if along else {"panels": "size"} if name in ("bars", "loss") else {}
+    given = {"along": "size"} if along or name == "curves" else {"panels": "size"} if name in ("bars", "loss") else {}
     picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))
@@ -101,11 +103,27 @@ def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
 def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:
     rows = [("A", "bsp", inf), ("A", "coded", 1.0), ("B", "bsp", 3.0), ("B", "coded", 1.5)]
     table = pd.DataFrame(rows, columns=["cluster", "system", "value"]).assign(low=float("nan"), high=float("nan"))
+    table = table.assign(missed=[5, 0, 1, 0], runs=5)
     axes = Figure().subplots()
     draw_groups(axes, table, "cluster", "system", {"bsp": Look("black"), "coded": Look("red")})
     assert [patch.get_height() for patch in axes.patches] == [3.0, 1.0, 1.5]  # type: ignore[attr-defined]
-    assert [text.get_text().strip() for text in axes.texts] == ["never ends"]
+    assert [text.get_text().strip() for text in axes.texts] == ["never ends", "1 of 5 never"]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["A", "B"]
+
+
+def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> None:
+    found = experiment_curves.looks_of(results(tmp_path, "curves", along="size"))
+    assert list(found) == ["bsp size 1", "asp size 1", "bsp size 2", "asp size 2"]
+    assert found["bsp size 1"].colour == found["bsp size 2"].colour != found["asp size 1"].colour
+    assert (found["bsp size 1"].line, found["bsp size 2"].line) == ("-", "--")
+
+
+def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Figure] = []
+    monkeypatch.setattr(experiment_curves, "save", lambda page, path, table: pages.append(page))
+    experiment_curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
+    assert [axes.get_title(loc="left") for axes in pages[0].axes] == ["", "converged"]
+    assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["bsp", "asp"]
 
 
 def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:

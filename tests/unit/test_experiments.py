@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import exp, inf
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from analysis.claims.ledger import FOLDER, Claim, chosen, load_ledger
 from analysis.experiments.measures import (
     MEASURES,
     consumption,
+    gain_after,
     mean_loss,
     rebound,
     restarted_bpt_ratio,
@@ -27,7 +28,7 @@ from analysis.experiments.measures import (
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
 from analysis.experiments.spec import Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
-from analysis.load import load_run
+from analysis.load import Run, load_run
 from runtime.preflight import preflight
 from tests.unit.records import Simulation, Story
 from tests.unit.test_fidelity import story
@@ -109,6 +110,10 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"seeds": []}, "seeds=[]"),
         ({"settings": ["seed=3"]}, "seed=3: must be setting=value; seed"),
         ({"settings": ["fast"]}, "fast: must be setting=value"),
+        ({"target": {"size": "x"}}, "target: size is not one of the axes"),
+        ({"target": {"system": "bps"}}, "target: system=bps is no level"),
+        ({"gain": {"axis": "size", "for_s": 1}}, "gain: size is not one of the axes"),
+        ({"gain": {"axis": "system", "for_s": 1}}, "gain: the levels of system must be numbers of updates"),
     ],
 )
 def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -134,7 +139,7 @@ def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
     if spec.table is not None:  # nothing starts: tests/unit/test_coding_tables.py
         return
     assert set(spec.measures) <= set(MEASURES)
-    assert spec.figure.value in {*spec.measures, *spec.excess}
+    assert spec.figure.value in spec.measured
     found = [cell for cell in cells(spec) if cell.seed == spec.seeds[0]]
     for cell in found:  # every level once; the script itself tries every combination
         if len(cell.levels.items() - found[0].levels.items()) <= 1:
@@ -147,7 +152,7 @@ def test_its_claims_are_about_its_cells(name: str) -> None:
     claims = chosen(load_ledger(spec.paper), name)
     there = [cell.levels for cell in cells(spec)]
     for claim in claims:
-        assert claim.of in {*spec.measures, *spec.excess}, claim.id
+        assert claim.of in spec.measured, claim.id
         for cell in (claim.subject, *({**claim.subject, **other} for other in claim.against)):
             assert any(cell.items() <= levels.items() for levels in there), f"{claim.id}: {cell}"
 
@@ -236,6 +241,44 @@ def test_a_restart_is_seen_in_throughput_and_bpt(tmp_path: Path) -> None:
     still = load_run(story().write(tmp_path / "other"))
     assert pd.isna(rebound(still))
     assert pd.isna(restarted_bpt_ratio(still))
+
+
+def scored(folder: Path, values: list[float], **told: Any) -> Run:
+    """A run that is evaluated every 0.1 s with these accuracies; nothing else of it is looked at."""
+    run = load_run(story(epochs=3, **told).write(folder))
+    times = [0.1 * index for index in range(len(values))]
+    frame = pd.DataFrame({"asked_s": times, "accuracy": values})
+    run.__dict__["tables"] = replace(run.tables, evaluations=frame)
+    return run
+
+
+def test_tta_is_to_where_the_cell_of_reference_converges(tmp_path: Path) -> None:
+    """Mean of the last fifth of ASP's 0.2, 0.8, ...: 0.7. BSP of one seed is there at 0.2 s, of the other never."""
+    spec = spec_of(
+        tmp_path, target={"system": "asp"}, axes={"system": WHOLE["axes"]["system"]}, figure={"kind": "bars"}
+    )
+    asp = [0.2, *[0.8] * 8, 0.6, 0.7, 0.8]
+    curves = {"asp": {0: asp, 1: asp}, "bsp": {0: [0.1, 0.69, 0.7, 0.9], 1: [0.1, 0.6, 0.69]}}
+    found = [(cell, scored(tmp_path / cell.name, curves[cell.levels["system"]][cell.seed])) for cell in cells(spec)]
+    frame = measure_runs(spec, found).set_index(["system", "seed"])["tta_s"]
+    assert frame.round(9).to_dict() == {("bsp", 0): 0.2, ("asp", 0): 0.1, ("bsp", 1): inf, ("asp", 1): 0.1}
+    alone = measure_runs(spec, [pair for pair in found if pair[0].levels["system"] == "bsp"])
+    assert alone["tta_s"].isna().all()
+
+
+def test_the_gain_after_an_update(tmp_path: Path) -> None:
+    run = scored(tmp_path / "run", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    at = float(run.tables.updates.set_index("version").loc[2, "t"])
+    assert 0 < at < 0.3
+    assert gain_after(run, 2, 0.2) == pytest.approx(0.2)
+    assert pd.isna(gain_after(run, 2, 0.5))
+    assert pd.isna(gain_after(run, 999, 0.1))
+
+
+def test_perplexity_is_of_the_loss_where_it_converged(tmp_path: Path) -> None:
+    run = scored(tmp_path / "run", [0.0] * 6)
+    run.tables.evaluations["loss"] = [9.0, 9.0, 9.0, 9.0, 1.0, 2.0]
+    assert MEASURES["perplexity"](run) == pytest.approx(exp(1.5))
 
 
 # ---- results and page -----------------------------------------------------------------------------------------------

@@ -115,6 +115,10 @@ BAD_LINES = [
         "cluster.device: paces the iterations of worker:0",
     ),
     (
+        "cluster=virtual_star straggler=cpu_throttle cluster.device.base_s=0.6",
+        "cluster.device: paces the iterations of worker:0",
+    ),
+    (
         f"{HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
         "cluster.hosts.link_mbps=null: link:0 has no rate of which a part could be left",
     ),

@@ -1,0 +1,111 @@
+"""An experiment as its score over time: a colour per level of ``by``, a line per level of ``along``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis import targets
+from analysis.claims.answers import by_seed
+from analysis.experiments.results import Results
+from analysis.experiments.spec import Cell
+from analysis.figures.page import new_page, save, styled
+from analysis.provenance import caption
+from analysis.stats import curves, interval, median
+from analysis.style import INK, LINES, Look, level_looks
+
+NOTE = "curves: median over the seeds, shaded: from the least to the largest"
+HIGHEST_PERPLEXITY = 12.0
+"""Somewhat more than that of a guess among ten classes; what diverged is above."""
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` with its numbers as CSV beside it; with a measure ``perplexity`` that too, below the score.
+
+    Without ``along`` a last panel shows where each level converged.
+    """
+    drawn, spec = results.spec.figure, results.spec
+    panels = list(spec.axes[drawn.panels]) if drawn.panels else [None]
+    what = [str(results.metas[0]["job"]["metric"]), *(["perplexity"] if "perplexity" in spec.measures else [])]
+    looks, shown = looks_of(results), []
+    ends = drawn.along is None
+    with styled():
+        page = new_page(2.5 * len(what), f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}")
+        ratios = [1.0] * len(panels) + [0.55] * ends
+        grid = page.subplots(
+            len(what), len(ratios), squeeze=False, sharey="row" if not ends else False, width_ratios=ratios
+        )
+        for row, name in zip(grid, what, strict=True):
+            for level, axes in zip(panels, row, strict=False):
+                frame = curves_of(results, level, name)
+                draw_curves(axes, frame, looks, name)
+                axes.set_title(f"{level} {drawn.panels}" if level else "")
+                shown.append(frame.assign(metric=name, panel=level or ""))
+            row[0].set_ylabel(name)
+            if ends:
+                draw_ends(row[-1], results, looks)
+        for axes in grid[-1][: len(panels)]:
+            axes.set_xlabel("time since the start of the job (s)")
+        handles, names = grid[0][0].get_legend_handles_labels()
+        page.legend(handles, names, loc="outside upper left", ncols=len(names), columnspacing=1.3)
+    return save(page, path, pd.concat(shown, ignore_index=True))
+
+
+def label_of(results: Results, cell: Cell) -> str:
+    """What a curve is called: its levels of ``by`` and ``along``."""
+    drawn = results.spec.figure
+    along = f" {drawn.along} {cell.levels[drawn.along]}" if drawn.along else ""
+    name = cell.levels[drawn.by]
+    return f"{drawn.by} = {name}{along}" if name.isdecimal() else f"{name}{along}"
+
+
+def looks_of(results: Results) -> dict[str, Look]:
+    """A colour for each level of ``by``, a line for each of ``along``."""
+    drawn = results.spec.figure
+    colours = level_looks(results.spec.shown)
+    lines = list(results.spec.axes[drawn.along]) if drawn.along else []
+    found = {}
+    for cell, _ in results.evaluations:
+        line = LINES[lines.index(cell.levels[drawn.along])] if drawn.along else "-"
+        if cell.levels[drawn.by] in colours:
+            found[label_of(results, cell)] = Look(colours[cell.levels[drawn.by]].colour, line)
+    return found
+
+
+def curves_of(results: Results, panel: str | None, metric: str) -> pd.DataFrame:
+    """:func:`analysis.stats.curves` of one panel; ``perplexity`` is that of ``loss``."""
+    chosen = [(cell, each) for cell, each in results.evaluations if panel in (None, *cell.levels.values())]
+    scored = [targets.scores(each, "loss" if metric == "perplexity" else metric) for _, each in chosen]
+    if metric == "perplexity":
+        scored = [each.assign(value=np.exp(each["value"].clip(upper=50.0))) for each in scored]
+    return curves(scored, [label_of(results, cell) for cell, _ in chosen])
+
+
+def draw_curves(axes: Axes, frame: pd.DataFrame, looks: dict[str, Look], metric: str) -> None:
+    """One panel: ``label``, ``t_s``, ``median``, ``low``, ``high``."""
+    for label, look in looks.items():
+        mine = frame[frame["label"] == label]
+        axes.plot(mine["t_s"], mine["median"], color=look.colour, linestyle=look.line, linewidth=1.1, label=label)
+        axes.fill_between(mine["t_s"], mine["low"], mine["high"], color=look.colour, alpha=0.13, linewidth=0)
+    axes.set_xlim(left=0.0)
+    axes.grid(visible=True, axis="y")
+    if metric == "perplexity":
+        axes.set_ylim(1.0, HIGHEST_PERPLEXITY)
+
+
+def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
+    """Where each level of ``by`` converged: the median with its interval, and the runs."""
+    drawn = results.spec.figure
+    for x, (level, look) in enumerate(zip(results.spec.shown, looks.values(), strict=True)):
+        values = by_seed(results.runs, {drawn.by: level}, drawn.value)
+        axes.plot([x + 0.2] * len(values), values, "o", color=INK, markersize=2, markeredgewidth=0, alpha=0.6)
+        axes.plot([x, x], interval(values), color=look.colour, linewidth=1.4)
+        axes.plot(x, median(values), "o", color=look.colour, markersize=5)
+    axes.set_xticks(range(len(looks)), results.spec.shown)
+    axes.set_xlim(-0.5, len(looks) - 0.3)
+    axes.set_xlabel(drawn.by)
+    axes.set_title(drawn.label)
+    axes.grid(visible=True, axis="y")
