@@ -1,0 +1,135 @@
+"""Coded rounds: who computes which row, when a round is decoded, and who takes part in the next (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import final
+
+from strategies.coding.crew import Crew, Recipe
+from strategies.coding.decoding import RESIDUAL
+from strategies.coding.speeds import Speeds
+from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
+
+
+@final
+class Rounds:
+    """One round after another, each of ``batch_samples`` samples.
+
+    ``_working``: of which round the row is that a worker computes. ``_rows``: those of this round that are here.
+    Workers of the code that have left for good are ``_gone``; those that are not in it yet wait as ``_newcomers``.
+    """
+
+    def __init__(self, recipe: Recipe, batch_samples: int, speeds: Speeds, *, eager: bool) -> None:
+        self.recipe, self.batch_samples, self.speeds, self.eager = recipe, batch_samples, speeds, eager
+        self._built = 0
+        self._gone: set[int] = set()
+        self._newcomers: set[int] = set()
+
+    def begin(self, workers: Sequence[int]) -> list[AnyCommand]:
+        """All of ``workers`` are idle, nothing is under way."""
+        self._working: dict[int, int] = {}
+        self._rows: dict[int, Grad] = {}
+        self._round, self._residual = 0, 0.0
+        if not workers:
+            self._gone, self._newcomers = set(self._crew.workers), set()
+            return []
+        self._build(workers)
+        return self._open(workers)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """Of the round: rows that are here; of the last update: the residual; of the code: what it is good for."""
+        return {
+            "arrived": len(self._rows),
+            "residual": self._residual,
+            "tolerated": self._crew.s,
+            "codes": self._built,
+            "amplification": self._crew.rated.amplification,
+        }
+
+    def _build(self, workers: Sequence[int]) -> None:
+        self._crew = Crew.of(self.recipe, self.speeds.of(workers), self._built)
+        self._gone, self._newcomers = set(), set()
+        self._built += 1
+
+    # ---- who is there ------------------------------------------------------------------------------------------------
+
+    def lost(self, event: Lost) -> list[AnyCommand]:
+        """One that restarts is only late; when too many are gone for good, the round begins again without them."""
+        self._working.pop(event.worker, None)
+        if event.restarting:
+            return []
+        self._newcomers.discard(event.worker)
+        self._crew.idle.discard(event.worker)
+        if event.worker not in self._crew.place:
+            return []
+        self._gone.add(event.worker)
+        return self._begin_again() if len(self._gone) > self._crew.s else []
+
+    def _begin_again(self) -> list[AnyCommand]:
+        here = self._here()
+        dropped = self._drop(self._rows.values())
+        self._rows = {}
+        if not here:
+            return dropped
+        self._build(here)
+        return [*dropped, *self._open([worker for worker in here if worker not in self._working])]
+
+    def _here(self) -> list[int]:
+        return sorted({*self._crew.workers, *self._crew.idle, *self._newcomers} - self._gone)
+
+    def joined(self, worker: int) -> list[AnyCommand]:
+        """Who has a row computes it, unless it has been delivered; a newcomer waits for the next code."""
+        deserted = len(self._gone) == len(self._crew.workers)
+        self._gone.discard(worker)
+        if worker in self._crew.idle:
+            return []
+        if worker in self._crew.place and not deserted:
+            return [] if worker in self._rows or worker in self._working else [self._row(worker)]
+        self._newcomers.add(worker)
+        return self._begin_again() if deserted else []
+
+    # ---- a round -----------------------------------------------------------------------------------------------------
+
+    def _open(self, idle: Collection[int]) -> list[AnyCommand]:
+        self._round += 1
+        begin = Partition(num_samples=self.batch_samples, num_parts=self._crew.num_parts)
+        return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._crew.place)]
+
+    def next(self, worker: int) -> list[AnyCommand]:
+        """Its row of the round of now, if it has one in this code."""
+        return [self._row(worker)] if worker in self._crew.place else []
+
+    def _row(self, worker: int) -> Compute:
+        self._working[worker] = self._round
+        assigned = self._crew.assigned(worker, self.batch_samples)
+        return Compute(worker=worker, num_samples=assigned, parts=self._crew.row(worker))
+
+    def arrived(self, event: Arrived) -> list[AnyCommand]:
+        """Late: dropped. Of this round: perhaps the last that was needed."""
+        grad = event.grad
+        self.speeds.tell(event)
+        if self._working.pop(grad.worker) != self._round:
+            return [*self._drop([grad]), *self.next(grad.worker)]
+        self._rows[grad.worker] = grad
+        if not (self.eager or self._crew.enough(self._rows)):
+            return []
+        weights, self._residual = self._crew.weights(self._rows)
+        return self._decoded(weights) if self._residual <= RESIDUAL else []
+
+    def _decoded(self, weights: dict[int, float]) -> list[AnyCommand]:
+        used = [grad for worker, grad in sorted(self._rows.items()) if grad.samples and weights[worker]]
+        spare = [grad for worker, grad in sorted(self._rows.items()) if not weights[worker]]
+        samples = used[0].round_samples or 1
+        apply = Apply(
+            grads=tuple(grad.id for grad in used), weights=tuple(weights[grad.worker] / samples for grad in used)
+        )
+        idle = {*self._rows, *self._newcomers} - self._gone
+        self._rows = {}
+        if self._newcomers or self.speeds.outdated(self._crew):
+            idle |= self._crew.idle
+            self._build(self._here())
+        return [apply, *self._drop(spare), *self._open(idle)]
+
+    def _drop(self, grads: Iterable[Grad]) -> list[AnyCommand]:
+        ids = tuple(grad.id for grad in grads if grad.samples)
+        return [Drop(grads=ids, requeue=False)] if ids else []
