@@ -25,7 +25,7 @@ from runtime.virtual.supervisor import RESTARTED
 from runtime.virtual.workers import Workers
 from strategies.protocol import Strategy
 from tests.cli import run_cli
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, make
+from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make
 from tests.invariants import problems, replay, strategy_of
 from tests.laws import Complaints
 from tests.runs import ROOT, read_lines
@@ -51,7 +51,12 @@ class Case(msgspec.Struct, frozen=True):
         return hurried(self.name)
 
 
-CASES = [Case(name, num_workers) for name in NAMES for num_workers in NUM_WORKERS if fits(name, num_workers)]
+CASES = [
+    Case(name, num_workers)
+    for name in NAMES
+    for num_workers in ((4,) if is_variant(name) else NUM_WORKERS)
+    if fits(name, num_workers)
+]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_name = pytest.mark.parametrize("name", NAMES)
 
