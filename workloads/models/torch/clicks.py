@@ -109,3 +109,8 @@ def _table(rows: int, width: int) -> nn.Embedding:
     table = nn.Embedding(rows, width)
     nn.init.normal_(table.weight, std=INIT_STD)
     return table
+
+
+def click_module(size: WideDeepSize | XDeepFMSize, fields: Fields) -> nn.Module:
+    """The model of that kind of size."""
+    return WideDeep(size, fields) if isinstance(size, WideDeepSize) else XDeepFM(size, fields)

@@ -66,3 +66,8 @@ def _start(embedding: nn.Embedding, output: nn.Linear) -> None:
     nn.init.uniform_(embedding.weight, -INIT_RANGE, INIT_RANGE)
     nn.init.uniform_(output.weight, -INIT_RANGE, INIT_RANGE)
     nn.init.zeros_(output.bias)
+
+
+def language_module(size: LSTMSize | TransformerSize, words: int) -> nn.Module:
+    """The model of that kind of size."""
+    return LSTM(size, words) if isinstance(size, LSTMSize) else Transformer(size, words)
