@@ -31,8 +31,8 @@ def test_star_has_ten_models() -> None:
 
 @pytest.mark.parametrize("name", STAR)
 def test_star_s_batch_rate_steps_and_convergence(name: str) -> None:
-    """Section V-A: 128 samples a worker; 0.1 for ResNets, else 0.01; to 0.01 and 0.001 at steps 32,000 and 48,000 (rates
-    are absolute, a step is one gradient); converged at less than 0.001 over five evaluations 40 s apart."""
+    """Section V-A: 128 samples a worker; 0.1 for ResNets, else 0.01; to 0.01 and 0.001 at steps 32,000 and 48,000
+    (rates are absolute, a step is one gradient); converged at less than 0.001 over five evaluations 40 s apart."""
     found = workload(name)
     assert found["global_batch_samples"] == 4 * 128
     rate = found["optimizer"]["lr"]
