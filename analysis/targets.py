@@ -9,7 +9,7 @@ import pandas as pd
 
 WINDOW = 5
 TOLERANCE = 0.001
-"""STAR, section III: converged when five successive evaluations differ by less than 0.001."""
+"""STAR, section III: converged when five successive evaluations differ by less than 0.001. For jobs without a rule."""
 SETTLED_FRAC = 0.2
 
 

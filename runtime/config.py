@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from runtime import checking
+from runtime.convergence import Convergence
 from runtime.errors import ConfigError
 
 Count = Annotated[int, Meta(ge=1)]
@@ -77,6 +78,10 @@ class Workload(_Strict, frozen=True):
     higher_is_better: bool
     target: float | None
     """Value of ``metric`` that time-to-accuracy is measured to; None: not measured."""
+    eval_every_s: Positive | None
+    """What the job's own setting is unless it is given."""
+    convergence: Convergence | None
+    """The rule by which ``metric`` has converged; None: there is none."""
 
 
 class Config(_Strict, frozen=True):
@@ -96,6 +101,7 @@ class Config(_Strict, frozen=True):
     scheduler: Spec
     failover: Literal["shards", "checkpoint"]
     stop_at_target: bool
+    stop_at_convergence: bool
     save_parameters: bool
     record: Literal["events", "iterations"]
     containment: Literal["auto", "none"]
@@ -119,6 +125,11 @@ def parse(raw: Mapping[str, Any]) -> Config:
     batch = config.workload.global_batch_samples
     if config.failover == "checkpoint" and config.checkpoint_every_s is None:
         raise ConfigError("failover=checkpoint: needs checkpoints; set checkpoint_every_s, or choose failover=shards")
+    if config.stop_at_convergence and config.workload.convergence is None:
+        raise ConfigError(
+            f"stop_at_convergence=true: workload={config.workload.name} has no rule; "
+            "set workload.convergence={evaluations:5,max_change:0.001}"
+        )
     if batch < config.num_workers:
         raise ConfigError(
             f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "

@@ -97,6 +97,7 @@ class Coordinator:
         self.finished_s = 0.0
         self._t = 0.0
         self._evaluating = False
+        self._values: list[float] = []
         self._queue: deque[AnyEvent] = deque()
         self._state: dict[str, float | int | str] = {}
 
@@ -223,6 +224,10 @@ class Coordinator:
         value = metrics.get(self.job.metric)
         if self.job.stop_at_target and value is not None and self.job.reached(value):
             self.finish(t, "done", f"target {self.job.metric} reached")
+        if self.job.stop_at_convergence and self.job.convergence is not None and value is not None:
+            self._values.append(value)
+            if self.job.convergence.reached(self._values):
+                self.finish(t, "done", f"{self.job.metric} has converged")
 
     def weighed(self, t: float, server: int, grad_id: int, reference: int, part: Products) -> None:
         """A server has compared its part of a gradient with its part of a reference."""

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from runtime.convergence import Convergence
 from runtime.shards import Range
 
 
@@ -33,6 +34,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_target: bool
     failover: Literal["shards", "checkpoint"] = "shards"
     """What a lost worker costs: its own samples, computed again; or everything since the last checkpoint, by all."""
+    convergence: Convergence | None = None
+    """When the metric has converged, and whether the job ends then."""
+    stop_at_convergence: bool = False
     lr: float
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""

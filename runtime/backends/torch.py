@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
+from runtime.backends.torch_assessing import Assessor, Masks
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 class TorchModel:
     """A task's ``torch_module`` with its loss summed over samples.
 
-    Buffers (batch-norm statistics) stay local to each worker.
+    Buffers (batch-norm statistics) stay local to each process; see :class:`runtime.backends.torch_assessing.Assessor`.
     """
 
-    def __init__(self, task: Any, seed: int, num_threads: int) -> None:
+    def __init__(
+        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 1024
+    ) -> None:
         import torch
 
         torch.set_num_threads(num_threads)
@@ -35,6 +38,8 @@ class TorchModel:
         self.module: torch.nn.Module = task.torch_module()
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
+        self.masks = Masks(self.module, seed)
+        self.assessor = Assessor(task, self.module, eval_batch_samples, recalibrate_samples)
         self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
@@ -81,7 +86,9 @@ class TorchModel:
         inputs, targets = batch
         total = 0.0
         for index, (rows, coefficient) in enumerate(micro):
-            loss = self.task.torch_loss(self.module, inputs[rows], targets[rows])
+            part = inputs[rows]
+            self.masks.draw(part)
+            loss = self.task.torch_loss(self.module, part, targets[rows])
             grads = torch.autograd.grad(loss, self.parameters)
             if index:
                 torch._foreach_add_(self.grads, grads, alpha=coefficient)
@@ -94,32 +101,32 @@ class TorchModel:
 
     def evaluate(self) -> dict[str, float]:
         """The task's metrics, without gradients."""
-        import torch
-
-        self.module.eval()
-        inputs, targets = self.data.test
-        seen = torch.from_numpy(self.batch_inputs(inputs, None))
-        with torch.no_grad():
-            metrics: dict[str, float] = self.task.torch_metrics(self.module, seen, torch.from_numpy(targets))
-        self.module.train()
-        return metrics
+        return self.assessor.assess(self.data.train, self.data.test)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class TorchBackend:
-    """PyTorch. ``num_threads`` is the intra-op thread count of every worker."""
+    """PyTorch. ``num_threads`` is the intra-op thread count of every process.
+
+    Parameters are assessed ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
+    measured on ``recalibrate_samples`` training samples (docs/workloads.md).
+    """
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "torch"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
 
     num_threads: int = 1
+    eval_batch_samples: int = 512
+    recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not isinstance(self.num_threads, int) or self.num_threads < 1:
-            raise ValueError(f"num_threads={self.num_threads}: must be at least 1")
+        for name in ("num_threads", "eval_batch_samples", "recalibrate_samples"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
 
     def preload(self) -> list[str]:
         """Import torch."""
@@ -130,4 +137,4 @@ class TorchBackend:
 
     def prepare(self, task: Any, seed: int) -> TorchModel:
         """Build the module."""
-        return TorchModel(task, seed, self.num_threads)
+        return TorchModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)

@@ -95,6 +95,7 @@ class NativeModel:
             parameter.grad.zero_()
         for index, (inputs, targets) in enumerate(batches, start=1):
             self._module.require_backward_grad_sync = index == len(batches)
+            self.model.masks.draw(inputs)
             loss = self.model.task.torch_loss(self._module, inputs, targets) * factor
             loss.backward()
             total += float(loss.detach())

@@ -47,7 +47,8 @@ def rhythm_of(
     busy = costs.decision_s > 0 and (job.eval_every_s or job.checkpoint_every_s)
     late = scored and costs.evaluation_s > 0
     saves = job.checkpoint_every_s and (costs.checkpoint_base_s or costs.disk_bytes_per_s)
-    return None if busy or late or saves or job.stop_at_target else rhythm
+    stops = job.stop_at_target or job.stop_at_convergence
+    return None if busy or late or saves or stops else rhythm
 
 
 def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:

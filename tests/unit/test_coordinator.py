@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.convergence import Convergence
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import (
@@ -277,6 +278,27 @@ def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str
     desk.core.evaluated(3.0, 0, 2.0, metrics)
     assert desk.core.status == status
     assert desk.events[-1].metrics is metrics
+
+
+@pytest.mark.parametrize(
+    ("values", "stop", "ends_at"),
+    [
+        ([0.1, 0.5, 0.5, 0.5004, 0.6], True, 3),
+        ([0.1, 0.5, 0.501, 0.5005, 0.6], True, None),  # 0.001 is not less than 0.001
+        ([0.5, 0.5], True, None),
+        ([0.5, float("nan"), 0.5, 0.5, 0.5], True, 4),
+        ([0.5] * 5, False, None),
+    ],
+)
+def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: bool, ends_at: int | None) -> None:
+    """Three evaluations within 0.001."""
+    rule = Convergence(evaluations=3, max_change=0.001)
+    desk = puppet_desk(convergence=rule, stop_at_convergence=stop)
+    for at, value in enumerate(values):
+        desk.core.evaluated(float(at), 0, at - 0.5, {"accuracy": value})
+        if at == ends_at:
+            assert desk.core.reason == "accuracy has converged"
+        assert (desk.core.status == "done") == (ends_at is not None and at >= ends_at)
 
 
 @pytest.mark.parametrize(("ok", "status"), [(True, "done"), (False, "failed")])

@@ -203,6 +203,7 @@ NOT_REGULAR = {
     "no end": {"epochs": None},
     "shards of two batches": {"batches_per_shard": 2},
     "stops at the target": {"stop_at_target": True},
+    "stops at convergence": {"stop_at_convergence": True},
 }
 
 

@@ -1,0 +1,207 @@
+"""Tasks join a model and a data set: losses are sums, metrics do not depend on batches, bad pairs are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from runtime.backends.base import micro_batches
+from runtime.backends.torch import TorchModel
+from runtime.vectors import aligned_vector
+from workloads.clicks import Clicks
+from workloads.data import Split
+from workloads.images import Images
+from workloads.language import Language
+from workloads.models.clicks import WideDeepSize, XDeepFMSize
+from workloads.models.language import LSTMSize, TransformerSize
+from workloads.tasks import DatasetTask
+
+NOTHING: dict[str, Any] = {"num_classes": 0, "vocabulary": 0, "num_dense": 0, "cardinalities": ()}
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What ``workloads/datasets/`` offers, with random arrays. Inputs are stored doubled, a batch halves them."""
+
+    name: str
+    facts: Any
+    num_samples: int | None = 30
+
+    def arrays(self, count: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        chance, facts = np.random.default_rng(seed), self.facts
+        if facts.vocabulary:
+            words = chance.integers(facts.vocabulary, size=(count, facts.input_shape[0] + 1))
+            return words[:, :-1], words[:, 1:]
+        if facts.cardinalities:
+            numbers = chance.normal(size=(count, facts.num_dense))
+            ids = chance.integers(facts.cardinalities, size=(count, len(facts.cardinalities)))
+            rows = np.concatenate([numbers, ids], axis=1).astype(np.float32)
+            return rows, (np.arange(count) % 3 == 0).astype(np.float32)
+        return chance.normal(size=(count, *facts.input_shape)).astype(np.float32), np.arange(count) % facts.num_classes
+
+    def prepare(self, data_dir: str) -> int:
+        return 30
+
+    def load(self, data_dir: str) -> Split:
+        return Split(train=self.arrays(30, 0), test=self.arrays(20, 1))
+
+    def batch_inputs(self, inputs: NDArray[Any], drawn: Any) -> NDArray[Any]:
+        return inputs * 2 if self.facts.num_classes and not self.facts.vocabulary else inputs
+
+
+PHOTOS = StandIn("photos", SimpleNamespace(**NOTHING | {"input_shape": (3, 16, 16), "num_classes": 4}))
+TEXT = StandIn("text", SimpleNamespace(**NOTHING | {"input_shape": (5,), "num_classes": 40, "vocabulary": 40}))
+ROWS = StandIn(
+    "rows", SimpleNamespace(**NOTHING | {"input_shape": (6,), "num_dense": 2, "cardinalities": (50, 7, 30, 4)})
+)
+TASKS: dict[str, DatasetTask] = {
+    "cnn": Images(dataset=PHOTOS, model="cnn"),
+    "alexnet": Images(dataset=StandIn("photos", SimpleNamespace(**{**vars(PHOTOS.facts), "input_shape": (3, 32, 32)})),
+                      model="alexnet", width=0.25),
+    "lstm": Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8)),
+    "transformer": Language(dataset=TEXT, size=TransformerSize(width=8, heads=2, feedforward=8)),
+    "wide_deep": Clicks(dataset=ROWS, size=WideDeepSize(embedding=3, hidden=(8, 4), crosses=((0, 2),))),
+    "xdeepfm": Clicks(dataset=ROWS, size=XDeepFMSize(embedding=3, cin=(5, 4), hidden=(8,))),
+}  # fmt: skip
+"""Models without normalisation, whose gradient is a sum over samples."""
+
+
+def gradient(model: TorchModel, accum: int) -> tuple[NDArray[np.float32], float]:
+    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    model.attach(params, grad)
+    loss = model.gradient(model.batch(np.arange(12)), micro_batches(12, accum))
+    return grad.copy(), loss
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_loss_is_a_sum_over_samples_and_so_is_its_gradient(name: str) -> None:
+    model = TorchModel(TASKS[name], 0, 1)
+    whole, loss = gradient(model, 1)
+    halves, loss_of_halves = gradient(model, 2)
+    assert loss_of_halves == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(halves, whole, rtol=1e-4, atol=1e-4 * np.abs(whole).max())
+    half = model.task.torch_loss(model.module, *model.batch(np.arange(6)))
+    assert float(half.detach()) < 0.9 * loss, "it would be about the same if it were a mean"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_it_counts_its_parameters_without_building_them(name: str) -> None:
+    assert TorchModel(TASKS[name], 0, 1).num_parameters == TASKS[name].num_parameters
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_metrics_do_not_depend_on_the_batches(name: str) -> None:
+    found = [TorchModel(TASKS[name], 0, 1, eval_batch_samples=size).evaluate() for size in (3, 20)]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    task, model = TASKS[name], TorchModel(TASKS[name], 0, 1)
+    inputs, targets = task.load().test
+    with torch.no_grad():
+        at_once = task.torch_metrics(
+            model.module, torch.from_numpy(task.batch_inputs(inputs, None)), torch.from_numpy(targets)
+        )
+    assert found[0] == pytest.approx(at_once, rel=1e-5)
+
+
+def test_accuracy_counts_hits() -> None:
+    assert TASKS["cnn"].metrics(np.array([[1, 0.5], [0, 1.5], [1, 1.0], [1, 1.0]])) == {"accuracy": 0.75, "loss": 1.0}
+
+
+def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary() -> None:
+    found = TASKS["lstm"].metrics(np.full((7, 1), np.log(40)))
+    assert found == pytest.approx({"perplexity": 40, "loss": np.log(40)})
+    assert TorchModel(TASKS["lstm"], 0, 1).evaluate()["perplexity"] == pytest.approx(40, rel=0.05)
+
+
+def test_auc_is_the_chance_that_a_click_scores_higher() -> None:
+    """Clicks score 3 and 1, the others 2 and 0: three of four pairs are in order."""
+    figures = np.array([[3, 0.1, 1], [2, 0.2, 0], [1, 0.3, 1], [0, 0.4, 0]])
+    assert TASKS["xdeepfm"].metrics(figures) == pytest.approx({"auc": 0.75, "loss": 0.25})
+    assert np.isnan(TASKS["xdeepfm"].metrics(figures[[0, 2]])["auc"])
+
+
+def test_the_loss_of_a_sequence_is_the_mean_over_its_places() -> None:
+    """So learning rates mean the same for any length: an untrained model starts at log(words) for each."""
+    model = TorchModel(TASKS["lstm"], 0, 1)
+    loss = model.task.torch_loss(model.module, *model.batch(np.arange(10)))
+    assert float(loss.detach()) == pytest.approx(10 * np.log(40), rel=0.05)
+
+
+def test_training_reads_what_the_data_set_makes_of_a_batch() -> None:
+    inputs, _ = TorchModel(TASKS["cnn"], 0, 1).batch(np.arange(3))
+    np.testing.assert_array_equal(inputs.numpy(), PHOTOS.arrays(30, 0)[0][:3] * 2)
+
+
+# ---- a part of the data ---------------------------------------------------------------------------------------------
+
+
+def test_a_part_of_the_samples_is_spread_over_the_file() -> None:
+    task = Images(dataset=PHOTOS, model="cnn", train_samples=7, test_samples=6)
+    split = task.load()
+    assert task.num_samples == task.prepare() == len(split.train[1]) == 7
+    np.testing.assert_array_equal(split.train[0], PHOTOS.arrays(30, 0)[0][[0, 4, 8, 12, 16, 20, 24]])
+    assert len(split.test[1]) == 6
+
+
+@pytest.mark.parametrize("asked", [None, 30, 31])
+def test_no_more_than_there_are(asked: int | None) -> None:
+    task = Images(dataset=PHOTOS, model="cnn", train_samples=asked)
+    assert task.num_samples == task.prepare() == len(task.load().train[1]) == 30
+
+
+def test_what_only_the_files_know_is_not_known() -> None:
+    unknown = StandIn("photos", PHOTOS.facts, num_samples=None)
+    assert Images(dataset=unknown, model="cnn", train_samples=7).num_samples is None
+
+
+# ---- refused --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Images(dataset=PHOTOS, model="resnet19"), "model=resnet19: must be one of alexnet, cnn"),
+        (lambda: Images(dataset=PHOTOS, model="vgg13"), "model=vgg13: images of 16 x 16 are too small"),
+        (lambda: Images(dataset=PHOTOS, model="cnn", width=0.0), "width=0.0: must be more than 0"),
+        (lambda: Images(dataset=PHOTOS, model="cnn", train_samples=0), "train_samples=0: must be at least 1"),
+        (lambda: Images(dataset=TEXT, model="cnn"), "dataset=text: holds no images"),
+        (lambda: Language(dataset=PHOTOS, size=LSTMSize()), "dataset=photos: holds no text"),
+        (lambda: Language(dataset=TEXT, size=XDeepFMSize()), "size: must be an LSTMSize or a TransformerSize"),
+        (lambda: Clicks(dataset=PHOTOS, size=XDeepFMSize()), "dataset=photos: has no categories"),
+        (lambda: Clicks(dataset=ROWS, size=LSTMSize()), "size: must be a WideDeepSize or an XDeepFMSize"),
+        (lambda: Clicks(dataset=ROWS, size=WideDeepSize(crosses=((0, 4),))), r"size: crosses=\[0, 4\] is no pair"),
+        (lambda: TransformerSize(width=9, heads=3), "width=9: must be even and a multiple of heads"),
+    ],
+)
+def test_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_memory_of_scores_is_bounded_in_evaluation() -> None:
+    """However many sequences come at once, the vocabulary's scores are of a few."""
+    task = TASKS["lstm"]
+    model = TorchModel(task, 0, 1)
+    seen: list[int] = []
+    model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    words = torch.zeros(40, 5, dtype=torch.int64)
+    assert task.torch_figures(model.module, words, words).shape == (40, 1)
+    assert seen == [16, 16, 8]
+
+
+def test_a_task_says_nothing_of_a_framework_until_it_is_asked() -> None:
+    script = (
+        "import sys, workloads.images, workloads.language, workloads.clicks;"
+        "print([name for name in ('torch', 'sklearn', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

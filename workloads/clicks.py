@@ -1,0 +1,73 @@
+"""Clicks and other events that happen or not, foretold from numbers and categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.metrics import auc
+from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
+from workloads.tasks import DatasetTask
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Clicks(DatasetTask):
+    """The kind of ``size`` decides the model. Metric: AUC, the area under the ROC curve."""
+
+    size: Any
+
+    def check(self) -> None:
+        """The data have categories, and crosses are of fields that are there."""
+        if not isinstance(self.size, WideDeepSize | XDeepFMSize):
+            raise ValueError("size: must be a WideDeepSize or an XDeepFMSize of workloads.models.clicks")
+        count = len(self.dataset.facts.cardinalities)
+        if not count:
+            raise ValueError(f"dataset={self.dataset.name}: has no categories; choose planted, for instance")
+        for pair in getattr(self.size, "crosses", ()):
+            if len(pair) != 2 or not all(0 <= place < count for place in pair):
+                raise ValueError(f"size: crosses={list(pair)} is no pair of categorical fields, 0 to {count - 1}")
+
+    @property
+    def fields(self) -> Fields:
+        """What a row holds."""
+        facts = self.dataset.facts
+        return Fields(num_dense=facts.num_dense, cardinalities=tuple(facts.cardinalities))
+
+    @property
+    def num_parameters(self) -> int:
+        """Counted."""
+        return self.size.count(self.fields)  # type: ignore[no-any-return]
+
+    def torch_module(self) -> torch.nn.Module:
+        """Wide & Deep or xDeepFM."""
+        from workloads.models.torch.clicks import click_module
+
+        return click_module(self.size, self.fields)
+
+    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Logistic loss."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="sum")
+
+    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The score, the loss, whether it happened."""
+        import torch
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        scores, happened = module(inputs), targets.float()
+        losses = binary_cross_entropy_with_logits(scores, happened, reduction="none")
+        return torch.stack([scores, losses, happened], dim=1)
+
+    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
+        """AUC (not a number if all samples are of one kind) and mean loss."""
+        scores, losses, happened = figures.T
+        return {"auc": auc(scores, happened), "loss": float(losses.mean(dtype=np.float64))}

@@ -1,0 +1,71 @@
+"""Classification of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.models.images import image_model
+from workloads.models.layers import Layers, count
+from workloads.tasks import DatasetTask
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Images(DatasetTask):
+    """``model`` is one of ``workloads.models.images.MODELS``; ``width`` multiplies its channels. Metric: accuracy."""
+
+    model: str
+    width: float = 1.0
+
+    def check(self) -> None:
+        """Images have classes and are large enough."""
+        if not 0 < self.width <= 16:
+            raise ValueError(f"width={self.width}: must be more than 0 and at most 16")
+        facts = self.dataset.facts
+        if len(facts.input_shape) != 3 or not facts.num_classes:
+            raise ValueError(f"dataset={self.dataset.name}: holds no images of classes; choose cifar10, for instance")
+        self.layers()
+
+    def layers(self) -> Layers:
+        """The architecture."""
+        facts = self.dataset.facts
+        return image_model(self.model, facts.input_shape, facts.num_classes, self.width)
+
+    @property
+    def num_parameters(self) -> int:
+        """Counted."""
+        return count(self.layers(), self.dataset.facts.input_shape)
+
+    def torch_module(self) -> torch.nn.Module:
+        """Built from the layers."""
+        from workloads.models.torch.images import build
+
+        return build(self.layers(), self.dataset.facts.input_shape)
+
+    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(module(inputs), targets, reduction="sum")
+
+    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Whether the best class is right; the loss."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        scores = module(inputs)
+        hits = (scores.argmax(dim=1) == targets).float()
+        return torch.stack([hits, cross_entropy(scores, targets, reduction="none")], dim=1)
+
+    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
+        """Their means."""
+        accuracy, loss = figures.mean(axis=0, dtype=np.float64)
+        return {"accuracy": float(accuracy), "loss": float(loss)}

@@ -1,0 +1,69 @@
+"""Language modelling: the next word, at every place of a sequence. A sample is a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.metrics import perplexity
+from workloads.models.language import LSTMSize, TransformerSize
+from workloads.tasks import DatasetTask
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SEQUENCES_AT_ONCE = 16
+"""In evaluation: scores of 35 places for 33,278 words are 4.7 MB a sequence."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Language(DatasetTask):
+    """The kind of ``size`` decides the model. The loss of a sample is the mean over its places. Metric: perplexity."""
+
+    size: Any
+
+    def check(self) -> None:
+        """The data are words."""
+        if not isinstance(self.size, LSTMSize | TransformerSize):
+            raise ValueError("size: must be an LSTMSize or a TransformerSize of workloads.models.language")
+        if not self.dataset.facts.vocabulary:
+            raise ValueError(f"dataset={self.dataset.name}: holds no text; choose wikitext2, for instance")
+
+    @property
+    def num_parameters(self) -> int:
+        """Counted."""
+        return self.size.count(self.dataset.facts.vocabulary)  # type: ignore[no-any-return]
+
+    def torch_module(self) -> torch.nn.Module:
+        """LSTM or Transformer."""
+        from workloads.models.torch.language import language_module
+
+        return language_module(self.size, self.dataset.facts.vocabulary)
+
+    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy, summed over sequences and averaged over their places."""
+        from torch.nn.functional import cross_entropy
+
+        scores = module(inputs).flatten(0, 1)
+        return cross_entropy(scores, targets.flatten(), reduction="sum") / targets.shape[1]
+
+    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        losses = []
+        for start in range(0, len(inputs), SEQUENCES_AT_ONCE):
+            some = slice(start, start + SEQUENCES_AT_ONCE)
+            losses.append(cross_entropy(module(inputs[some]).flatten(0, 1), targets[some].flatten(), reduction="none"))
+        return torch.cat(losses).view(targets.shape).mean(dim=1, keepdim=True)
+
+    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
+        """Perplexity is e to the mean loss."""
+        total = float(figures.sum(dtype=np.float64))
+        return {"perplexity": perplexity(total, len(figures)), "loss": total / len(figures)}

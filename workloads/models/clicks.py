@@ -1,0 +1,99 @@
+"""Sizes of the click models: what every framework builds from.
+
+An input row holds ``num_dense`` numbers and then one id per categorical field, k-th ids counting from 0 to
+``cardinalities[k]`` - 1 (hashed, if there are more values). Both models see fields the same way: a number is a feature
+of its own with that value, an id a feature with value 1. So one table serves all fields, first a row for each number,
+then the rows of each categorical field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+CROSS_FACTOR = 1_000_003
+"""Hash of a pair of ids: (first * this + second) mod ``cross_buckets``."""
+INIT_STD = 0.01
+"""Embeddings start normal with this deviation; the papers do not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """What a row holds."""
+
+    num_dense: int
+    cardinalities: tuple[int, ...]
+
+    @property
+    def num_categorical(self) -> int:
+        """Ids in a row."""
+        return len(self.cardinalities)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the rows of each categorical field begin, counted from the first of them."""
+        return list(accumulate(self.cardinalities, initial=0))[:-1]
+
+    @property
+    def count(self) -> int:
+        """Fields of both kinds."""
+        return self.num_dense + self.num_categorical
+
+    @property
+    def features(self) -> int:
+        """Rows of a table."""
+        return self.num_dense + sum(self.cardinalities)
+
+
+def mlp_count(inputs: int, units: Sequence[int]) -> int:
+    """Weights and biases of linear layers one after another."""
+    return sum(out * (into + 1) for into, out in zip([inputs, *units], units, strict=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideDeepSize:
+    """Cheng et al., "Wide & deep learning for recommender systems", 2016.
+
+    Wide: a weight per feature, and per hashed pair of the categorical fields in ``crosses`` (places 0 .. fields - 1).
+    Deep: embeddings of 32 side by side and the numbers as they are, then ReLU layers of 1024, 512 and 256 (figure 4).
+    """
+
+    embedding: int = 32
+    hidden: tuple[int, ...] | list[int] = (1024, 512, 256)
+    crosses: tuple[tuple[int, int], ...] | list[list[int]] = ()
+    cross_buckets: int = 1000
+
+    def deep_inputs(self, fields: Fields) -> int:
+        """Width of what enters the first layer."""
+        return fields.num_dense + fields.num_categorical * self.embedding
+
+    def count(self, fields: Fields) -> int:
+        """Parameters."""
+        wide = fields.features + len(self.crosses) * self.cross_buckets + 1
+        table = sum(fields.cardinalities) * self.embedding
+        return wide + table + mlp_count(self.deep_inputs(fields), [*self.hidden, 1]) - 1  # one bias for both parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class XDeepFMSize:
+    """Lian et al., "xDeepFM", KDD 2018: a linear part, a compressed interaction network, a deep network.
+
+    The defaults are theirs for Criteo: embeddings of 10, three CIN layers of 200, two deep layers of 400. Feature maps
+    of the CIN are linear (the identity did best there); each is summed over the embedding and has an output weight.
+    """
+
+    embedding: int = 10
+    cin: tuple[int, ...] | list[int] = (200, 200, 200)
+    hidden: tuple[int, ...] | list[int] = (400, 400)
+    dropout: float = 0.0
+
+    def cin_count(self, fields: Fields) -> int:
+        """Sum over layers of H_k (1 + H_(k-1) m), the 1 for its output weight (their analysis of space)."""
+        below = [fields.count, *self.cin]
+        return sum(maps * (1 + inputs * fields.count) for inputs, maps in zip(below, self.cin, strict=False))
+
+    def count(self, fields: Fields) -> int:
+        """Parameters: output biases count once, that of the linear part."""
+        deep = mlp_count(fields.count * self.embedding, [*self.hidden, 1]) - 1
+        return fields.features * (1 + self.embedding) + 1 + self.cin_count(fields) + deep

@@ -1,0 +1,179 @@
+"""The words in which image networks are written down: plain data that any framework builds, and that counts itself.
+
+A network is a tuple of layers, read in order. Parameters are numbered in that order as well, branches one after
+another, and within a layer the kernel before the bias, the scale before the shift: so a flat vector means the same in
+every framework, up to the layout of a kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+Shape: TypeAlias = tuple[int, ...]
+"""(channels, height, width) of an image or a feature map, (features,) after pooling or flattening; no batch axis."""
+
+
+@dataclass(frozen=True)
+class Conv:
+    """Convolution with zero padding; ``padding`` None keeps the size at stride 1. ``depthwise``: a filter a channel."""
+
+    channels: int
+    kernel: int = 3
+    stride: int = 1
+    padding: int | None = None
+    bias: bool = False
+    depthwise: bool = False
+
+    @property
+    def margin(self) -> int:
+        """Zeros on each side."""
+        return (self.kernel - 1) // 2 if self.padding is None else self.padding
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Batch normalisation with scale and shift per channel (Ioffe and Szegedy, 2015)."""
+
+
+@dataclass(frozen=True)
+class Relu:
+    """max(x, 0)."""
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Largest of a window; ``padding`` on each side never wins."""
+
+    kernel: int
+    stride: int
+    padding: int = 0
+
+
+@dataclass(frozen=True)
+class AvgPool:
+    """Mean of a window."""
+
+    kernel: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class GlobalPool:
+    """Mean over height and width: (channels, h, w) to (channels,)."""
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """(channels, h, w) to (channels * h * w,), channels first."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Every feature with every unit, and a bias."""
+
+    units: int
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Zeroes this fraction while training and scales up the rest."""
+
+    frac: float
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A shortcut without parameters: every ``stride``-th pixel, zeros for new channels (He et al., option A)."""
+
+    channels: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of what each branch makes of the same input; an empty branch hands it on."""
+
+    branches: tuple[Layers, ...]
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The same, one after another along the channels."""
+
+    branches: tuple[Layers, ...]
+
+
+Layer: TypeAlias = (
+    Conv | Norm | Relu | MaxPool | AvgPool | GlobalPool | Flatten | Linear | Dropout | Skip | Sum | Concat
+)
+Layers: TypeAlias = tuple[Layer, ...]
+
+
+def scaled(channels: int, width: float) -> int:
+    """A number of channels times a width factor, at least one."""
+    return max(1, round(channels * width))
+
+
+def shape_after(layers: Layers, shape: Shape) -> Shape:
+    """Shape of the result for an input of ``shape``; raises ``ValueError`` for images that shrink to nothing."""
+    for layer in layers:
+        shape = _shape(layer, shape)
+    return shape
+
+
+def count(layers: Layers, shape: Shape) -> int:
+    """Trained parameters (running statistics are none) for an input of ``shape``."""
+    total = 0
+    for layer in layers:
+        total += _count(layer, shape)
+        shape = _shape(layer, shape)
+    return total
+
+
+def _shape(layer: Layer, shape: Shape) -> Shape:
+    match layer:
+        case Conv(channels=channels):
+            return (channels, *_slid(shape, layer.kernel, layer.stride, layer.margin))
+        case MaxPool(kernel, stride, padding):
+            return (shape[0], *_slid(shape, kernel, stride, padding))
+        case AvgPool(kernel, stride):
+            return (shape[0], *_slid(shape, kernel, stride, 0))
+        case Skip(channels, stride):
+            return (channels, *_slid(shape, 1, stride, 0))
+        case GlobalPool():
+            return shape[:1]
+        case Flatten():
+            return (prod(shape),)
+        case Linear(units):
+            return (units,)
+        case Sum(branches):
+            return shape_after(branches[0], shape)
+        case Concat(branches):
+            ends = [shape_after(branch, shape) for branch in branches]
+            return (sum(end[0] for end in ends), *ends[0][1:])
+        case _:
+            return shape
+
+
+def _slid(shape: Shape, kernel: int, stride: int, margin: int) -> Shape:
+    sizes = tuple((size + 2 * margin - kernel) // stride + 1 for size in shape[1:])
+    if min(sizes) < 1:
+        raise ValueError(f"a feature map of {shape[1]} x {shape[2]} is too small for a window of {kernel} x {kernel}")
+    return sizes
+
+
+def _count(layer: Layer, shape: Shape) -> int:
+    match layer:
+        case Conv(channels=channels, kernel=kernel):
+            inputs = 1 if layer.depthwise else shape[0]
+            return channels * (inputs * kernel**2 + layer.bias)
+        case Norm():
+            return 2 * shape[0]
+        case Linear(units):
+            return units * (shape[0] + 1)
+        case Sum(branches) | Concat(branches):
+            return sum(count(branch, shape) for branch in branches)
+        case _:
+            return 0

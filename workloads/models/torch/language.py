@@ -1,0 +1,73 @@
+"""Language models in PyTorch: words int64 [batch, length] to scores [batch, length, vocabulary]."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from workloads.models.language import INIT_RANGE, LSTMSize, TransformerSize
+
+
+class LSTM(nn.Module):
+    """Every sequence starts from a state of zeros."""
+
+    def __init__(self, size: LSTMSize, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, size.embedding)
+        between = size.dropout if size.layers > 1 else 0.0
+        self.dropout = nn.Dropout(size.dropout)
+        self.lstm = nn.LSTM(size.embedding, size.hidden, size.layers, batch_first=True, dropout=between)
+        self.output = nn.Linear(size.hidden, words)
+        _start(self.embedding, self.output)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """See the module."""
+        states, _ = self.lstm(self.dropout(self.embedding(words)))
+        scores: Tensor = self.output(self.dropout(states))
+        return scores
+
+
+class Transformer(nn.Module):
+    """A word sees itself and those before it."""
+
+    def __init__(self, size: TransformerSize, words: int) -> None:
+        super().__init__()
+        self.scale = math.sqrt(size.width)
+        self.embedding = nn.Embedding(words, size.width)
+        self.dropout = nn.Dropout(size.dropout)
+        self.blocks = nn.ModuleList(  # a TransformerEncoder would start them all alike
+            nn.TransformerEncoderLayer(size.width, size.heads, size.feedforward, size.dropout, batch_first=True)
+            for _ in range(size.layers)
+        )
+        self.output = nn.Linear(size.width, words)
+        _start(self.embedding, self.output)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """See the module."""
+        length, width = words.shape[1], self.embedding.embedding_dim
+        mask = nn.Transformer.generate_square_subsequent_mask(length)
+        states = self.dropout(self.embedding(words) * self.scale + positions(length, width))
+        for block in self.blocks:
+            states = block(states, src_mask=mask, is_causal=True)
+        scores: Tensor = self.output(states)
+        return scores
+
+
+def positions(length: int, width: int) -> Tensor:
+    """Sines and cosines of wavelengths from 2 pi to 20000 pi, in turns: float32 [length, width]."""
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=2).view(length, width)
+
+
+def _start(embedding: nn.Embedding, output: nn.Linear) -> None:
+    nn.init.uniform_(embedding.weight, -INIT_RANGE, INIT_RANGE)
+    nn.init.uniform_(output.weight, -INIT_RANGE, INIT_RANGE)
+    nn.init.zeros_(output.bias)
+
+
+def language_module(size: LSTMSize | TransformerSize, words: int) -> nn.Module:
+    """The model of that kind of size."""
+    return LSTM(size, words) if isinstance(size, LSTMSize) else Transformer(size, words)
