@@ -27,7 +27,7 @@ def test_lines_are_numbered(tmp_path: Path) -> None:
     recorder.event(1.5, event, (), 3, 1.0, None)
     recorder.close()
     said = {"type": "Evaluated", "t": 1.5, "version": 3, "asked_s": 1.25, "metrics": {"accuracy": 0.5}}
-    compute = {"type": "Compute", "worker": 0, "num_samples": 8, "accum": 1}
+    compute = {"type": "Compute", "worker": 0, "num_samples": 8}
     assert read_lines(tmp_path) == [
         {
             "seq": 0,
