@@ -68,6 +68,8 @@ class Backend(Protocol):
     """What models are written in; empty: nothing."""
     topologies: ClassVar[frozenset[str]]
     """Where its models' parameters may live: ``ps``, ``allreduce``."""
+    fork_safe: ClassVar[bool]
+    """Whether a process that has imported it may be forked. If not, whoever computes with it starts cold."""
 
     def preload(self) -> list[str]:
         """Import the framework (import only, run no operation); returns the names of what was imported."""

@@ -21,6 +21,7 @@ class NoBackend:
     computes: ClassVar[bool] = False
     framework: ClassVar[str] = ""
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     num_parameters: int | None = None
     progress: str | None = None

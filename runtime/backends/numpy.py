@@ -62,6 +62,7 @@ class NumpyBackend:
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "numpy"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     def preload(self) -> list[str]:
         """Numpy is there already."""

@@ -116,6 +116,7 @@ class TorchBackend:
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "torch"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     num_threads: int = 1
     eval_batch_samples: int = 512
