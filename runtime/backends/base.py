@@ -79,6 +79,10 @@ class Backend(Protocol):
         """Build the task's model in this process."""
         ...
 
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model, for who needs nothing else of it: a server."""
+        ...
+
 
 def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], Drawn | None], NDArray[Any]]:
     """What the task does to the inputs of a batch in numpy before its model sees them: ``batch_inputs``, or nothing."""

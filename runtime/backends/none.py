@@ -39,6 +39,10 @@ class NoBackend:
         """There is no model to build; raises :class:`ConfigError`."""
         raise ConfigError("backend=none: computes no gradients; choose cluster=virtual, or a backend that trains")
 
+    def initial_parameters(self, task: Any, seed: int) -> NoReturn:
+        """There are none; raises :class:`ConfigError`."""
+        self.prepare(task, seed)
+
     def parameters_of(self, task: Any) -> int:
         """Number of parameters that messages carry, 4 bytes each. The task's model is not built to count them."""
         return self.num_parameters if self.num_parameters is not None else int(getattr(task, "num_parameters", 0))

@@ -71,3 +71,7 @@ class NumpyBackend:
     def prepare(self, task: Any, seed: int) -> NumpyModel:
         """Wrap the task."""
         return NumpyModel(task, seed)
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model."""
+        return self.prepare(task, seed).initial_parameters()

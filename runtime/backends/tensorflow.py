@@ -17,8 +17,6 @@ from runtime.backends.base import FloatVector, MicroBatch
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
 
-EVAL_BATCH_SAMPLES = 512
-
 
 @final
 class TensorflowModel:
@@ -28,7 +26,7 @@ class TensorflowModel:
     variables, local to each process.
     """
 
-    def __init__(self, task: Any, seed: int, num_threads: int) -> None:
+    def __init__(self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512) -> None:
         start_tensorflow(num_threads)
         import keras
 
@@ -41,10 +39,17 @@ class TensorflowModel:
         self.shapes = [stored_shape(tuple(one.shape), axes) for one, axes in zip(self.variables, self.axes, strict=True)]
         self.sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.num_parameters = sum(self.sizes)
+        self.eval_batch_samples = eval_batch_samples
+        self.in_batches = hasattr(task, "tensorflow_figures")
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
         self._tensors: dict[int, Any] = {}
-        self._step, self._assess = self._trace()
+        self._step, self._assess = self._functions()
+
+    def trace(self) -> TensorflowModel:
+        """Make the graph of a step now, and not within the first iteration."""
+        self._step.get_concrete_function()
+        return self
 
     def initial_parameters(self) -> FloatVector:
         """From the task if it draws its own (``initial_parameters(seed)``), else as Keras has drawn them."""
@@ -85,17 +90,18 @@ class TensorflowModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """The task's metrics, means over the samples, some hundreds at a time."""
+        """From figures of every sample, in batches, if the task has ``tensorflow_figures``; else its metrics at once."""
         inputs, targets = self.data.test
-        sums: dict[str, float] = {}
-        for start in range(0, len(targets), EVAL_BATCH_SAMPLES):
-            rows = slice(start, start + EVAL_BATCH_SAMPLES)
-            for name, mean in self._assess(self.params, inputs[rows], targets[rows]).items():
-                sums[name] = sums.get(name, 0.0) + float(mean) * len(targets[rows])
-        return {name: total / len(targets) for name, total in sums.items()}
+        if not self.in_batches:
+            return {name: float(value) for name, value in self._assess(self.params, inputs[:], targets[:]).items()}
+        starts = range(0, len(targets), self.eval_batch_samples)
+        batches = [slice(start, start + self.eval_batch_samples) for start in starts]
+        figures = [self._assess(self.params, inputs[rows], targets[rows]).numpy() for rows in batches]
+        metrics: dict[str, float] = self.task.metrics(np.concatenate(figures))
+        return metrics
 
-    def _trace(self) -> tuple[Any, Any]:
-        """(loss and flat gradient of a step, metrics), each one graph for every number of samples."""
+    def _functions(self) -> tuple[Any, Any]:
+        """Loss and flat gradient of a step; metrics. Each is one graph for every number of samples."""
         import keras
         import tensorflow as tf
 
@@ -116,10 +122,10 @@ class TensorflowModel:
                     state.assign(new)
             return loss, tape.gradient(loss, flat)
 
-        def assess(flat: Any, inputs: Any, targets: Any) -> dict[str, Any]:
+        def assess(flat: Any, inputs: Any, targets: Any) -> Any:
             with keras.StatelessScope(state_mapping=self._cut(flat)):
-                metrics: dict[str, Any] = self.task.tensorflow_metrics(self.module, inputs, targets)
-            return metrics
+                of = self.task.tensorflow_figures if self.in_batches else self.task.tensorflow_metrics
+                return of(self.module, inputs, targets)
 
         function = tf.function(autograph=False, input_signature=signature)
         return function(step), function(assess)
@@ -139,7 +145,10 @@ class TensorflowModel:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TensorflowBackend:
-    """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process."""
+    """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process.
+
+    Parameters are assessed ``eval_batch_samples`` at a time where the task has figures of every sample.
+    """
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "tensorflow"
@@ -147,11 +156,14 @@ class TensorflowBackend:
     fork_safe: ClassVar[bool] = False
 
     num_threads: int = 1
+    eval_batch_samples: int = 512
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not isinstance(self.num_threads, int) or self.num_threads < 1:
-            raise ValueError(f"num_threads={self.num_threads}: must be at least 1")
+        for name in ("num_threads", "eval_batch_samples"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
 
     def preload(self) -> list[str]:
         """Import TensorFlow and Keras."""
@@ -160,4 +172,12 @@ class TensorflowBackend:
 
     def prepare(self, task: Any, seed: int) -> TensorflowModel:
         """Build the module."""
-        return TensorflowModel(task, seed, self.num_threads)
+        return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples).trace()
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model; without TensorFlow, if the task draws them itself."""
+        draw = getattr(task, "initial_parameters", None)
+        if draw is None:
+            return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples).initial_parameters()
+        drawn: FloatVector = draw(seed)
+        return drawn

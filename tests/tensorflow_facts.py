@@ -1,0 +1,112 @@
+"""What the TensorFlow backend computes, found out in a process of its own: TensorFlow does not survive the forks of other tests.
+
+Run as ``python -m tests.tensorflow_facts DATA_DIR OUT.npz``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.backends.base import MicroBatch, micro_batches
+from runtime.errors import ConfigError
+from runtime.vectors import aligned_vector
+from tests.runs import ROOT
+from workloads.digits import Digits
+
+HAVE = importlib.util.find_spec("tensorflow") is not None
+needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'")
+
+SEED = 3
+NUM = 48
+CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
+
+Facts = dict[str, Any]
+
+
+def collect(directory: Path) -> tuple[Facts, str]:
+    """The facts, and what the process wrote on standard error."""
+    out = directory / "facts.npz"
+    Digits(data_dir=str(directory)).prepare()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.tensorflow_facts", str(directory), str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(np.load(out)), done.stderr
+
+
+class Normalised:
+    """A task with batch normalisation and no initial parameters of its own."""
+
+    def load(self) -> Any:
+        return Digits(data_dir=sys.argv[1]).load()
+
+    def tensorflow_module(self) -> Any:
+        from keras import Input, Sequential, layers
+
+        return Sequential([Input((64,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(10)])
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        return Digits().tensorflow_loss(module, inputs, targets)
+
+    def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> Any:
+        return Digits().tensorflow_metrics(module, inputs, targets)
+
+
+def facts_of(model: Any) -> Facts:
+    """Initial parameters, a gradient, a coded one, metrics, and how often graphs were made."""
+    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    grad[:] = 7.0
+    model.attach(params, grad)
+    batch = model.batch(np.arange(NUM))
+    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
+    found["coded_loss"] = model.gradient(batch, CODED)
+    found["coded_grad"] = grad.copy()
+    found["accuracy"], found["mean_loss"] = model.evaluate().values()
+    params *= 0.5  # the same memory: nothing is told to the model
+    found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
+    for size in (1, 2, 7):
+        model.gradient(model.batch(np.arange(size)), micro_batches(size, 1))
+    found["traces"] = model._step.experimental_get_tracing_count()
+    return found
+
+
+def main() -> None:
+    """Entry point."""
+    facts: Facts = {}
+    begun = Digits(data_dir=sys.argv[1]).initial_parameters(SEED)
+    from runtime.backends.tensorflow import TensorflowBackend
+
+    backend = TensorflowBackend()
+    assert (backend.initial_parameters(Digits(), SEED) == begun).all()
+    facts["imported_for_initial_parameters"] = "tensorflow" in sys.modules
+    for kind in ("mlp", "cnn"):
+        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=sys.argv[1]), SEED)
+        facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
+    normalised = backend.prepare(Normalised(), SEED)
+    facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
+    facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
+    facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)
+    try:
+        TensorflowBackend(num_threads=2).prepare(Normalised(), SEED)
+    except ConfigError as error:
+        facts["refusal"] = str(error)
+    facts["modules"] = [name for name in ("torch", "sklearn", "pandas", "matplotlib") if name in sys.modules]
+    facts["threads"] = len(os.listdir("/proc/self/task"))
+    np.savez(sys.argv[2], **facts)
+
+
+if __name__ == "__main__":
+    main()
