@@ -1,4 +1,4 @@
-"""What the TensorFlow backend computes, found out in a process of its own: TensorFlow does not survive the forks of other tests.
+"""What the TensorFlow backend computes, found out in a process of its own, since other tests fork theirs.
 
 Run as ``python -m tests.tensorflow_facts DATA_DIR OUT.npz``.
 """

@@ -101,7 +101,10 @@ class Digits:
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
         """What ``torch_module`` draws after ``torch.manual_seed(seed)``, bit for bit, for those who have no PyTorch."""
         hidden = self.hidden_units
-        mlp, cnn = [(64 * hidden, 64), (hidden * 10, hidden)], [(16 * 9, 9), (hidden * 144, 144), (hidden * 160, hidden * 16)]
+        mlp, cnn = (
+            [(64 * hidden, 64), (hidden * 10, hidden)],
+            [(16 * 9, 9), (hidden * 144, 144), (hidden * 160, hidden * 16)],
+        )
         return default_layers(seed, mlp if self.model == "mlp" else cnn)
 
     def tensorflow_module(self) -> Any:

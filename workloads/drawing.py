@@ -1,7 +1,7 @@
 """The numbers that PyTorch draws, without PyTorch: so all frameworks begin with the same bits.
 
-``torch.manual_seed(seed)`` starts a Mersenne Twister as numpy's ``RandomState`` does, and ``uniform_`` takes 24 bits of each
-32-bit number. Its layers draw weights, then biases, uniformly within 1/sqrt(fan_in).
+``torch.manual_seed(seed)`` starts a Mersenne Twister as numpy's ``RandomState`` does (whose streams numpy has frozen), and
+``uniform_`` takes 24 bits of each 32-bit number. Its layers draw weights, then biases, uniformly within 1/sqrt(fan_in).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Draws:
     """One stream of uniform numbers."""
 
     def __init__(self, seed: int) -> None:
-        self._stream = np.random.RandomState(seed % 2**32)  # noqa: NPY002 (this very generator is meant)
+        self._stream = np.random.RandomState(seed % 2**32)
 
     def uniform(self, count: int, bound: float) -> NDArray[np.float32]:
         """Float32 [count] in [-bound, bound), as ``torch.empty(count).uniform_(-bound, bound)``."""

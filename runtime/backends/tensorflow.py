@@ -36,7 +36,9 @@ class TensorflowModel:
         self.module: Any = task.tensorflow_module()
         self.variables: list[Any] = list(self.module.trainable_variables)
         self.axes = [native_axes(variable.name, len(variable.shape)) for variable in self.variables]
-        self.shapes = [stored_shape(tuple(one.shape), axes) for one, axes in zip(self.variables, self.axes, strict=True)]
+        self.shapes = [
+            stored_shape(tuple(one.shape), axes) for one, axes in zip(self.variables, self.axes, strict=True)
+        ]
         self.sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.num_parameters = sum(self.sizes)
         self.eval_batch_samples = eval_batch_samples
@@ -90,7 +92,7 @@ class TensorflowModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """From figures of every sample, in batches, if the task has ``tensorflow_figures``; else its metrics at once."""
+        """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else its metrics at once."""
         inputs, targets = self.data.test
         if not self.in_batches:
             return {name: float(value) for name, value in self._assess(self.params, inputs[:], targets[:]).items()}

@@ -21,7 +21,7 @@ UNNEEDED = ("matplotlib", "pandas", "PIL", "sklearn")
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow and Keras, quietly: before its logging is set up it writes to descriptor 2 whatever one sets."""
+    """Import TensorFlow and Keras, quietly: until its logging is set up it writes to descriptor 2 regardless."""
     if "tensorflow" in sys.modules:
         return
     os.environ.update(ENVIRONMENT)

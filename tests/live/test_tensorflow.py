@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -53,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 
     def make(name: str) -> Run:
         if name not in made:
-            run = Run(directory / name.replace(" ", "-"), *overrides(name))
+            run = Run(directory / re.sub(r"\W+", "-", name), *overrides(name))
             try:
                 made[name] = run.finish(START_S)
             finally:
@@ -67,8 +68,9 @@ Runs = Callable[[str], Run]
 
 
 def losses(run: Run) -> Losses:
-    """Of every gradient, by worker and iteration."""
-    return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in run.events("Arrived")}
+    """Of every gradient of some samples, by worker and iteration."""
+    events = [event for event in run.events("Arrived") if event["loss"] is not None]
+    return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in events}
 
 
 def difference(one: Losses, other: Losses) -> float:

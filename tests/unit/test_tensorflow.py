@@ -73,7 +73,9 @@ def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(preflight, "find_spec", lambda name: None)
     finished = run_cli("workload=digits", "backend=tensorflow")
     assert finished.exit_code == 2
-    assert finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
+    assert (
+        finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
+    )
 
 
 def test_a_task_without_a_network_in_tensorflow_is_refused() -> None:
