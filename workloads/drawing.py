@@ -1,6 +1,6 @@
 """The numbers that PyTorch draws, without PyTorch: so all frameworks begin with the same bits.
 
-``torch.manual_seed(seed)`` starts a Mersenne Twister as numpy's ``RandomState`` does (whose streams numpy has frozen), and
+``torch.manual_seed(seed)`` starts a Mersenne Twister as numpy's ``RandomState`` does, whose streams numpy has frozen;
 ``uniform_`` takes 24 bits of each 32-bit number. Its layers draw weights, then biases, uniformly within 1/sqrt(fan_in).
 """
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch
+from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
 
@@ -33,6 +33,7 @@ class TensorflowModel:
         keras.utils.set_random_seed(seed)
         self.task, self.seed = task, seed
         self.data = task.load()
+        self.batch_inputs = batch_inputs_of(task)
         self.module: Any = task.tensorflow_module()
         self.variables: list[Any] = list(self.module.trainable_variables)
         self.axes = [native_axes(variable.name, len(variable.shape)) for variable in self.variables]
@@ -72,10 +73,13 @@ class TensorflowModel:
             self._tensors[place] = tf.experimental.dlpack.from_dlpack(params.__dlpack__())
         self.params, self.grad = self._tensors[place], grad
 
-    def batch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Copies of the samples out of the memory-mapped arrays."""
+    def batch(
+        self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Copies of the samples out of the memory-mapped arrays, pre-processed by the task."""
         inputs, targets = self.data.train
-        return inputs[indices], targets[indices]
+        seen = self.batch_inputs(inputs[indices], drawn_samples(self.seed, indices, epochs))
+        return seen, targets[indices]
 
     def gradient(self, batch: tuple[NDArray[Any], NDArray[Any]], micro: Sequence[MicroBatch]) -> float:
         """Forward and backward of the summed loss; one copy of the gradient, from TensorFlow's tensor to the vector."""
@@ -92,13 +96,16 @@ class TensorflowModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else its metrics at once."""
+        """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else metrics at once."""
         inputs, targets = self.data.test
         if not self.in_batches:
-            return {name: float(value) for name, value in self._assess(self.params, inputs[:], targets[:]).items()}
+            means = self._assess(self.params, self.batch_inputs(inputs, None), targets)
+            return {name: float(value) for name, value in means.items()}
         starts = range(0, len(targets), self.eval_batch_samples)
         batches = [slice(start, start + self.eval_batch_samples) for start in starts]
-        figures = [self._assess(self.params, inputs[rows], targets[rows]).numpy() for rows in batches]
+        figures = [
+            self._assess(self.params, self.batch_inputs(inputs[rows], None), targets[rows]).numpy() for rows in batches
+        ]
         metrics: dict[str, float] = self.task.metrics(np.concatenate(figures))
         return metrics
 
@@ -108,6 +115,7 @@ class TensorflowModel:
         import tensorflow as tf
 
         inputs, targets = self.data.train
+        inputs = self.batch_inputs(inputs[:1], None)  # pre-processing may change shape and type
         signature = [
             tf.TensorSpec([self.num_parameters], tf.float32),
             *(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (inputs, targets)),
