@@ -1,7 +1,7 @@
 """TensorFlow (Keras 3) on flat vectors: one tensor that lies in the runtime's memory, cut up inside the graph.
 
 The canonical order and layout of parameters are PyTorch's (:mod:`runtime.backends.layouts`), so that the same vector
-means the same model in both frameworks. Not safe to fork once imported: see DESIGN.md, "Threads and forks".
+means the same model in both frameworks. Who computes with it starts cold: see DESIGN.md, "Threads and forks".
 """
 
 from __future__ import annotations
