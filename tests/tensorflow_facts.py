@@ -83,6 +83,24 @@ def facts_of(model: Any) -> Facts:
     return found
 
 
+def norms_of(model: Any) -> Facts:
+    """Metrics before and after steps of training, with and without statistics that are measured anew."""
+    before = list(model.evaluate().values())
+    measured = model.module.layers[1].moving_mean.numpy()
+    kernel, bias = model.variables[0], model.params.numpy()[64 * 6 : 65 * 6]
+    flat = model.params.numpy()[: 64 * 6].reshape(6, 64)
+    assert tuple(kernel.shape) == (64, 6)
+    whole_batches = model.norms._chosen[: len(model.norms._chosen) // 512 * 512]
+    wanted = (model.data.train[0][whole_batches] @ flat.T + bias).mean(axis=0)
+    for _ in range(3):
+        model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
+    after = list(model.evaluate().values())
+    model.norms.norms = []
+    for _ in range(3):
+        model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
+    return {"norms": [before, after, list(model.evaluate().values())], "measured": measured, "wanted_means": wanted}
+
+
 def main() -> None:
     """Entry point."""
     facts: Facts = {}
@@ -97,6 +115,7 @@ def main() -> None:
         facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     normalised = backend.prepare(Normalised(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
+    facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
     facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)
     try:

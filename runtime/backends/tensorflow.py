@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
 from runtime.backends.layouts import canonical, native_axes, stored_shape
+from runtime.backends.tensorflow_norms import Norms
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
 
 
@@ -26,7 +27,9 @@ class TensorflowModel:
     variables, local to each process.
     """
 
-    def __init__(self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512) -> None:
+    def __init__(
+        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 2048
+    ) -> None:
         start_tensorflow(num_threads)
         import keras
 
@@ -44,6 +47,7 @@ class TensorflowModel:
         self.num_parameters = sum(self.sizes)
         self.eval_batch_samples = eval_batch_samples
         self.in_batches = hasattr(task, "tensorflow_figures")
+        self.norms = Norms(self.module, self._cut, eval_batch_samples, recalibrate_samples)
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
         self._tensors: dict[int, Any] = {}
@@ -97,6 +101,7 @@ class TensorflowModel:
 
     def evaluate(self) -> dict[str, float]:
         """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else metrics at once."""
+        self.norms.recalibrate(self.params, self.data.train[0], lambda inputs: self.batch_inputs(inputs, None))
         inputs, targets = self.data.test
         if not self.in_batches:
             means = self._assess(self.params, self.batch_inputs(inputs, None), targets)
@@ -157,7 +162,8 @@ class TensorflowModel:
 class TensorflowBackend:
     """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process.
 
-    Parameters are assessed ``eval_batch_samples`` at a time where the task has figures of every sample.
+    Parameters are assessed ``eval_batch_samples`` at a time where the task has figures of every sample; with
+    batch normalisation, after its statistics were measured on ``recalibrate_samples`` training samples.
     """
 
     computes: ClassVar[bool] = True
@@ -167,10 +173,11 @@ class TensorflowBackend:
 
     num_threads: int = 1
     eval_batch_samples: int = 512
+    recalibrate_samples: int = 2048
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("num_threads", "eval_batch_samples"):
+        for name in ("num_threads", "eval_batch_samples", "recalibrate_samples"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")
@@ -182,12 +189,15 @@ class TensorflowBackend:
 
     def prepare(self, task: Any, seed: int) -> TensorflowModel:
         """Build the module."""
-        return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples).trace()
+        return self._model(task, seed).trace()
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """Those of the model; without TensorFlow, if the task draws them itself."""
         draw = getattr(task, "initial_parameters", None)
         if draw is None:
-            return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples).initial_parameters()
+            return self._model(task, seed).initial_parameters()
         drawn: FloatVector = draw(seed)
         return drawn
+
+    def _model(self, task: Any, seed: int) -> TensorflowModel:
+        return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)

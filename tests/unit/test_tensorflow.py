@@ -183,6 +183,15 @@ def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None
 
 
 @needs_tensorflow
+def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str]) -> None:
+    """The third is the negative control: with statistics as training has left them."""
+    before, after, unmeasured = found[0]["norms"]
+    assert before.tolist() == after.tolist()
+    assert unmeasured.tolist() != after.tolist()
+    np.testing.assert_allclose(found[0]["measured"], found[0]["wanted_means"], rtol=1e-3, atol=1e-4)
+
+
+@needs_tensorflow
 def test_it_is_quiet_and_brings_nothing_along(found: tuple[Facts, str]) -> None:
     facts, said = found
     assert said == ""
