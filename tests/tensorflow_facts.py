@@ -17,9 +17,12 @@ import pytest
 
 from runtime.backends.base import MicroBatch, micro_batches
 from runtime.errors import ConfigError
-from runtime.vectors import aligned_vector
+from runtime.vectors import FloatVector, aligned_vector
 from tests.runs import ROOT
+from workloads.clicks import Clicks
+from workloads.data import Split
 from workloads.digits import Digits
+from workloads.models.clicks import Fields, WideDeepSize
 
 HAVE = importlib.util.find_spec("tensorflow") is not None
 needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'")
@@ -31,10 +34,11 @@ CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 Facts = dict[str, Any]
 
 
-def collect(directory: Path) -> tuple[Facts, str]:
+def collect(directory: Path, wide: FloatVector) -> tuple[Facts, str]:
     """The facts, and what the process wrote on standard error."""
     out = directory / "facts.npz"
     Digits(data_dir=str(directory)).prepare()
+    np.save(directory / "wide.npy", wide)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.tensorflow_facts", str(directory), str(out)],
         cwd=ROOT,
@@ -83,6 +87,34 @@ def facts_of(model: Any) -> Facts:
     return found
 
 
+class WideAndDeep:
+    """Wide & Deep with crosses, on rows of nobody."""
+
+    size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
+    fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
+    tensorflow_loss, tensorflow_figures, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_figures, Clicks.metrics
+    tensorflow_module = Clicks.tensorflow_module
+    torch_module, torch_loss, torch_figures = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_figures
+
+    def load(self) -> Split:
+        chance = np.random.default_rng(0)
+        ids = [chance.integers(0, kinds, 512) for kinds in self.fields.cardinalities]
+        rows = np.column_stack([chance.normal(size=(512, 3)), *ids]).astype(np.float32)
+        clicks = (rows[:, 0] + 0.5 * (rows[:, 3] == rows[:, 4]) + 0.3 * chance.normal(size=512) > 0.2).astype(np.int64)
+        return Split(train=(rows, clicks), test=(rows, clicks))
+
+
+def descend(model: Any, params: FloatVector) -> list[float]:
+    """Losses of 50 steps of gradient descent that begin with these parameters, then loss and AUC."""
+    grad, losses = aligned_vector(model.num_parameters), []
+    model.attach(params, grad)
+    for step in range(50):
+        losses.append(model.gradient(model.batch((np.arange(64) + 64 * step) % 512), micro_batches(64, 1)))
+        params -= np.float32(0.1 / 64) * grad
+    metrics = model.evaluate()
+    return [*losses, metrics["loss"], metrics["auc"]]
+
+
 def norms_of(model: Any) -> Facts:
     """Metrics before and after steps of training, with and without statistics that are measured anew."""
     before = list(model.evaluate().values())
@@ -115,6 +147,10 @@ def main() -> None:
         facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     normalised = backend.prepare(Normalised(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
+    wide = backend.prepare(WideAndDeep(), SEED)
+    params = aligned_vector(wide.num_parameters)
+    params[:] = np.load(f"{sys.argv[1]}/wide.npy")
+    facts["wide_losses"] = descend(wide, params)
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
     facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)

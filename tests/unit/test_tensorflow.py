@@ -20,7 +20,7 @@ from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.vectors import aligned_vector
 from tests.cli import run_cli
 from tests.runs import ROOT
-from tests.tensorflow_facts import CODED, NUM, SEED, Facts, collect, needs_tensorflow
+from tests.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
 from workloads.digits import Digits
 from workloads.drawing import Draws
 
@@ -129,7 +129,8 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, str]:
-    return collect(tmp_path_factory.mktemp("tensorflow"))
+    wide = TorchModel(WideAndDeep(), SEED, 1).initial_parameters()
+    return collect(tmp_path_factory.mktemp("tensorflow"), wide)
 
 
 def torch_facts(kind: str, data_dir: Path) -> Facts:
@@ -148,6 +149,16 @@ def torch_facts(kind: str, data_dir: Path) -> Facts:
     names = ("initial", "loss", "grad", "coded_loss", "coded_grad", "accuracy", "mean_loss")
     values = (initial, loss, own, coded_loss, grad.copy(), accuracy, mean_loss)
     return dict(zip(names, values, strict=True))
+
+
+@needs_tensorflow
+def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> None:
+    model = TorchModel(WideAndDeep(), SEED, 1)
+    params = aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    wanted = descend(model, params)
+    np.testing.assert_allclose(found[0]["wide_losses"], wanted, rtol=1e-4)
+    assert wanted[-3] < 0.9 * wanted[0], "nothing was learned, so nothing was compared"
 
 
 @needs_tensorflow
