@@ -28,7 +28,7 @@ class TensorflowModel:
     """
 
     def __init__(
-        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 2048
+        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 1024
     ) -> None:
         start_tensorflow(num_threads)
         import keras
@@ -173,7 +173,7 @@ class TensorflowBackend:
 
     num_threads: int = 1
     eval_batch_samples: int = 512
-    recalibrate_samples: int = 2048
+    recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
         """Check the fields."""

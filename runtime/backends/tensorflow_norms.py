@@ -13,8 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-CHOICE_SEED = 0
-"""Of the samples that statistics are measured on: the same in every run, whatever its seed."""
+from runtime.backends.torch_assessing import CHOICE_SEED
 
 Cut = Callable[[Any], list[tuple[Any, Any]]]
 """From the flat tensor to every variable with the tensor that takes its place."""
