@@ -12,6 +12,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +113,7 @@ def check_job(config: Config) -> Needs:
     instantiate(config.scheduler, "scheduler")
     check_strategy(strategy, config)
     check_sizes(strategy, config)
-    check_backend(backend, runtime, config)
+    check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
     check_topology(strategy, backend, config)
     check_record(strategy, runtime, config)
@@ -139,13 +140,27 @@ def check_sizes(strategy: Strategy, config: Config) -> None:
         strategy.validate_length(config.workload.epochs)
 
 
-def check_backend(backend: Any, runtime: Any, config: Config) -> None:
+def is_written_in(task: object, backend: Any) -> bool:
+    """A network is a method of the task, ``torch_module`` for instance; without a network there is nothing to miss."""
+    return not _networks(task) or f"{backend.framework}_module" in _networks(task)
+
+
+def _networks(task: object) -> list[str]:
+    return [name for name in dir(task) if name.endswith("_module")]
+
+
+def check_backend(task: object, backend: Any, runtime: Any, config: Config) -> None:
     """A workload says which backends can train it; without gradients there is only time, and what is estimated."""
     name, workload = config.names.backend, config.workload
     if backend.computes:
-        if name not in workload.backends:
-            cures = " or ".join(f"backend={one}" for one in workload.backends) or "cluster=virtual backend=none"
+        if name not in workload.backends or not is_written_in(task, backend):
+            cures = " or ".join(f"backend={one}" for one in workload.backends if one != name)
+            cures = cures or "cluster=virtual backend=none"
             raise ConfigError(f"backend={name}: cannot train workload={workload.name}; choose {cures}")
+        if find_spec(backend.framework) is None:
+            raise ConfigError(
+                f"backend={name}: {backend.framework} is not installed; pip install 'stragglab[{backend.framework}]'"
+            )
         return
     if runtime.needs_gradients:
         raise ConfigError(

@@ -67,6 +67,28 @@ class Clicks(DatasetTask):
         losses = binary_cross_entropy_with_logits(scores, happened, reduction="none")
         return torch.stack([scores, losses, happened], dim=1)
 
+    def tensorflow_module(self) -> Any:
+        """Wide & Deep; raises ``ValueError`` for xDeepFM."""
+        from workloads.models.tensorflow.clicks import click_module
+
+        return click_module(self.size, self.fields)
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Logistic loss."""
+        import tensorflow as tf
+
+        happened = tf.cast(targets, tf.float32)
+        scores = module(inputs, training=True)
+        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=scores))
+
+    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """The score, the loss, whether it happened."""
+        import tensorflow as tf
+
+        scores, happened = module(inputs, training=False), tf.cast(targets, tf.float32)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=scores)
+        return tf.stack([scores, losses, happened], axis=1)
+
     def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
         """AUC (not a number if all samples are of one kind) and mean loss."""
         scores, losses, happened = figures.T

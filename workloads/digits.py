@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads import data
+from workloads.drawing import default_layers
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +97,35 @@ class Digits:
         scores = module(inputs)
         hits = (scores.argmax(dim=1) == targets).float().mean()
         return {"accuracy": float(hits), "loss": float(cross_entropy(scores, targets))}
+
+    def initial_parameters(self, seed: int) -> NDArray[np.float32]:
+        """What ``torch_module`` draws after ``torch.manual_seed(seed)``, bit for bit, for those who have no PyTorch."""
+        hidden = self.hidden_units
+        mlp, cnn = (
+            [(64 * hidden, 64), (hidden * 10, hidden)],
+            [(16 * 9, 9), (hidden * 144, 144), (hidden * 160, hidden * 16)],
+        )
+        return default_layers(seed, mlp if self.model == "mlp" else cnn)
+
+    def tensorflow_module(self) -> Any:
+        """The network."""
+        from workloads.digits_tensorflow import network
+
+        return network(self.model, self.hidden_units)
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Cross-entropy summed over the batch."""
+        import tensorflow as tf
+
+        from workloads.digits_tensorflow import cross_entropy
+
+        return tf.reduce_sum(cross_entropy(module(inputs, training=True), targets))
+
+    def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> dict[str, Any]:
+        """Accuracy and mean loss."""
+        from workloads.digits_tensorflow import classification_metrics
+
+        return classification_metrics(module(inputs, training=False), targets)
 
 
 def _convert() -> data.Split:

@@ -68,6 +68,8 @@ class Backend(Protocol):
     """What models are written in; empty: nothing."""
     topologies: ClassVar[frozenset[str]]
     """Where its models' parameters may live: ``ps``, ``allreduce``."""
+    fork_safe: ClassVar[bool]
+    """Whether a process that has imported it may be forked. If not, whoever computes with it starts cold."""
 
     def preload(self) -> list[str]:
         """Import the framework (import only, run no operation); returns the names of what was imported."""
@@ -75,6 +77,10 @@ class Backend(Protocol):
 
     def prepare(self, task: Any, seed: int) -> Model:
         """Build the task's model in this process."""
+        ...
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model, for who needs nothing else of it: a server."""
         ...
 
 

@@ -21,6 +21,7 @@ class NoBackend:
     computes: ClassVar[bool] = False
     framework: ClassVar[str] = ""
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     num_parameters: int | None = None
     progress: str | None = None
@@ -37,6 +38,10 @@ class NoBackend:
     def prepare(self, task: Any, seed: int) -> NoReturn:
         """There is no model to build; raises :class:`ConfigError`."""
         raise ConfigError("backend=none: computes no gradients; choose cluster=virtual, or a backend that trains")
+
+    def initial_parameters(self, task: Any, seed: int) -> NoReturn:
+        """There are none; raises :class:`ConfigError`."""
+        self.prepare(task, seed)
 
     def parameters_of(self, task: Any) -> int:
         """Number of parameters that messages carry, 4 bytes each. The task's model is not built to count them."""

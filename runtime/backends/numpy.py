@@ -62,6 +62,7 @@ class NumpyBackend:
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "numpy"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     def preload(self) -> list[str]:
         """Numpy is there already."""
@@ -70,3 +71,7 @@ class NumpyBackend:
     def prepare(self, task: Any, seed: int) -> NumpyModel:
         """Wrap the task."""
         return NumpyModel(task, seed)
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model."""
+        return self.prepare(task, seed).initial_parameters()

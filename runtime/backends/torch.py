@@ -116,6 +116,7 @@ class TorchBackend:
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "torch"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = True
 
     num_threads: int = 1
     eval_batch_samples: int = 512
@@ -138,3 +139,7 @@ class TorchBackend:
     def prepare(self, task: Any, seed: int) -> TorchModel:
         """Build the module."""
         return TorchModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model."""
+        return self.prepare(task, seed).initial_parameters()

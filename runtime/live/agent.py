@@ -6,10 +6,14 @@ start a thread of its own at import. A fork costs about 5 ms where a cold start 
 
 Run as ``python -m runtime.live.agent`` with a :class:`TaskSpec` on its standard input. It dies with its supervisor, and
 everything it has forked dies with it.
+
+A backend that must not be forked once imported (``fork_safe``) is not imported here: whoever computes with it is forked
+like all others and then becomes a new interpreter (:mod:`runtime.live.cold`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import selectors
@@ -21,10 +25,13 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.live.cold import become_cold
 from runtime.live.process import default_signals, die_with, keep_freed_memory
 
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
+COMPUTING = frozenset({"worker", "evaluator", "scorer"})
+"""Roles that use the framework; servers add vectors."""
 
 
 def main() -> None:
@@ -75,7 +82,10 @@ class Agent:
         from runtime.instantiate import instantiate
 
         begun = time.perf_counter()
-        names = [*instantiate(self.spec.backend).preload(), *instantiate(self.spec.task).preload()]
+        backend = instantiate(self.spec.backend)
+        self.starts_cold = frozenset[str]() if backend.fork_safe else COMPUTING
+        names = backend.preload() if backend.fork_safe else [backend.framework]
+        names += instantiate(self.spec.task).preload()
         from runtime.live.collectives import preload
 
         names += preload(self.spec.collective, self.spec.run_dir)
@@ -84,7 +94,7 @@ class Agent:
         import runtime.live.scorer
         import runtime.live.server  # noqa: F401
 
-        versions = {name: importlib.metadata.version(name) for name in sorted({"numpy", *names})}
+        versions = {name: version_of(name) for name in sorted({"numpy", *names})}
         return time.perf_counter() - begun, versions
 
     def run(self) -> None:
@@ -163,6 +173,8 @@ class Agent:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
+            if role in self.starts_cold:
+                become_cold(self.spec, self.board_fd, role, number, incarnation)
             run_role(self.spec, self.board_fd, role, number, incarnation)
             exit_code = 0
         except BaseException:  # noqa: BLE001  (whatever it is, this process must end here and not go on as an agent)
@@ -270,6 +282,14 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
         "scorer": scorer_main,
     }
     mains[role](spec, Identity(role, number, incarnation), board_fd)
+
+
+def version_of(distribution: str) -> str:
+    """Of what is installed under this name or, as some are called by their packagers, under ``NAME-cpu``."""
+    for name in (distribution, f"{distribution}-cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "unknown"
 
 
 def last_line(log: Path) -> str:

@@ -255,11 +255,11 @@ def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
     """The life of a server process."""
     from runtime.instantiate import instantiate
 
-    model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
-    num_parameters = model.num_parameters
+    parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)
+    num_parameters = len(parameters)
     lo, hi = server_range(num_parameters, spec.num_servers, identity.id)
-    initial = model.initial_parameters()[lo:hi]
-    del model
+    initial = parameters[lo:hi].copy()
+    del parameters
     board = Board(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
     try:
         Server(spec, identity, Store(initial, spec.optimizer, board, lo), num_parameters).run()

@@ -1,0 +1,203 @@
+"""TensorFlow (Keras 3) on flat vectors: one tensor that lies in the runtime's memory, cut up inside the graph.
+
+The canonical order and layout of parameters are PyTorch's (:mod:`runtime.backends.layouts`), so that the same vector
+means the same model in both frameworks. Who computes with it starts cold: see DESIGN.md, "Threads and forks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
+from runtime.backends.layouts import canonical, native_axes, stored_shape
+from runtime.backends.tensorflow_norms import Norms
+from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
+
+
+@final
+class TensorflowModel:
+    """A task's ``tensorflow_module``, a Keras model that is called with tensors in the place of its variables.
+
+    What a step of training changes beside the parameters (batch-norm statistics, the state of dropout) stays in Keras'
+    variables, local to each process.
+    """
+
+    def __init__(
+        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 1024
+    ) -> None:
+        start_tensorflow(num_threads)
+        import keras
+
+        keras.utils.set_random_seed(seed)
+        self.task, self.seed = task, seed
+        self.data = task.load()
+        self.batch_inputs = batch_inputs_of(task)
+        self.module: Any = task.tensorflow_module()
+        self.variables: list[Any] = list(self.module.trainable_variables)
+        self.axes = [native_axes(variable.name, len(variable.shape)) for variable in self.variables]
+        self.shapes = [
+            stored_shape(tuple(one.shape), axes) for one, axes in zip(self.variables, self.axes, strict=True)
+        ]
+        self.sizes = [int(np.prod(shape)) for shape in self.shapes]
+        self.num_parameters = sum(self.sizes)
+        self.eval_batch_samples = eval_batch_samples
+        self.in_batches = hasattr(task, "tensorflow_figures")
+        self.norms = Norms(self.module, self._cut, eval_batch_samples, recalibrate_samples)
+        self.params: Any = None
+        self.grad: FloatVector = np.zeros(0, dtype=np.float32)
+        self._tensors: dict[int, Any] = {}
+        self._step, self._assess = self._functions()
+
+    def trace(self) -> TensorflowModel:
+        """Make the graph of a step now, and not within the first iteration."""
+        self._step.get_concrete_function()
+        return self
+
+    def initial_parameters(self) -> FloatVector:
+        """From the task if it draws its own (``initial_parameters(seed)``), else as Keras has drawn them."""
+        if (draw := getattr(self.task, "initial_parameters", None)) is not None:
+            drawn: FloatVector = draw(self.seed)
+            if drawn.shape != (self.num_parameters,):
+                raise ValueError(f"initial_parameters: {drawn.shape}, and the model has {self.num_parameters}")
+            return drawn
+        values = [canonical(one.numpy(), axes) for one, axes in zip(self.variables, self.axes, strict=True)]
+        return np.concatenate(values, dtype=np.float32)
+
+    def attach(self, params: FloatVector, grad: FloatVector) -> None:
+        """A tensor over the memory of ``params`` (no copy), made once for each vector and kept."""
+        import tensorflow as tf
+
+        place = params.ctypes.data
+        if place not in self._tensors:
+            self._tensors[place] = tf.experimental.dlpack.from_dlpack(params.__dlpack__())
+        self.params, self.grad = self._tensors[place], grad
+
+    def batch(
+        self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Copies of the samples out of the memory-mapped arrays, pre-processed by the task."""
+        inputs, targets = self.data.train
+        seen = self.batch_inputs(inputs[indices], drawn_samples(self.seed, indices, epochs))
+        return seen, targets[indices]
+
+    def gradient(self, batch: tuple[NDArray[Any], NDArray[Any]], micro: Sequence[MicroBatch]) -> float:
+        """Forward and backward of the summed loss; one copy of the gradient, from TensorFlow's tensor to the vector."""
+        inputs, targets = batch
+        total = 0.0
+        for index, (rows, coefficient) in enumerate(micro):
+            loss, flat = self._step(self.params, inputs[rows], targets[rows])
+            own = flat.numpy()
+            if index:
+                self.grad += own if coefficient == 1.0 else np.float32(coefficient) * own
+            else:
+                np.multiply(own, np.float32(coefficient), out=self.grad)
+            total += float(loss)
+        return total
+
+    def evaluate(self) -> dict[str, float]:
+        """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else metrics at once."""
+        self.norms.recalibrate(self.params, self.data.train[0], lambda inputs: self.batch_inputs(inputs, None))
+        inputs, targets = self.data.test
+        if not self.in_batches:
+            means = self._assess(self.params, self.batch_inputs(inputs, None), targets)
+            return {name: float(value) for name, value in means.items()}
+        starts = range(0, len(targets), self.eval_batch_samples)
+        batches = [slice(start, start + self.eval_batch_samples) for start in starts]
+        figures = [
+            self._assess(self.params, self.batch_inputs(inputs[rows], None), targets[rows]).numpy() for rows in batches
+        ]
+        metrics: dict[str, float] = self.task.metrics(np.concatenate(figures))
+        return metrics
+
+    def _functions(self) -> tuple[Any, Any]:
+        """Loss and flat gradient of a step; metrics. Each is one graph for every number of samples."""
+        import keras
+        import tensorflow as tf
+
+        inputs, targets = self.data.train
+        inputs = self.batch_inputs(inputs[:1], None)  # pre-processing may change shape and type
+        signature = [
+            tf.TensorSpec([self.num_parameters], tf.float32),
+            *(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (inputs, targets)),
+        ]
+        states = self.module.non_trainable_variables
+
+        def step(flat: Any, inputs: Any, targets: Any) -> tuple[Any, Any]:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(flat)
+                with keras.StatelessScope(state_mapping=self._cut(flat)) as scope:
+                    loss = self.task.tensorflow_loss(self.module, inputs, targets)
+            for state in states:
+                if (new := scope.get_current_value(state)) is not None:
+                    state.assign(new)
+            return loss, tape.gradient(loss, flat)
+
+        def assess(flat: Any, inputs: Any, targets: Any) -> Any:
+            with keras.StatelessScope(state_mapping=self._cut(flat)):
+                of = self.task.tensorflow_figures if self.in_batches else self.task.tensorflow_metrics
+                return of(self.module, inputs, targets)
+
+        function = tf.function(autograph=False, input_signature=signature)
+        return function(step), function(assess)
+
+    def _cut(self, flat: Any) -> list[tuple[Any, Any]]:
+        """Every variable with the tensor that takes its place."""
+        import tensorflow as tf
+
+        parts = tf.split(flat, self.sizes)
+        tensors = [
+            tf.transpose(tf.reshape(part, shape), axes) if axes else tf.reshape(part, shape)
+            for part, shape, axes in zip(parts, self.shapes, self.axes, strict=True)
+        ]
+        return list(zip(self.variables, tensors, strict=True))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TensorflowBackend:
+    """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process.
+
+    Parameters are assessed ``eval_batch_samples`` at a time where the task has figures of every sample; with
+    batch normalisation, after its statistics were measured on ``recalibrate_samples`` training samples.
+    """
+
+    computes: ClassVar[bool] = True
+    framework: ClassVar[str] = "tensorflow"
+    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
+    fork_safe: ClassVar[bool] = False
+
+    num_threads: int = 1
+    eval_batch_samples: int = 512
+    recalibrate_samples: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name in ("num_threads", "eval_batch_samples", "recalibrate_samples"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
+
+    def preload(self) -> list[str]:
+        """Import TensorFlow and Keras."""
+        import_tensorflow()
+        return ["tensorflow", "keras"]
+
+    def prepare(self, task: Any, seed: int) -> TensorflowModel:
+        """Build the module."""
+        return self._model(task, seed).trace()
+
+    def initial_parameters(self, task: Any, seed: int) -> FloatVector:
+        """Those of the model; without TensorFlow, if the task draws them itself."""
+        draw = getattr(task, "initial_parameters", None)
+        if draw is None:
+            return self._model(task, seed).initial_parameters()
+        drawn: FloatVector = draw(seed)
+        return drawn
+
+    def _model(self, task: Any, seed: int) -> TensorflowModel:
+        return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)

@@ -1,0 +1,78 @@
+"""Statistics of batch normalisation in Keras, measured anew whenever parameters are assessed.
+
+Parameters travel, statistics do not: they belong to a process, and the process that evaluates has never trained. So
+they are the mean over batches of training samples that are the same in every process and at every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.backends.torch_assessing import CHOICE_SEED
+
+Cut = Callable[[Any], list[tuple[Any, Any]]]
+"""From the flat tensor to every variable with the tensor that takes its place."""
+
+
+@final
+class Norms:
+    """The batch-normalisation layers of ``module``, if there are any."""
+
+    def __init__(self, module: Any, cut: Cut, batch_samples: int, num_samples: int) -> None:
+        import keras
+
+        layers = list(module._flatten_layers())
+        self.norms = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
+        self.droppers = [one for one in layers if hasattr(one, "rate")]
+        self.states = [state for norm in self.norms for state in (norm.moving_mean, norm.moving_variance)]
+        self.module, self.cut, self.batch_samples, self.num_samples = module, cut, batch_samples, num_samples
+        self._measure: Any = None
+        self._chosen: NDArray[np.int64] | None = None
+
+    def recalibrate(self, flat: Any, inputs: NDArray[Any], see: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        """Measure with these parameters; ``inputs`` are all training samples, ``see`` is their pre-processing."""
+        if not self.norms:
+            return
+        if self._chosen is None:  # neither the first nor every n-th: files may be sorted by class
+            count = min(self.num_samples, len(inputs))
+            self._chosen = np.random.default_rng(CHOICE_SEED).choice(len(inputs), count, replace=False)
+        size = min(self.batch_samples, len(self._chosen))
+        batches = [self._chosen[start : start + size] for start in range(0, len(self._chosen) - size + 1, size)]
+        measured = [self._function(flat, see(inputs[batch])) for batch in batches]
+        for state, *values in zip(self.states, *measured, strict=True):
+            state.assign(sum(values) / len(values))
+
+    @property
+    def _function(self) -> Any:
+        import keras
+        import tensorflow as tf
+
+        def measure(flat: Any, inputs: Any) -> list[Any]:
+            with self._only_measuring(), keras.StatelessScope(state_mapping=self.cut(flat)) as scope:
+                self.module(inputs, training=True)
+            return [scope.get_current_value(state) for state in self.states]
+
+        if self._measure is None:
+            self._measure = tf.function(measure, autograph=False, reduce_retracing=True)
+        return self._measure
+
+    @contextmanager
+    def _only_measuring(self) -> Iterator[None]:
+        """While the graph is made: what is measured replaces what was known, and nothing is dropped."""
+        momenta, rates = [one.momentum for one in self.norms], [one.rate for one in self.droppers]
+        for norm in self.norms:
+            norm.momentum = 0.0
+        for dropper in self.droppers:
+            dropper.rate = 0.0
+        try:
+            yield
+        finally:
+            for norm, momentum in zip(self.norms, momenta, strict=True):
+                norm.momentum = momentum
+            for dropper, rate in zip(self.droppers, rates, strict=True):
+                dropper.rate = rate

@@ -1,0 +1,168 @@
+"""TensorFlow through the whole runtime: the losses of PyTorch, the discipline of every other task."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.invariants import problems
+from tests.leaks import Start
+from tests.runs import QUICK, Run, alive, processes_of
+from tests.tensorflow_facts import HAVE
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+]
+
+UPDATES = 50
+START_S = 180.0
+"""A start takes 3 s of processor time for every task; the machine may be busy with something else."""
+CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
+SMALL = (*CNN, *QUICK, "cluster.num_workers=2", "workload.epochs=5", f"cluster.start_deadline_s={START_S:g}")
+TENSORFLOW = (*SMALL, "backend=tensorflow")
+PACED = ("cluster.device={base_s: 0.03}",)
+SHAPES = {
+    "tensorflow": TENSORFLOW,
+    "torch": (*SMALL, "backend=torch"),
+    "another seed": (*SMALL, "backend=torch", "seed=1"),
+    "virtual": (*TENSORFLOW, "cluster=virtual", "cluster.device={base_s: 0.03}"),
+    "shm, 3 servers": (*TENSORFLOW, "topology.transport=shm", "topology.num_servers=3"),
+    "ring": (*TENSORFLOW, "topology=allreduce"),
+}
+EIGHT_GB = 8e9
+
+Losses = dict[tuple[int, int], float]
+
+
+def overrides(name: str) -> tuple[str, ...]:
+    words = SHAPES[name]
+    return tuple(word for word in words if not (name == "virtual" and word.startswith("cluster.start")))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Each run is made once, when it is first asked for."""
+    directory, made = tmp_path_factory.mktemp("tensorflow"), dict[str, Run]()
+
+    def make(name: str) -> Run:
+        if name not in made:
+            run = Run(directory / re.sub(r"\W+", "-", name), *overrides(name))
+            try:
+                made[name] = run.finish(START_S)
+            finally:
+                run.kill()
+        return made[name]
+
+    return make
+
+
+Runs = Callable[[str], Run]
+
+
+def losses(run: Run) -> Losses:
+    """Of every gradient of some samples, by worker and iteration."""
+    events = [event for event in run.events("Arrived") if event["loss"] is not None]
+    return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in events}
+
+
+def difference(one: Losses, other: Losses) -> float:
+    """Largest, relative."""
+    assert one.keys() == other.keys()
+    return max(abs(one[key] - other[key]) / abs(other[key]) for key in one)
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "virtual", "ring"])
+def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str) -> None:
+    ours, theirs = losses(runs(name)), losses(runs("torch"))
+    assert len(ours) >= 2 * UPDATES
+    assert difference(ours, theirs) <= 1e-4
+    assert min(theirs.values()) < 0.5 * max(theirs.values()), "nothing was learned, so nothing was compared"
+
+
+def test_another_seed_would_have_been_noticed(runs: Runs) -> None:
+    assert difference(losses(runs("another seed")), losses(runs("torch"))) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["virtual", "shm, 3 servers"])
+def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str) -> None:
+    assert runs(name).sha256 == runs("tensorflow").sha256
+    assert problems(runs(name).lines()) == []
+
+
+def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start: Start) -> None:
+    run = start("run", *TENSORFLOW, *PACED)
+    run.await_training(5, START_S)
+    before = run.pid_of("worker", 1)
+    assert run.strike(("worker", 1))
+    run.await_events("Joined", timeout_s=START_S)
+    assert run.pid_of("worker", 1) != before
+    run.finish(START_S)
+    assert run.sha256 == runs("tensorflow").sha256
+    assert problems(run.lines()) == []
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def loaded(pid: int) -> set[str]:
+    """Frameworks that a process has mapped."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return {name for name in ("tensorflow", "torch") if f"/site-packages/{name}/" in maps}
+
+
+def proportional_bytes(pid: int) -> int:
+    """Memory of a process, its share of what it shares (PSS)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def await_gone(pids: Iterable[int], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while left := [pid for pid in pids if alive(pid)]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.02)
+
+
+def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
+    endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"cluster.start_deadline_s={START_S:g}")
+    run = start("run", *endless, "backend=tensorflow", "cluster.num_workers=4", "topology.num_servers=2")
+    run.await_training(3, START_S)
+    ours, agent = run.pids(), run.agent_pid
+    for (role, _), pid in ours.items():
+        assert loaded(pid) == ({"tensorflow"} if role in ("worker", "evaluator") else set()), role
+    assert loaded(agent) == loaded(run.innermost) == set()
+    total = sum(proportional_bytes(pid) for pid in processes_of(run.run_dir))
+    assert 0 < total < EIGHT_GB
+    for pid in ours.values():
+        parent = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("PPid"))
+        assert int(parent.split()[1]) == agent
+    os.kill(run.innermost, signal.SIGSTOP)  # so that nobody ends anybody: what was exec'd dies with the agent by itself
+    os.kill(agent, signal.SIGKILL)
+    await_gone(ours.values())
+    run.kill()
+
+
+def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Start) -> None:
+    run = start("run", *TENSORFLOW)
+    run.await_notes("Launched", 5)
+    pids = list(run.pids().values())
+    run.process.kill()
+    await_gone(pids)
+    assert processes_of(run.run_dir) == []
+
+
+def test_torch_runs_know_nothing_of_tensorflow(start: Start) -> None:
+    run = start("run", *SMALL, *PACED, "backend=torch", "workload.epochs=null")
+    run.await_training(3)
+    for (role, _), pid in run.pids().items():
+        assert loaded(pid) == {"torch"}, role
+    run.interrupt()
+    assert not alive(run.process.pid)

@@ -1,0 +1,212 @@
+"""TensorFlow on flat vectors: what PyTorch computes on the same vector."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runtime import preflight
+from runtime.backends.base import micro_batches
+from runtime.backends.layouts import canonical, native_axes, stored_shape
+from runtime.backends.tensorflow import TensorflowBackend
+from runtime.backends.torch import TorchBackend, TorchModel
+from runtime.vectors import aligned_vector
+from tests.cli import run_cli
+from tests.runs import ROOT
+from tests.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
+from workloads.digits import Digits
+from workloads.drawing import Draws
+
+KINDS = ("mlp", "cnn")
+WARMUP_TIMEOUT_S = 300
+
+
+# ---- what needs no TensorFlow ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**40 + 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_draws_what_pytorch_draws_bit_for_bit(kind: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    task = Digits(model=kind, hidden_units=37)
+    wanted = np.concatenate([one.detach().numpy().ravel() for one in task.torch_module().parameters()])
+    assert task.initial_parameters(seed).tobytes() == wanted.tobytes()
+    assert task.initial_parameters(seed + 1).tobytes() != wanted.tobytes()
+
+
+def test_draws_are_those_of_uniform_() -> None:
+    torch.manual_seed(11)
+    draws = Draws(11)
+    for count, bound in ((7, 0.3), (1000, 1 / 3)):
+        assert draws.uniform(count, bound).tobytes() == torch.empty(count).uniform_(-bound, bound).numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "stored"),
+    [
+        ("kernel", (3, 5), (5, 3)),
+        ("recurrent_kernel", (3, 12), (12, 3)),
+        ("kernel", (2, 4, 3, 5), (5, 3, 2, 4)),
+        ("depthwise_kernel", (2, 4, 3, 1), (1, 3, 2, 4)),
+        ("bias", (5,), (5,)),
+        ("embeddings", (9, 4), (9, 4)),
+    ],
+)
+def test_layouts(name: str, shape: tuple[int, ...], stored: tuple[int, ...]) -> None:
+    axes = native_axes(name, len(shape))
+    assert stored_shape(shape, axes) == stored
+    value = np.arange(np.prod(shape)).reshape(shape)
+    flat = canonical(value, axes)
+    back = flat.reshape(stored)
+    assert (np.transpose(back, axes or None if axes else range(len(shape))) == value).all()
+    assert (flat != value.ravel()).any() == bool(axes)
+
+
+def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    finished = run_cli("workload=digits", "backend=tensorflow")
+    assert finished.exit_code == 2
+    assert (
+        finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
+    )
+
+
+def test_a_task_without_a_network_in_tensorflow_is_refused() -> None:
+    finished = run_cli("workload=ledger", "backend=tensorflow")
+    assert finished.exit_code == 2
+    assert finished.err == "run.py: backend=tensorflow: cannot train workload=ledger; choose backend=numpy\n"
+
+
+@dataclass
+class OnlyTorch:
+    """Its file promises more than its class holds."""
+
+    def torch_module(self) -> Any: ...
+
+
+def test_a_promise_that_the_task_does_not_keep_is_refused() -> None:
+    assert not preflight.is_written_in(OnlyTorch(), TensorflowBackend())
+    assert preflight.is_written_in(OnlyTorch(), TorchBackend())
+    assert preflight.is_written_in(Digits(), TensorflowBackend())
+
+
+def test_a_number_of_threads_is_one_at_least() -> None:
+    finished = run_cli("workload=digits", "backend=tensorflow", "backend.num_threads=0")
+    assert (finished.exit_code, finished.err) == (2, "run.py: backend.num_threads=0: must be at least 1\n")
+
+
+@pytest.mark.parametrize("backend", ["torch", "numpy"])
+def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: Path) -> None:
+    workload = {"torch": "digits", "numpy": "ledger"}[backend]
+    words = [f"workload={workload}", f"backend={backend}", "cluster=virtual", "draw=false", "view=none"]
+    script = (
+        "import atexit, os, runpy, sys\n"
+        "names = ('tensorflow', 'keras', 'torch')\n"
+        "atexit.register(lambda: print('loaded', *[name for name in names if name in sys.modules]))\n"
+        "runpy.run_path('run.py', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "workload.epochs=1", "straggler=none", f"hydra.run.dir={tmp_path}/run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    loaded = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
+    assert ["torch"] * (backend == "torch") in loaded, done.stdout + done.stderr
+    assert not any({"tensorflow", "keras"} & set(names) for names in loaded)
+
+
+# ---- what TensorFlow computes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, str]:
+    wide = TorchModel(WideAndDeep(), SEED, 1).initial_parameters()
+    return collect(tmp_path_factory.mktemp("tensorflow"), wide)
+
+
+def torch_facts(kind: str, data_dir: Path) -> Facts:
+    task = Digits(model=kind, hidden_units=24, data_dir=str(data_dir))
+    task.prepare()
+    model = TorchModel(task, SEED, 1)
+    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    initial = params.copy()
+    model.attach(params, grad)
+    batch = model.batch(np.arange(NUM))
+    loss = model.gradient(batch, micro_batches(NUM, 1))
+    own = grad.copy()
+    coded_loss = model.gradient(batch, CODED)
+    accuracy, mean_loss = model.evaluate().values()
+    names = ("initial", "loss", "grad", "coded_loss", "coded_grad", "accuracy", "mean_loss")
+    values = (initial, loss, own, coded_loss, grad.copy(), accuracy, mean_loss)
+    return dict(zip(names, values, strict=True))
+
+
+@needs_tensorflow
+def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> None:
+    model = TorchModel(WideAndDeep(), SEED, 1)
+    params = aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    wanted = descend(model, params)
+    np.testing.assert_allclose(found[0]["wide_losses"], wanted, rtol=1e-4)
+    assert wanted[-3] < 0.9 * wanted[0], "nothing was learned, so nothing was compared"
+
+
+@needs_tensorflow
+@pytest.mark.timeout(WARMUP_TIMEOUT_S)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_vector_means_the_same_model(found: tuple[Facts, str], kind: str, tmp_path: Path) -> None:
+    facts, wanted = found[0], torch_facts(kind, tmp_path)
+    assert facts[f"{kind}_initial"].tobytes() == wanted["initial"].tobytes()
+    for name in ("grad", "coded_grad"):
+        scale = np.abs(wanted[name]).max()
+        assert np.abs(facts[f"{kind}_{name}"] - wanted[name]).max() <= 1e-5 * scale
+    for name in ("loss", "coded_loss", "accuracy", "mean_loss"):
+        assert facts[f"{kind}_{name}"] == pytest.approx(wanted[name], rel=1e-5)
+    assert np.abs(facts[f"{kind}_grad"] - facts[f"{kind}_coded_grad"]).max() > 0.01 * scale
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("kind", [*KINDS, "bn"])
+def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
+    found: tuple[Facts, str], kind: str
+) -> None:
+    facts = found[0]
+    assert facts[f"{kind}_traces"] == 1
+    assert facts[f"{kind}_halved_loss"] != pytest.approx(float(facts[f"{kind}_loss"]), rel=1e-3)
+
+
+@needs_tensorflow
+def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None:
+    facts = found[0]
+    assert len(facts["bn_initial"]) == 64 * 6 + 6 + 2 * 6 + 60 + 10
+    assert facts["bn_moved"] > 0
+    assert facts["bn_initial"].tobytes() == facts["bn_again"].tobytes()
+
+
+@needs_tensorflow
+def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str]) -> None:
+    """The third is the negative control: with statistics as training has left them."""
+    before, after, unmeasured = found[0]["norms"]
+    assert before.tolist() == after.tolist()
+    assert unmeasured.tolist() != after.tolist()
+    np.testing.assert_allclose(found[0]["measured"], found[0]["wanted_means"], rtol=1e-3, atol=1e-4)
+
+
+@needs_tensorflow
+def test_it_is_quiet_and_brings_nothing_along(found: tuple[Facts, str]) -> None:
+    facts, said = found
+    assert said == ""
+    assert list(facts["modules"]) == []
+    assert not facts["imported_for_initial_parameters"]
+    assert str(facts["refusal"]).startswith("backend.num_threads=2: TensorFlow runs with 1 in this process already")
+    assert facts["threads"] < 10
