@@ -46,7 +46,7 @@ figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)
 
-chaos: $(VENV)/.dev  ## the long fault tests (200 faults, 60 interrupted and 50 killed runs)
+chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
 
 clean:  ## remove environments, caches and records
