@@ -69,7 +69,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("topology=allreduce topology.num_servers=2", "topology.num_servers=2: topology=allreduce has no servers"),
     ("topology=allreduce topology.collective=null", "topology.collective=null: topology=allreduce needs one"),
     ("topology=allreduce topology.transport=shm", "topology.transport=shm: replicas share no memory"),
-    ("topology=allreduce backend=tensorflow", "backend"),
+    ("topology=allreduce backend=jax", "backend"),
     ("topology=allreduce strategy=asp", "topology=allreduce: strategy=asp does not work on it; choose topology=ps"),
     ("topology=allreduce strategy=ssp", "topology=allreduce: strategy=ssp does not work on it; choose topology=ps"),
     (
