@@ -68,12 +68,12 @@ STRATEGY_COLOURS = {
     "lgc": "#999933",
     "static_x": "#44AA99",
     "dynamic_x": "#CC6677",
-    "zeno": "#AA4499",
+    "zeno_pp": "#AA4499",
     "coding_naive": "#4477AA",
     "coding_fractional": "#BBBBBB",
     "coding_cyclic": "#DDAA33",
-    "coding_heter_aware": "#CC6677",
-    "coding_group_based": "#882255",
+    "coding_heter_aware": "#EE8866",
+    "coding_group_based": "#661100",
 }
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
