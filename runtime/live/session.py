@@ -23,6 +23,8 @@ from runtime.live.task_spec import Place
 from runtime.live.tasks import BESIDE
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
+EVALUATOR_JOINS_S = 5.0
+"""How long the end of a run waits for an evaluator that is about to connect."""
 FINAL_EVALUATION_S = 60.0
 """How long the end of a run waits for the score of the final parameters (the evaluator runs at the lowest priority, so
 on a machine that others keep busy it may take long)."""
@@ -306,6 +308,7 @@ class Session:
 
     def last_evaluation(self) -> None:
         """Score the final parameters, outside the job's time."""
+        self._await_evaluator()
         if self.failure is not None or self.evaluator_incarnation() is None:
             return
         self.port.flush()
@@ -313,6 +316,14 @@ class Session:
         self._final_ticket = max(self.port.tickets)
         deadline = self.loop.now + FINAL_EVALUATION_S
         while self._final_ticket is not None and self.loop.now < deadline and self.failure is None:
+            self.loop.turn(0.1)
+
+    def _await_evaluator(self) -> None:
+        """Everybody may have just been brought back to one version, and the evaluator is the last to connect again."""
+        deadline = self.loop.now + EVALUATOR_JOINS_S
+        while self.evaluator_incarnation() is None and self.supervisor.phase == "none" and self.failure is None:
+            if self.loop.now >= deadline:
+                return
             self.loop.turn(0.1)
 
     def goodbye(self) -> None:
