@@ -22,7 +22,7 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
-test: $(VENV)/.dev  ## all tests that fit in a few minutes
+test: $(VENV)/.dev  ## all tests but the long ones (a quarter of an hour)
 	@# what starts processes comes afterwards, one test at a time: they would measure and strike each other
 	$(PY) -m pytest -n 2 --dist loadfile --benchmark-disable -m "not bench and not slow and not live and not chaos and not root" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest -m "(live or chaos or root) and not bench and not slow" $(ARGS) || [ $$? = 5 ]

@@ -19,7 +19,7 @@ from runtime.ledger import Ledger, Order
 from runtime.membership import Membership
 from runtime.parts import Parts
 from runtime.scoring import Scoring
-from runtime.shards import Cut, Range, Shards, cut_epoch
+from runtime.shards import Cut, Range, Shards, cut_epoch, even_sizes
 from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score
 
 MAX_EMPTY_ROUNDS = 1000
@@ -31,8 +31,7 @@ Disturb = Callable[[str, float], tuple[float, float]]
 
 def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
     """The even split of the global batch; the first workers get one sample more where it does not divide."""
-    share, rest = divmod(global_batch_samples, num_workers)
-    return tuple(share + (worker < rest) for worker in range(num_workers))
+    return tuple(even_sizes(global_batch_samples, num_workers))
 
 
 def cut_for(job: Job, data: str) -> Cut:

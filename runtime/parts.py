@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.job import Piece
-from runtime.shards import Range, Shards
+from runtime.shards import Range, Shards, even_sizes
 from strategies.protocol import Part
 
 DRAWER = -1
@@ -92,16 +92,15 @@ class Parts:
 
 def cut_evenly(ranges: Sequence[Range], num_parts: int) -> list[tuple[Range, ...]]:
     """Consecutive samples cut into parts whose sizes differ by at most one, larger ones first."""
-    share, rest = divmod(sum(one.samples for one in ranges), num_parts)
     left = list(reversed(ranges))
     parts: list[tuple[Range, ...]] = []
-    for index in range(num_parts):
-        missing, part = share + (index < rest), []
+    for missing in even_sizes(sum(one.samples for one in ranges), num_parts):
+        part = []
         while missing:
             head = left.pop()
             if head.samples > missing:
-                left.append(Range(head.epoch, head.shard, head.start + missing, head.stop))
-                head = Range(head.epoch, head.shard, head.start, head.start + missing)
+                head, tail = head.cut(missing)
+                left.append(tail)
             part.append(head)
             missing -= head.samples
         parts.append(tuple(part))

@@ -39,6 +39,17 @@ class Range(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Number of samples."""
         return self.stop - self.start
 
+    def cut(self, samples: int) -> tuple[Range, Range]:
+        """The first ``samples`` of them, and the others."""
+        middle = self.start + samples
+        return Range(self.epoch, self.shard, self.start, middle), Range(self.epoch, self.shard, middle, self.stop)
+
+
+def even_sizes(total: int, parts: int) -> list[int]:
+    """``total`` as ``parts`` integers that differ by at most one, larger ones first."""
+    share, rest = divmod(total, parts)
+    return [share + (part < rest) for part in range(parts)]
+
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """How an epoch is cut: shard k is ``length(k)`` samples from ``offset(k)`` on."""
@@ -136,8 +147,8 @@ class Shards:
         while missing and (local or self._draw(local)):
             head = local.popleft()
             if head.samples > missing:
-                local.appendleft(Range(head.epoch, head.shard, head.start + missing, head.stop))
-                head = Range(head.epoch, head.shard, head.start, head.start + missing)
+                head, tail = head.cut(missing)
+                local.appendleft(tail)
             taken.append(head)
             missing -= head.samples
         if taken:

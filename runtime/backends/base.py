@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.job import ComputeOrder
+from runtime.shards import even_sizes
 
 FloatVector = NDArray[np.float32]
 Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
@@ -84,6 +85,14 @@ class Backend(Protocol):
         ...
 
 
+def check_counts(backend: object, *names: str) -> None:
+    """Raise ``ValueError`` naming the first of these fields that is no number of at least 1."""
+    for name in names:
+        value = getattr(backend, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value}: must be at least 1")
+
+
 def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], Drawn | None], NDArray[Any]]:
     """What the task does to the inputs of a batch in numpy before its model sees them: ``batch_inputs``, or nothing."""
     own: Callable[[NDArray[Any], Drawn | None], NDArray[Any]] = getattr(task, "batch_inputs", _as_stored)
@@ -101,8 +110,7 @@ def drawn_samples(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int6
 
 def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:
     """``accum`` near-equal consecutive parts, larger ones first."""
-    share, rest = divmod(num_samples, accum)
-    return [MicroBatch(rows) for rows in _consecutive([share + (part < rest) for part in range(accum)])]
+    return [MicroBatch(rows) for rows in _consecutive(even_sizes(num_samples, accum))]
 
 
 def ordered_batches(order: ComputeOrder) -> list[MicroBatch]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
+from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, check_counts, drawn_samples
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_norms import Norms
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
@@ -177,10 +177,7 @@ class TensorflowBackend:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("num_threads", "eval_batch_samples", "recalibrate_samples"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
+        check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:
         """Import TensorFlow and Keras."""

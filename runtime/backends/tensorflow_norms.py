@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.torch_assessing import CHOICE_SEED
+from runtime.backends.calibration import calibration_samples, whole_batches
 
 Cut = Callable[[Any], list[tuple[Any, Any]]]
 """From the flat tensor to every variable with the tensor that takes its place."""
@@ -38,11 +38,9 @@ class Norms:
         """Measure with these parameters; ``inputs`` are all training samples, ``see`` is their pre-processing."""
         if not self.norms:
             return
-        if self._chosen is None:  # neither the first nor every n-th: files may be sorted by class
-            count = min(self.num_samples, len(inputs))
-            self._chosen = np.random.default_rng(CHOICE_SEED).choice(len(inputs), count, replace=False)
-        size = min(self.batch_samples, len(self._chosen))
-        batches = [self._chosen[start : start + size] for start in range(0, len(self._chosen) - size + 1, size)]
+        if self._chosen is None:
+            self._chosen = calibration_samples(len(inputs), self.num_samples)
+        batches = whole_batches(self._chosen, self.batch_samples)
         measured = [self._function(flat, see(inputs[batch])) for batch in batches]
         for state, *values in zip(self.states, *measured, strict=True):
             state.assign(sum(values) / len(values))

@@ -17,7 +17,7 @@ ENVIRONMENT = {
 }
 
 UNNEEDED = ("matplotlib", "pandas", "PIL", "sklearn")
-"""What Keras imports if it is there, for what is not used here: 40 % of the time that its import takes."""
+"""What Keras imports if it is there, for what is not used here: much of the time that its import takes."""
 
 
 def import_tensorflow() -> None:

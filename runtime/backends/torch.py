@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, drawn_samples
+from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, check_counts, drawn_samples
 from runtime.backends.torch_assessing import Assessor, Masks
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ class TorchBackend:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("num_threads", "eval_batch_samples", "recalibrate_samples"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
+        check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:
         """Import torch."""

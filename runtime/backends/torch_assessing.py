@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.backends.base import batch_inputs_of
+from runtime.backends.calibration import calibration_samples, whole_batches
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 Metrics = dict[str, float]
-
-CHOICE_SEED = 0
-"""Of the samples that statistics are measured on: the same in every run, whatever its seed."""
 
 
 @final
@@ -71,16 +69,14 @@ class Assessor:
         """Running statistics become the mean of those of batches of one size, everything else as in evaluation."""
         if not self.norms:
             return
-        if self._chosen is None:  # neither the first nor every n-th: files may be sorted by class
-            num_samples = min(self.recalibrate_samples, len(train[1]))
-            self._chosen = np.random.default_rng(CHOICE_SEED).choice(len(train[1]), num_samples, replace=False)
-        size = min(self.batch_samples, len(self._chosen))
+        if self._chosen is None:
+            self._chosen = calibration_samples(len(train[1]), self.recalibrate_samples)
         for norm in self.norms:
             norm.reset_running_stats()  # type: ignore[operator]
             norm.momentum = None  # type: ignore[assignment]
             norm.train()
-        for rows in _slices(len(self._chosen) // size * size, size):
-            self.module(self._tensors(*(part[self._chosen[rows]] for part in train))[0])
+        for batch in whole_batches(self._chosen, self.batch_samples):
+            self.module(self._tensors(*(part[batch] for part in train))[0])
         for norm in self.norms:
             norm.eval()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import final
 
 import numpy as np
@@ -15,6 +15,7 @@ from strategies.coding.partitions import default_parts
 from strategies.coding.schemes import ONE_PART_EACH, build
 from strategies.coding.stragglers import Rated
 from strategies.protocol import Part
+from strategies.weights import split_evenly
 
 
 @final
@@ -82,16 +83,19 @@ class Crew:
         """K."""
         return int(self.code.matrix.shape[1])
 
-    def row(self, worker: int) -> tuple[Part, ...]:
-        """The parts of a worker."""
-        row = self.code.matrix[self.place[worker]]
-        return tuple(Part(int(index), float(row[index])) for index in np.flatnonzero(row))
+    @cached_property
+    def rows(self) -> dict[int, tuple[Part, ...]]:
+        """The parts of every worker."""
+        found = {worker: self.code.matrix[place] for worker, place in self.place.items()}
+        return {
+            worker: tuple(Part(int(index), float(row[index])) for index in np.flatnonzero(row))
+            for worker, row in found.items()
+        }
 
-    def assigned(self, worker: int, round_samples: int) -> int:
-        """Samples of its parts in a round of so many."""
-        share, rest = divmod(round_samples, self.num_parts)
-        held = np.flatnonzero(self.code.matrix[self.place[worker]])
-        return int(len(held) * share + (held < rest).sum())
+    def assigned(self, round_samples: int) -> dict[int, int]:
+        """Samples of every worker's parts in a round of so many."""
+        sizes = split_evenly(round_samples, self.num_parts)
+        return {worker: sum(sizes[part.index] for part in row) for worker, row in self.rows.items()}
 
     def enough(self, arrived: Collection[int]) -> bool:
         """Whether these workers are all but s, or a whole group: no other set is worth a try."""

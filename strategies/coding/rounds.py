@@ -48,6 +48,7 @@ class Rounds:
 
     def _build(self, workers: Sequence[int]) -> None:
         self._crew = Crew.of(self.recipe, self.speeds.of(workers), self._built)
+        self._assigned = self._crew.assigned(self.batch_samples)
         self._gone, self._newcomers = set(), set()
         self._built += 1
 
@@ -101,8 +102,7 @@ class Rounds:
 
     def _row(self, worker: int) -> Compute:
         self._working[worker] = self._round
-        assigned = self._crew.assigned(worker, self.batch_samples)
-        return Compute(worker=worker, num_samples=assigned, parts=self._crew.row(worker))
+        return Compute(worker=worker, num_samples=self._assigned[worker], parts=self._crew.rows[worker])
 
     def arrived(self, event: Arrived) -> list[AnyCommand]:
         """Late: dropped. Of this round: perhaps the last that was needed."""
