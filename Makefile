@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench fidelity injectors figures predictors chaos clean
+.PHONY: help setup run test check bench fidelity injectors figures predictors chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -50,6 +50,9 @@ predictors: $(VENV)/.run  ## score predictors of stragglers on the records below
 
 chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
+
+slow: $(VENV)/.dev  ## every workload with every backend that trains it, live: 20 updates reduce the loss (half an hour)
+	$(PY) -m pytest -m "slow and not chaos and not bench" $(ARGS)
 
 clean:  ## remove environments, caches and records
 	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
