@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from workloads.data import Split
+from workloads.models.initial import Start, draw
 
 if TYPE_CHECKING:
     import torch
@@ -48,6 +50,14 @@ class DatasetTask(ABC):
     @abstractmethod
     def num_parameters(self) -> int:
         """Known without data and framework."""
+
+    @abstractmethod
+    def starts(self) -> list[Start]:
+        """What the parameters start as, in the order of the flat vector."""
+
+    def initial_parameters(self, seed: int) -> NDArray[np.float32]:
+        """Float32 [num_parameters], the same in every framework."""
+        return draw(seed, self.starts())
 
     @abstractmethod
     def torch_module(self) -> torch.nn.Module:
