@@ -95,6 +95,7 @@ class WideAndDeep:
     tensorflow_loss, tensorflow_figures, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_figures, Clicks.metrics
     tensorflow_module = Clicks.tensorflow_module
     torch_module, torch_loss, torch_figures = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_figures
+    starts, initial_parameters = Clicks.starts, Clicks.initial_parameters
 
     def load(self) -> Split:
         chance = np.random.default_rng(0)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.metrics import auc
-from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
+from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_starts
+from workloads.models.initial import Start
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class Clicks(DatasetTask):
     def num_parameters(self) -> int:
         """Counted."""
         return self.size.count(self.fields)  # type: ignore[no-any-return]
+
+    def starts(self) -> list[Start]:
+        """Of either model."""
+        return click_starts(self.size, self.fields)
 
     def torch_module(self) -> torch.nn.Module:
         """Wide & Deep or xDeepFM."""

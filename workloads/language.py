@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.metrics import perplexity
-from workloads.models.language import LSTMSize, TransformerSize
+from workloads.models.initial import Start
+from workloads.models.language import LSTMSize, TransformerSize, language_starts
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Language(DatasetTask):
     def num_parameters(self) -> int:
         """Counted."""
         return self.size.count(self.dataset.facts.vocabulary)  # type: ignore[no-any-return]
+
+    def starts(self) -> list[Start]:
+        """Of either model."""
+        return language_starts(self.size, self.dataset.facts.vocabulary)
 
     def torch_module(self) -> torch.nn.Module:
         """LSTM or Transformer."""

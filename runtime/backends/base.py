@@ -103,6 +103,19 @@ def _as_stored(inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
     return inputs
 
 
+def drawn_parameters(task: Any, seed: int) -> FloatVector | None:
+    """What the task draws by itself (``initial_parameters(seed)``), the same in every framework; None: it does not."""
+    draw: Callable[[int], FloatVector] | None = getattr(task, "initial_parameters", None)
+    return None if draw is None else draw(seed)
+
+
+def fitting(drawn: FloatVector, num_parameters: int) -> FloatVector:
+    """The same; raises ``ValueError`` unless it is float32 [num_parameters]."""
+    if drawn.shape != (num_parameters,):
+        raise ValueError(f"initial_parameters: {drawn.shape}, and the model has {num_parameters}")
+    return drawn
+
+
 def drawn_samples(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None) -> Drawn:
     """See :data:`Drawn`."""
     return seed, np.zeros(len(indices), dtype=np.int64) if epochs is None else epochs, indices

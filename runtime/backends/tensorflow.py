@@ -13,7 +13,15 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, check_counts, drawn_samples
+from runtime.backends.base import (
+    FloatVector,
+    MicroBatch,
+    batch_inputs_of,
+    check_counts,
+    drawn_parameters,
+    drawn_samples,
+    fitting,
+)
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_norms import Norms
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
@@ -60,11 +68,8 @@ class TensorflowModel:
 
     def initial_parameters(self) -> FloatVector:
         """From the task if it draws its own (``initial_parameters(seed)``), else as Keras has drawn them."""
-        if (draw := getattr(self.task, "initial_parameters", None)) is not None:
-            drawn: FloatVector = draw(self.seed)
-            if drawn.shape != (self.num_parameters,):
-                raise ValueError(f"initial_parameters: {drawn.shape}, and the model has {self.num_parameters}")
-            return drawn
+        if (drawn := drawn_parameters(self.task, self.seed)) is not None:
+            return fitting(drawn, self.num_parameters)
         values = [canonical(one.numpy(), axes) for one, axes in zip(self.variables, self.axes, strict=True)]
         return np.concatenate(values, dtype=np.float32)
 
@@ -190,11 +195,8 @@ class TensorflowBackend:
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """Those of the model; without TensorFlow, if the task draws them itself."""
-        draw = getattr(task, "initial_parameters", None)
-        if draw is None:
-            return self._model(task, seed).initial_parameters()
-        drawn: FloatVector = draw(seed)
-        return drawn
+        drawn = drawn_parameters(task, seed)
+        return self._model(task, seed).initial_parameters() if drawn is None else drawn
 
     def _model(self, task: Any, seed: int) -> TensorflowModel:
         return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)

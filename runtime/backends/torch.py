@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch, batch_inputs_of, check_counts, drawn_samples
+from runtime.backends.base import (
+    FloatVector,
+    MicroBatch,
+    batch_inputs_of,
+    check_counts,
+    drawn_parameters,
+    drawn_samples,
+    fitting,
+)
 from runtime.backends.torch_assessing import Assessor, Masks
 
 if TYPE_CHECKING:
@@ -45,7 +53,9 @@ class TorchModel:
         self._place = 0
 
     def initial_parameters(self) -> FloatVector:
-        """As the module's own initialisation left them."""
+        """From the task if it draws its own, else as the module's own initialisation left them."""
+        if (drawn := drawn_parameters(self.task, self.seed)) is not None:
+            return fitting(drawn, self.num_parameters)
         return np.concatenate([parameter.detach().numpy().ravel() for parameter in self.parameters], dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
@@ -138,5 +148,6 @@ class TorchBackend:
         return TorchModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """Those of the model."""
-        return self.prepare(task, seed).initial_parameters()
+        """Those of the model, which is not built if the task draws them itself."""
+        drawn = drawn_parameters(task, seed)
+        return self.prepare(task, seed).initial_parameters() if drawn is None else drawn

@@ -74,6 +74,13 @@ TASKS: dict[str, DatasetTask] = {
 """Models without normalisation, whose gradient is a sum over samples."""
 
 
+def begun(task: Any, **settings: int) -> TorchModel:
+    """With its initial parameters."""
+    model = TorchModel(task, 0, 1, **settings)
+    model.attach(model.initial_parameters(), aligned_vector(model.num_parameters))
+    return model
+
+
 def gradient(model: TorchModel, accum: int) -> tuple[NDArray[np.float32], float]:
     params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
     params[:] = model.initial_parameters()
@@ -100,9 +107,9 @@ def test_it_counts_its_parameters_without_building_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_metrics_do_not_depend_on_the_batches(name: str) -> None:
-    found = [TorchModel(TASKS[name], 0, 1, eval_batch_samples=size).evaluate() for size in (3, 20)]
+    found = [begun(TASKS[name], eval_batch_samples=size).evaluate() for size in (3, 20)]
     assert found[0] == pytest.approx(found[1], rel=1e-5)
-    task, model = TASKS[name], TorchModel(TASKS[name], 0, 1)
+    task, model = TASKS[name], begun(TASKS[name])
     inputs, targets = task.load().test
     with torch.no_grad():
         at_once = task.torch_metrics(
@@ -118,7 +125,7 @@ def test_accuracy_counts_hits() -> None:
 def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary() -> None:
     found = TASKS["lstm"].metrics(np.full((7, 1), np.log(40)))
     assert found == pytest.approx({"perplexity": 40, "loss": np.log(40)})
-    assert TorchModel(TASKS["lstm"], 0, 1).evaluate()["perplexity"] == pytest.approx(40, rel=0.05)
+    assert begun(TASKS["lstm"]).evaluate()["perplexity"] == pytest.approx(40, rel=0.05)
 
 
 def test_auc_is_the_chance_that_a_click_scores_higher() -> None:
@@ -130,7 +137,7 @@ def test_auc_is_the_chance_that_a_click_scores_higher() -> None:
 
 def test_the_loss_of_a_sequence_is_the_mean_over_its_places() -> None:
     """So learning rates mean the same for any length: an untrained model starts at log(words) for each."""
-    model = TorchModel(TASKS["lstm"], 0, 1)
+    model = begun(TASKS["lstm"])
     loss = model.task.torch_loss(model.module, *model.batch(np.arange(10)))
     assert float(loss.detach()) == pytest.approx(10 * np.log(40), rel=0.05)
 

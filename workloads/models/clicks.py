@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
+
+from workloads.models.initial import Start, constant, linear, normal
 
 CROSS_FACTOR = 1_000_003
 """Hash of a pair of ids: (first * this + second) mod ``cross_buckets``."""
@@ -97,3 +99,20 @@ class XDeepFMSize:
         """Parameters: output biases count once, that of the linear part."""
         deep = mlp_count(fields.count * self.embedding, [*self.hidden, 1]) - 1
         return fields.features * (1 + self.embedding) + 1 + self.cin_count(fields) + deep
+
+
+def click_starts(size: WideDeepSize | XDeepFMSize, fields: Fields) -> list[Start]:
+    """What the parameters start as, in the order of the flat vector; embeddings and the linear part's weights alike."""
+    if isinstance(size, WideDeepSize):
+        wide, table = fields.features + len(size.crosses) * size.cross_buckets, sum(fields.cardinalities)
+        between, inputs = [], size.deep_inputs(fields)
+    else:
+        wide = table = fields.features
+        below = [fields.count, *size.cin]
+        layers = [(into * fields.count, out) for into, out in zip(below, size.cin, strict=False)]
+        between = [linear(into, out, bias=False) for into, out in [*layers, (sum(size.cin), 1)]]
+        inputs = fields.count * size.embedding
+    widths = [inputs, *size.hidden]
+    deep = [linear(into, out) for into, out in pairwise(widths)]
+    tables = [normal(wide, INIT_STD), normal(table * size.embedding, INIT_STD)]
+    return [constant(1, 0.0), *tables, *chain(*between, *deep, linear(widths[-1], 1, bias=False))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,13 +42,22 @@ def linear(inputs: int, outputs: int, bias: bool = True) -> list[Start]:
 
 def draw(seed: int, starts: Iterable[Start]) -> NDArray[np.float32]:
     """Float32 [sum of counts], one tensor after another from one stream."""
-    stream = np.random.default_rng(seed)
-    return np.concatenate([_drawn(stream, start) for start in starts])
+    tensors = list(starts)
+    stream, drawn = np.random.default_rng(seed), np.empty(sum(start.count for start in tensors), dtype=np.float32)
+    ends = accumulate(start.count for start in tensors)
+    for start, end in zip(tensors, ends, strict=True):  # in place: the tables of click models are large
+        _fill(drawn[end - start.count : end], start, stream)
+    return drawn
 
 
-def _drawn(stream: np.random.Generator, start: Start) -> NDArray[np.float32]:
-    count, kind, scale = start
-    if kind == "constant":
-        return np.full(count, scale, dtype=np.float32)
-    drawn = stream.standard_normal(count, np.float32) if kind == "normal" else stream.random(count, np.float32) * 2 - 1
-    return np.multiply(drawn, np.float32(scale), dtype=np.float32)
+def _fill(part: NDArray[np.float32], start: Start, stream: np.random.Generator) -> None:
+    if start.kind == "constant":
+        part[:] = start.scale
+        return
+    if start.kind == "normal":
+        stream.standard_normal(dtype=np.float32, out=part)
+    else:
+        stream.random(dtype=np.float32, out=part)
+        part *= 2
+        part -= 1
+    part *= np.float32(start.scale)

@@ -6,10 +6,16 @@ weights of their own. With the 28,782 words of its tokenizer that is 46 MiB in f
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
+
+from workloads.models.initial import Start, constant, linear, uniform
 
 INIT_RANGE = 0.1
-"""Embeddings and output weights start uniform between minus and plus this; the output's bias at zero."""
+"""Embeddings and output weights start uniform between minus and plus this; the output's bias at zero. All else starts
+as in PyTorch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,3 +55,31 @@ class TransformerSize:
         feedforward = 2 * self.width * self.feedforward + self.width + self.feedforward
         block = attention + feedforward + 2 * 2 * self.width
         return words * self.width + self.layers * block + (self.width + 1) * words
+
+
+def language_starts(size: LSTMSize | TransformerSize, words: int) -> list[Start]:
+    """What the parameters start as, in the order of the flat vector."""
+    if isinstance(size, LSTMSize):
+        return _between_words(words, size.embedding, lstm_starts(size), size.hidden)
+    return _between_words(words, size.width, chain(*(block_starts(size) for _ in range(size.layers))), size.width)
+
+
+def lstm_starts(size: LSTMSize) -> list[Start]:
+    """Of each layer the weights of inputs and states, gates stacked as input, forget, cell and output; two biases."""
+    gates, bound = 4 * size.hidden, 1 / math.sqrt(size.hidden)
+    inputs = [size.embedding] + [size.hidden] * (size.layers - 1)
+    return [uniform(gates * count, bound) for into in inputs for count in (into, size.hidden, 1, 1)]
+
+
+def block_starts(size: TransformerSize) -> list[Start]:
+    """Attention (queries, keys and values as one matrix: Glorot and Bengio, 2010), two linear layers, two norms."""
+    width = size.width
+    packed = uniform(3 * width * width, math.sqrt(6 / (width + 3 * width)))
+    joined = linear(width, width, bias=False)
+    attention = [packed, constant(3 * width, 0.0), *joined, constant(width, 0.0)]
+    norms = [constant(width, value) for value in (1.0, 0.0)] * 2
+    return [*attention, *linear(width, size.feedforward), *linear(size.feedforward, width), *norms]
+
+
+def _between_words(words: int, width: int, inner: Iterable[Start], last: int) -> list[Start]:
+    return [uniform(words * width, INIT_RANGE), *inner, uniform(last * words, INIT_RANGE), constant(words, 0.0)]

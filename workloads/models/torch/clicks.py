@@ -1,6 +1,6 @@
 """Click models in PyTorch: rows [batch, fields] to scores [batch] (the logit of a click).
 
-See :mod:`workloads.models.clicks`.
+See :mod:`workloads.models.clicks`, which also says how parameters start: a module of its own starts as PyTorch's do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from workloads.models.clicks import CROSS_FACTOR, INIT_STD, Fields, WideDeepSize, XDeepFMSize
+from workloads.models.clicks import CROSS_FACTOR, Fields, WideDeepSize, XDeepFMSize
 
 
 class WideDeep(nn.Module):
@@ -21,9 +21,9 @@ class WideDeep(nn.Module):
         self.size, self.fields = size, fields
         pairs = [tuple(pair) for pair in size.crosses]
         self.first, self.second = [one for one, _ in pairs], [other for _, other in pairs]
-        self.wide = _table(fields.features + len(pairs) * size.cross_buckets, 1)
+        self.wide = nn.Embedding(fields.features + len(pairs) * size.cross_buckets, 1)
         self.bias = nn.Parameter(torch.zeros(1))
-        self.table = _table(sum(fields.cardinalities), size.embedding)
+        self.table = nn.Embedding(sum(fields.cardinalities), size.embedding)
         self.deep = mlp(size.deep_inputs(fields), size.hidden)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -52,9 +52,9 @@ class XDeepFM(nn.Module):
     def __init__(self, size: XDeepFMSize, fields: Fields) -> None:
         super().__init__()
         self.fields = fields
-        self.linear = _table(fields.features, 1)
+        self.linear = nn.Embedding(fields.features, 1)
         self.bias = nn.Parameter(torch.zeros(1))
-        self.table = _table(fields.features, size.embedding)
+        self.table = nn.Embedding(fields.features, size.embedding)
         below = [fields.count, *size.cin]
         self.cin = nn.ModuleList(
             nn.Linear(inputs * fields.count, maps, bias=False) for inputs, maps in zip(below, size.cin, strict=False)
@@ -103,12 +103,6 @@ def mlp(inputs: int, hidden: Sequence[int], dropout: float = 0.0) -> nn.Sequenti
         modules += [nn.Linear(into, out), nn.ReLU()]
         modules += [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*modules, nn.Linear([inputs, *hidden][-1], 1, bias=False))
-
-
-def _table(rows: int, width: int) -> nn.Embedding:
-    table = nn.Embedding(rows, width)
-    nn.init.normal_(table.weight, std=INIT_STD)
-    return table
 
 
 def click_module(size: WideDeepSize | XDeepFMSize, fields: Fields) -> nn.Module:

@@ -1,4 +1,7 @@
-"""Language models in PyTorch: words int64 [batch, length] to scores [batch, length, vocabulary]."""
+"""Language models in PyTorch: words int64 [batch, length] to scores [batch, length, vocabulary].
+
+How parameters start is said in :mod:`workloads.models.language`: a module of its own starts as PyTorch's do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from workloads.models.language import INIT_RANGE, LSTMSize, TransformerSize
+from workloads.models.language import LSTMSize, TransformerSize
 
 
 class LSTM(nn.Module):
@@ -20,7 +23,6 @@ class LSTM(nn.Module):
         self.dropout = nn.Dropout(size.dropout)
         self.lstm = nn.LSTM(size.embedding, size.hidden, size.layers, batch_first=True, dropout=between)
         self.output = nn.Linear(size.hidden, words)
-        _start(self.embedding, self.output)
 
     def forward(self, words: Tensor) -> Tensor:
         """See the module."""
@@ -37,12 +39,11 @@ class Transformer(nn.Module):
         self.scale = math.sqrt(size.width)
         self.embedding = nn.Embedding(words, size.width)
         self.dropout = nn.Dropout(size.dropout)
-        self.blocks = nn.ModuleList(  # a TransformerEncoder would start them all alike
+        self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(size.width, size.heads, size.feedforward, size.dropout, batch_first=True)
             for _ in range(size.layers)
         )
         self.output = nn.Linear(size.width, words)
-        _start(self.embedding, self.output)
 
     def forward(self, words: Tensor) -> Tensor:
         """See the module."""
@@ -60,12 +61,6 @@ def positions(length: int, width: int) -> Tensor:
     rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
     angles = torch.arange(length)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=2).view(length, width)
-
-
-def _start(embedding: nn.Embedding, output: nn.Linear) -> None:
-    nn.init.uniform_(embedding.weight, -INIT_RANGE, INIT_RANGE)
-    nn.init.uniform_(output.weight, -INIT_RANGE, INIT_RANGE)
-    nn.init.zeros_(output.bias)
 
 
 def language_module(size: LSTMSize | TransformerSize, words: int) -> nn.Module:
