@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def test_every_tensor_starts_as_in_pytorch_or_as_its_model_says(name: str) -> No
     compared = 0
     for (place, parameter), start, values in zip(parameters.items(), starts, drawn, strict=True):
         if place in OURS:
-            assert start == OURS[place]._replace(count=start.count), place
+            assert start == replace(OURS[place], count=start.count), place
             continue
         theirs = parameter.detach().numpy().ravel()
         assert alike(values, theirs), place

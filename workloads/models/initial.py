@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-class Start(NamedTuple):
+@dataclass(frozen=True)
+class Start:
     """Of one tensor of ``count`` parameters; ``scale`` is the value, the bound or the standard deviation."""
 
     count: int
