@@ -73,7 +73,7 @@ class Clicks(DatasetTask):
         return torch.stack([scores, losses, happened], dim=1)
 
     def tensorflow_module(self) -> Any:
-        """Wide & Deep; raises ``ValueError`` for xDeepFM."""
+        """Wide & Deep or xDeepFM."""
         from workloads.models.tensorflow.clicks import click_module
 
         return click_module(self.size, self.fields)

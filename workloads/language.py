@@ -68,6 +68,35 @@ class Language(DatasetTask):
             losses.append(cross_entropy(module(inputs[some]).flatten(0, 1), targets[some].flatten(), reduction="none"))
         return torch.cat(losses).view(targets.shape).mean(dim=1, keepdim=True)
 
+    def tensorflow_module(self) -> Any:
+        """LSTM or Transformer."""
+        from workloads.models.tensorflow.language import language_module
+
+        return language_module(self.size, self.dataset.facts.vocabulary)
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Cross-entropy, summed over sequences and averaged over their places."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)
+        return tf.reduce_sum(losses) / targets.shape[1]
+
+    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """The loss."""
+        import tensorflow as tf
+
+        def some(done: Any, losses: Any) -> tuple[Any, Any]:
+            rows = slice(done * SEQUENCES_AT_ONCE, (done + 1) * SEQUENCES_AT_ONCE)
+            scores = module(inputs[rows], training=False)
+            own = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets[rows], logits=scores)
+            return done + 1, losses.write(done, tf.reduce_mean(own, axis=1, keepdims=True))
+
+        count = (tf.shape(inputs)[0] + SEQUENCES_AT_ONCE - 1) // SEQUENCES_AT_ONCE
+        losses = tf.TensorArray(tf.float32, count, infer_shape=False, element_shape=[None, 1])
+        begun = (tf.constant(0), losses)
+        return tf.while_loop(lambda done, _: done < count, some, begun, parallel_iterations=1)[1].concat()
+
     def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
         """Perplexity is e to the mean loss."""
         total = float(figures.sum(dtype=np.float64))

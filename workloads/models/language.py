@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+from numpy.typing import NDArray
+
 from workloads.models.initial import Start, constant, linear, uniform
 
 INIT_RANGE = 0.1
@@ -55,6 +58,12 @@ class TransformerSize:
         feedforward = 2 * self.width * self.feedforward + self.width + self.feedforward
         block = attention + feedforward + 2 * 2 * self.width
         return words * self.width + self.layers * block + (self.width + 1) * words
+
+
+def positions(length: int, width: int) -> NDArray[np.float32]:
+    """Sines and cosines of wavelengths from 2 pi to 20000 pi, in turns: float32 [length, width]."""
+    angles = np.arange(length)[:, None] * np.exp(np.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, width).astype(np.float32)
 
 
 def language_starts(size: LSTMSize | TransformerSize, words: int) -> list[Start]:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from workloads.models.language import LSTMSize, TransformerSize
+from workloads.models.language import LSTMSize, TransformerSize, positions
 
 
 class LSTM(nn.Module):
@@ -49,18 +49,11 @@ class Transformer(nn.Module):
         """See the module."""
         length, width = words.shape[1], self.embedding.embedding_dim
         mask = nn.Transformer.generate_square_subsequent_mask(length)
-        states = self.dropout(self.embedding(words) * self.scale + positions(length, width))
+        states = self.dropout(self.embedding(words) * self.scale + torch.from_numpy(positions(length, width)))
         for block in self.blocks:
             states = block(states, src_mask=mask, is_causal=True)
         scores: Tensor = self.output(states)
         return scores
-
-
-def positions(length: int, width: int) -> Tensor:
-    """Sines and cosines of wavelengths from 2 pi to 20000 pi, in turns: float32 [length, width]."""
-    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angles = torch.arange(length)[:, None] * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=2).view(length, width)
 
 
 def language_module(size: LSTMSize | TransformerSize, words: int) -> nn.Module:
