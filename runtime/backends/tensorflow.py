@@ -23,6 +23,7 @@ from runtime.backends.base import (
     fitting,
 )
 from runtime.backends.layouts import canonical, native_axes, stored_shape
+from runtime.backends.tensorflow_masks import Masks
 from runtime.backends.tensorflow_norms import Norms
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
 
@@ -31,8 +32,8 @@ from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflo
 class TensorflowModel:
     """A task's ``tensorflow_module``, a Keras model that is called with tensors in the place of its variables.
 
-    What a step of training changes beside the parameters (batch-norm statistics, the state of dropout) stays in Keras'
-    variables, local to each process.
+    What a step of training changes beside the parameters (batch-norm statistics) stays in Keras' variables, local to
+    each process.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TensorflowModel:
         self.num_parameters = sum(self.sizes)
         self.eval_batch_samples = eval_batch_samples
         self.in_batches = hasattr(task, "tensorflow_figures")
+        self.masks = Masks(self.module, seed)
         self.norms = Norms(self.module, self._cut, eval_batch_samples, recalibrate_samples)
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
@@ -95,7 +97,8 @@ class TensorflowModel:
         inputs, targets = batch
         total = 0.0
         for index, (rows, coefficient) in enumerate(micro):
-            loss, flat = self._step(self.params, inputs[rows], targets[rows])
+            part = inputs[rows]
+            loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
             own = flat.numpy()
             if index:
                 self.grad += own if coefficient == 1.0 else np.float32(coefficient) * own
@@ -130,12 +133,12 @@ class TensorflowModel:
             tf.TensorSpec([self.num_parameters], tf.float32),
             *(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (inputs, targets)),
         ]
-        states = self.module.non_trainable_variables
+        states = self.masks.others(self.module.non_trainable_variables)
 
-        def step(flat: Any, inputs: Any, targets: Any) -> tuple[Any, Any]:
+        def step(flat: Any, inputs: Any, targets: Any, key: Any) -> tuple[Any, Any]:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(flat)
-                with keras.StatelessScope(state_mapping=self._cut(flat)) as scope:
+                with keras.StatelessScope(state_mapping=[*self._cut(flat), *self.masks.begun(key)]) as scope:
                     loss = self.task.tensorflow_loss(self.module, inputs, targets)
             for state in states:
                 if (new := scope.get_current_value(state)) is not None:
@@ -147,8 +150,10 @@ class TensorflowModel:
                 of = self.task.tensorflow_figures if self.in_batches else self.task.tensorflow_metrics
                 return of(self.module, inputs, targets)
 
-        function = tf.function(autograph=False, input_signature=signature)
-        return function(step), function(assess)
+        def function(of: Any, *more: Any) -> Any:
+            return tf.function(of, autograph=False, input_signature=[*signature, *more])
+
+        return function(step, tf.TensorSpec([], tf.int64)), function(assess)
 
     def _cut(self, flat: Any) -> list[tuple[Any, Any]]:
         """Every variable with the tensor that takes its place."""

@@ -7,7 +7,6 @@ training samples that are the same in every process and at every time.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import batch_inputs_of
 from runtime.backends.calibration import calibration_samples, whole_batches
+from runtime.backends.masks import mask_key
 
 if TYPE_CHECKING:
     import torch
@@ -89,11 +89,7 @@ class Assessor:
 
 @final
 class Masks:
-    """Dropout whose masks depend on the job's seed and the micro-batch, on nothing else.
-
-    So a gradient stays a function of parameters and samples: the same in every process and runtime, computed for the
-    first time or again. Without dropout nothing is seeded.
-    """
+    """Dropout by :mod:`runtime.backends.masks`. Without dropout nothing is seeded."""
 
     def __init__(self, module: torch.nn.Module, seed: int) -> None:
         self.active = any(_drops(one) for one in module.modules())
@@ -104,7 +100,7 @@ class Masks:
         import torch
 
         if self.active:
-            torch.manual_seed(zlib.crc32(inputs.numpy().data, zlib.crc32(self.seed.to_bytes(8, "little"))))
+            torch.manual_seed(mask_key(self.seed, inputs.numpy()))
 
 
 def _slices(num_samples: int, size: int) -> Iterator[slice]:

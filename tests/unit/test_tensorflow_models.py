@@ -1,0 +1,84 @@
+"""Models of clicks and language in TensorFlow: what PyTorch computes on the same vector and batch; masks of dropout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.backends.base import micro_batches
+from runtime.backends.torch import TorchModel
+from tests.tensorflow_facts import needs_tensorflow
+from tests.tensorflow_models import DROPPING, NUM, SEED, TASKS, Facts, begun, collect
+
+pytestmark = [needs_tensorflow, pytest.mark.timeout(300)]
+TOLERANCE = 1e-5
+ON_GRADIENT = 1e-4
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    return collect(tmp_path_factory.mktemp("models"))
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    """Relative to the norm of the other."""
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
+    model = TorchModel(TASKS[name], SEED, 1)
+    assert facts[f"{name}_initial"].tobytes() == model.initial_parameters().tobytes()
+    assert facts[f"{name}_shapes"].tolist() == [str(tuple(parameter.shape)) for parameter in model.parameters]
+    _, grad = begun(model)
+    loss = model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
+    assert facts[f"{name}_loss"] == pytest.approx(loss, rel=TOLERANCE)
+    assert apart(facts[f"{name}_grad"], grad) <= ON_GRADIENT
+    metrics = model.evaluate()
+    np.testing.assert_allclose(facts[f"{name}_metrics"], [metrics[one] for one in sorted(metrics)], rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_gradient_reaches_every_tensor(facts: Facts, name: str) -> None:
+    """Else it could be equal where both are zero."""
+    model = TorchModel(TASKS[name], SEED, 1)
+    sizes = np.cumsum([parameter.numel() for parameter in model.parameters])[:-1]
+    assert all(np.abs(part).max() > 0 for part in np.split(facts[f"{name}_grad"], sizes))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_one_graph_serves_every_number_of_samples(facts: Facts, name: str) -> None:
+    assert facts[f"{name}_traces"] == 1
+
+
+def test_memory_of_scores_is_bounded_in_evaluation(facts: Facts) -> None:
+    assert facts["at_once"].tolist() == [16, 16, 8]
+
+
+# ---- dropout --------------------------------------------------------------------------------------------------------
+
+
+def test_masks_are_those_of_seed_and_batch(facts: Facts) -> None:
+    mask, of_another_batch, again, in_another_process, of_another_seed = facts["masks"].tolist()
+    assert set(mask) == {0.0, 2.0}
+    assert mask == again == in_another_process
+    assert mask not in (of_another_batch, of_another_seed)
+    assert of_another_batch == facts["mask_after_evaluation"].tolist()
+
+
+def test_every_layer_and_every_call_has_its_own_masks(facts: Facts) -> None:
+    for mask in facts["masks"]:
+        assert len({part.tobytes() for part in np.split(mask, 3)}) == 3
+
+
+def test_an_evaluation_drops_nothing(facts: Facts) -> None:
+    assert facts["kept"] == 1.0
+    for name in DROPPING:
+        assert facts[f"{name}_dropping_metrics"].tolist() == facts[f"{name}_metrics"].tolist()
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_a_gradient_is_a_function_of_parameters_and_samples(facts: Facts, name: str) -> None:
+    first, of_other_samples, again = facts[f"{name}_dropping"]
+    assert first.tobytes() == again.tobytes() != of_other_samples.tobytes()
+    assert apart(first, facts[f"{name}_grad"]) > 0.1, "nothing was dropped"
