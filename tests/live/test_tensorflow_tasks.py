@@ -28,22 +28,28 @@ START_S = 180.0
 CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
 SMALL = (*CNN, *QUICK, "cluster.num_workers=2", "workload.epochs=5", f"cluster.start_deadline_s={START_S:g}")
 TENSORFLOW = (*SMALL, "backend=tensorflow")
-CLICKS = (
-    *("workload=wide_deep_criteo_laptop", "workload.task.dataset.samples=2048", "workload.epochs=7", "straggler=none"),
-    *(*QUICK, "strategy=bsp", "cluster.num_workers=2", f"cluster.start_deadline_s={START_S:g}"),
+PLANTED = (
+    *("workload.task.dataset.samples=2048", "workload.epochs=7", "straggler=none", *QUICK, "strategy=bsp"),
+    *("cluster.num_workers=2", f"cluster.start_deadline_s={START_S:g}"),
 )
-"""Wide & Deep with crosses, 56 updates, on samples that are drawn here."""
+"""56 updates, on samples that are drawn here."""
+CLICKS = ("workload=wide_deep_criteo_laptop", *PLANTED)
+DROPPING = ("workload=xdeepfm_criteo_laptop", "workload.task.size.dropout=0.3", *PLANTED, "backend=tensorflow")
 PACED = ("cluster.device={base_s: 0.03}",)
+VIRTUAL = ("cluster=virtual", *PACED)
 SHAPES = {
     "tensorflow": TENSORFLOW,
     "torch": (*SMALL, "backend=torch"),
     "another seed": (*SMALL, "backend=torch", "seed=1"),
-    "virtual": (*TENSORFLOW, "cluster=virtual", "cluster.device={base_s: 0.03}"),
+    "virtual": (*TENSORFLOW, *VIRTUAL),
     "shm, 3 servers": (*TENSORFLOW, "topology.transport=shm", "topology.num_servers=3"),
     "ring": (*TENSORFLOW, "topology=allreduce"),
     "clicks": (*CLICKS, "backend=tensorflow"),
     "clicks in torch": (*CLICKS, "backend=torch"),
     "clicks, another seed": (*CLICKS, "backend=torch", "seed=1"),
+    "dropping": DROPPING,
+    "dropping, virtual": (*DROPPING, *VIRTUAL),
+    "dropping nothing": (*DROPPING, "workload.task.size.dropout=0.0"),
 }
 EIGHT_GB = 8e9
 
@@ -52,7 +58,7 @@ Losses = dict[tuple[int, int], float]
 
 def overrides(name: str) -> tuple[str, ...]:
     words = SHAPES[name]
-    return tuple(word for word in words if not (name == "virtual" and word.startswith("cluster.start")))
+    return tuple(word for word in words if not ("cluster=virtual" in words and word.startswith("cluster.start")))
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +114,17 @@ def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str)
     assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["virtual", "shm, 3 servers"])
-def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str) -> None:
-    assert runs(name).sha256 == runs("tensorflow").sha256
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("virtual", "tensorflow"), ("shm, 3 servers", "tensorflow"), ("dropping, virtual", "dropping")],
+)
+def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str, other: str) -> None:
+    assert runs(name).sha256 == runs(other).sha256
     assert problems(runs(name).lines()) == []
+
+
+def test_what_is_dropped_is_missed(runs: Runs) -> None:
+    assert runs("dropping").sha256 != runs("dropping nothing").sha256
 
 
 def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start: Start) -> None:
