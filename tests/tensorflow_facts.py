@@ -17,7 +17,7 @@ import pytest
 
 from runtime.backends.base import MicroBatch, micro_batches
 from runtime.errors import ConfigError
-from runtime.vectors import FloatVector, aligned_vector
+from runtime.vectors import aligned_vector
 from tests.runs import ROOT
 from workloads.clicks import Clicks
 from workloads.data import Split
@@ -34,11 +34,10 @@ CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 Facts = dict[str, Any]
 
 
-def collect(directory: Path, wide: FloatVector) -> tuple[Facts, str]:
+def collect(directory: Path) -> tuple[Facts, str]:
     """The facts, and what the process wrote on standard error."""
     out = directory / "facts.npz"
     Digits(data_dir=str(directory)).prepare()
-    np.save(directory / "wide.npy", wide)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.tensorflow_facts", str(directory), str(out)],
         cwd=ROOT,
@@ -105,9 +104,10 @@ class WideAndDeep:
         return Split(train=(rows, clicks), test=(rows, clicks))
 
 
-def descend(model: Any, params: FloatVector) -> list[float]:
-    """Losses of 50 steps of gradient descent that begin with these parameters, then loss and AUC."""
-    grad, losses = aligned_vector(model.num_parameters), []
+def descend(model: Any) -> list[float]:
+    """Losses of 50 steps of gradient descent, then loss and AUC."""
+    params, grad, losses = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters), []
+    params[:] = model.initial_parameters()
     model.attach(params, grad)
     for step in range(50):
         losses.append(model.gradient(model.batch((np.arange(64) + 64 * step) % 512), micro_batches(64, 1)))
@@ -148,10 +148,7 @@ def main() -> None:
         facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     normalised = backend.prepare(Normalised(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
-    wide = backend.prepare(WideAndDeep(), SEED)
-    params = aligned_vector(wide.num_parameters)
-    params[:] = np.load(f"{sys.argv[1]}/wide.npy")
-    facts["wide_losses"] = descend(wide, params)
+    facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
     facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)

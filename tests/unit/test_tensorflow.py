@@ -129,8 +129,7 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, str]:
-    wide = TorchModel(WideAndDeep(), SEED, 1).initial_parameters()
-    return collect(tmp_path_factory.mktemp("tensorflow"), wide)
+    return collect(tmp_path_factory.mktemp("tensorflow"))
 
 
 def torch_facts(kind: str, data_dir: Path) -> Facts:
@@ -153,10 +152,7 @@ def torch_facts(kind: str, data_dir: Path) -> Facts:
 
 @needs_tensorflow
 def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> None:
-    model = TorchModel(WideAndDeep(), SEED, 1)
-    params = aligned_vector(model.num_parameters)
-    params[:] = model.initial_parameters()
-    wanted = descend(model, params)
+    wanted = descend(TorchModel(WideAndDeep(), SEED, 1))
     np.testing.assert_allclose(found[0]["wide_losses"], wanted, rtol=1e-4)
     assert wanted[-3] < 0.9 * wanted[0], "nothing was learned, so nothing was compared"
 
