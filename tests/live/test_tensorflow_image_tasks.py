@@ -1,0 +1,75 @@
+"""Image models through the whole runtime: both frameworks' losses, on images like CIFAR-10's that are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.runs import QUICK, Run
+from tests.tensorflow_facts import HAVE
+from workloads import data
+from workloads.data import Split
+from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+]
+
+UPDATES = 50
+RUN_S = 300.0
+BSP = (
+    *("workload=resnet20_cifar10_laptop", "+workload.task.dataset.verify=false", "workload.global_batch_samples=32"),
+    *("workload.task.train_samples=320", "workload.task.test_samples=64", "workload.epochs=5", "straggler=none"),
+    *("strategy=bsp", "cluster=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
+)
+MODELS = {
+    "cnn": ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.01"),
+    "resnet20": ("workload.task.width=0.25",),
+}
+
+Losses = NDArray[np.float64]
+Runs = Callable[..., Losses]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Losses of a run, in the order of arrival."""
+    directory = tmp_path_factory.mktemp("images")
+    store(directory / "data")
+
+    def make(*words: str) -> Losses:
+        run = Run(directory / str(abs(hash(words))), *BSP, *words, f"workload.task.data_dir={directory}/data")
+        try:
+            run.finish(RUN_S)
+        finally:
+            run.kill()
+        return np.array([event["loss"] for event in run.events("Arrived") if event["loss"] is not None])
+
+    return make
+
+
+def store(data_dir: Path) -> None:
+    """Classes differ by their colours, below noise."""
+    chance = np.random.default_rng(0)
+    colours = chance.integers(60, 196, size=(CLASSES, 3, 1, 1))
+
+    def drawn(count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        classes = chance.integers(CLASSES, size=count)
+        images = colours[classes] + chance.normal(0, 40, size=(count, *SHAPE))
+        return images.clip(0, 255).astype(np.uint8), classes
+
+    data.store(Cifar10(verify=False).directory(str(data_dir)), Split(train=drawn(320), test=drawn(64)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_torch_and_tensorflow_give_the_same_losses_over_50_updates(runs: Runs, model: str) -> None:
+    ours, wanted = (runs(*MODELS[model], f"backend={backend}") for backend in ("tensorflow", "torch"))
+    assert len(ours) == len(wanted) >= 2 * UPDATES
+    np.testing.assert_allclose(ours, wanted, rtol=1e-4)
+    assert wanted[-10:].mean() < 0.7 * wanted[:10].mean(), "nothing was learned, so nothing was compared"
