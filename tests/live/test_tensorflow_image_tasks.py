@@ -28,10 +28,8 @@ BSP = (
     *("workload.task.train_samples=320", "workload.task.test_samples=64", "workload.epochs=5", "straggler=none"),
     *("strategy=bsp", "cluster=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
 )
-MODELS = {
-    "cnn": ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.01"),
-    "resnet20": ("workload.task.width=0.25",),
-}
+CNN = ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.005")
+"""Without normalisation: with it, roundings grow by a factor of a thousand in ten updates (docs/backends.md)."""
 
 Losses = NDArray[np.float64]
 Runs = Callable[..., Losses]
@@ -44,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     store(directory / "data")
 
     def make(*words: str) -> Losses:
-        run = Run(directory / str(abs(hash(words))), *BSP, *words, f"workload.task.data_dir={directory}/data")
+        run = Run(directory / "-".join(words), *BSP, *CNN, *words, f"workload.task.data_dir={directory}/data")
         try:
             run.finish(RUN_S)
         finally:
@@ -67,9 +65,9 @@ def store(data_dir: Path) -> None:
     data.store(Cifar10(verify=False).directory(str(data_dir)), Split(train=drawn(320), test=drawn(64)))
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_torch_and_tensorflow_give_the_same_losses_over_50_updates(runs: Runs, model: str) -> None:
-    ours, wanted = (runs(*MODELS[model], f"backend={backend}") for backend in ("tensorflow", "torch"))
+def test_torch_and_tensorflow_give_the_same_losses_over_50_updates(runs: Runs) -> None:
+    ours, wanted = (runs(f"backend={backend}") for backend in ("tensorflow", "torch"))
     assert len(ours) == len(wanted) >= 2 * UPDATES
     np.testing.assert_allclose(ours, wanted, rtol=1e-4)
     assert wanted[-10:].mean() < 0.7 * wanted[:10].mean(), "nothing was learned, so nothing was compared"
+    assert np.abs(runs("backend=torch", "seed=1") / wanted - 1).max() > 1e-2, "another seed would not be noticed"
