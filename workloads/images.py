@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.models.images import image_model
-from workloads.models.layers import Layers, count
+from workloads.models.initial import Start
+from workloads.models.layers import Layers, count, starts
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class Images(DatasetTask):
         """Counted."""
         return count(self.layers(), self.dataset.facts.input_shape)
 
+    def starts(self) -> list[Start]:
+        """He et al.'s for convolutions, PyTorch's for linear layers."""
+        return starts(self.layers(), self.dataset.facts.input_shape)
+
     def torch_module(self) -> torch.nn.Module:
         """Built from the layers."""
         from workloads.models.torch.images import build
@@ -64,6 +69,27 @@ class Images(DatasetTask):
         scores = module(inputs)
         hits = (scores.argmax(dim=1) == targets).float()
         return torch.stack([hits, cross_entropy(scores, targets, reduction="none")], dim=1)
+
+    def tensorflow_module(self) -> Any:
+        """Built from the layers."""
+        from workloads.models.tensorflow.images import build
+
+        return build(self.layers(), self.dataset.facts.input_shape)
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Cross-entropy."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=True)
+        return tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores))
+
+    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Whether the best class is right; the loss."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=False)
+        hits = tf.cast(tf.equal(tf.argmax(scores, axis=1, output_type=targets.dtype), targets), tf.float32)
+        return tf.stack([hits, tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)], axis=1)
 
     def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
         """Their means."""

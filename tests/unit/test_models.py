@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.utils import vector_to_parameters
 
 from workloads.models import densenet, googlenet, mobilenet, resnet, vgg
 from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
+from workloads.models.initial import constant, draw, linear, normal
 from workloads.models.language import LSTMSize, TransformerSize
-from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, shape_after
+from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, shape_after, starts
 from workloads.models.torch.clicks import WideDeep, XDeepFM
 from workloads.models.torch.images import build
 from workloads.models.torch.language import LSTM, Transformer
@@ -115,6 +117,32 @@ def test_large_forms_in_torch_as_well(name: str) -> None:
         module = build(image_model(name, LARGE, 1000), LARGE)
         assert module(torch.empty(2, *LARGE)).shape == (2, 1000)
     assert size_of(module) == count(image_model(name, LARGE, 1000), LARGE)
+
+
+def start_of(module: nn.Module) -> list[Any]:
+    """As the papers have it: He et al. (ICCV 2015) draw a kernel with variance 2 / (inputs of a unit)."""
+    match module:
+        case nn.Conv2d(weight=kernel, bias=bias):
+            inputs = kernel[0].numel()
+            return [normal(kernel.numel(), (2 / inputs) ** 0.5), *([] if bias is None else [constant(len(bias), 0.0)])]
+        case nn.BatchNorm2d(num_features=channels):
+            return [constant(channels, 1.0), constant(channels, 0.0)]
+        case nn.Linear(in_features=inputs, out_features=units):
+            return linear(inputs, units)
+        case _:
+            assert list(module.parameters(recurse=False)) == []
+            return []
+
+
+@pytest.mark.parametrize("shape", [SMALL, LARGE])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_starts_in_the_order_of_torch_s_as_its_layer_does(name: str, shape: Shape) -> None:
+    layers = image_model(name, shape, 10, TINY)
+    with torch.device("meta"):
+        module = build(layers, shape)
+    found = starts(layers, shape)
+    assert found == [start for part in module.modules() for start in start_of(part)]
+    assert [start.count for start in found] == [parameter.numel() for parameter in module.parameters()]
 
 
 def test_what_star_s_workers_move_is_as_large_as_its_language_models() -> None:
@@ -225,7 +253,10 @@ def test_refused(name: str, shape: Shape, message: str) -> None:
 
 def images(name: str) -> tuple[nn.Module, Tensor, Tensor, Any]:
     shape = (3, 64, 64) if name in ("resnet34", "resnet101") else SMALL  # made for more: 1 pixel would be left
-    return build(image_model(name, shape, 10, TINY), shape), torch.randn(4, *shape), torch.arange(4), cross_entropy
+    layers = image_model(name, shape, 10, TINY)
+    module = build(layers, shape)
+    vector_to_parameters(torch.from_numpy(draw(0, starts(layers, shape))), module.parameters())
+    return module, torch.randn(4, *shape), torch.arange(4), cross_entropy
 
 
 def language(module: nn.Module) -> tuple[nn.Module, Tensor, Tensor, Any]:

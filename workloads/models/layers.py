@@ -1,4 +1,4 @@
-"""The words in which image networks are written down: plain data that any framework builds, and that counts itself.
+"""The words in which image networks are written down: plain data that any framework builds, parameters included.
 
 A network is a tuple of layers, read in order. Parameters are numbered in that order as well, branches one after
 another, and within a layer the kernel before the bias, the scale before the shift: so a flat vector means the same in
@@ -8,8 +8,10 @@ every framework, up to the layout of a kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from typing import TypeAlias
+
+from workloads.models.initial import Start, constant, linear, normal
 
 Shape: TypeAlias = tuple[int, ...]
 """(channels, height, width) of an image or a feature map, (features,) after pooling or flattening; no batch axis."""
@@ -123,13 +125,18 @@ def shape_after(layers: Layers, shape: Shape) -> Shape:
     return shape
 
 
-def count(layers: Layers, shape: Shape) -> int:
-    """Trained parameters (running statistics are none) for an input of ``shape``."""
-    total = 0
+def starts(layers: Layers, shape: Shape) -> list[Start]:
+    """What the trained parameters (running statistics are none) start as, for an input of ``shape``."""
+    found: list[Start] = []
     for layer in layers:
-        total += _count(layer, shape)
+        found += _starts(layer, shape)
         shape = _shape(layer, shape)
-    return total
+    return found
+
+
+def count(layers: Layers, shape: Shape) -> int:
+    """Trained parameters, for an input of ``shape``."""
+    return sum(start.count for start in starts(layers, shape))
 
 
 def _shape(layer: Layer, shape: Shape) -> Shape:
@@ -164,16 +171,22 @@ def _slid(shape: Shape, kernel: int, stride: int, margin: int) -> Shape:
     return sizes
 
 
-def _count(layer: Layer, shape: Shape) -> int:
+def _starts(layer: Layer, shape: Shape) -> list[Start]:
     match layer:
-        case Conv(channels=channels, kernel=kernel):
-            inputs = 1 if layer.depthwise else shape[0]
-            return channels * (inputs * kernel**2 + layer.bias)
+        case Conv():
+            return _convolution(layer, 1 if layer.depthwise else shape[0])
         case Norm():
-            return 2 * shape[0]
+            return [constant(shape[0], 1.0), constant(shape[0], 0.0)]
         case Linear(units):
-            return units * (shape[0] + 1)
+            return linear(shape[0], units)
         case Sum(branches) | Concat(branches):
-            return sum(count(branch, shape) for branch in branches)
+            return [start for branch in branches for start in starts(branch, shape)]
         case _:
-            return 0
+            return []
+
+
+def _convolution(layer: Conv, channels: int) -> list[Start]:
+    """He et al., "Delving deep into rectifiers", ICCV 2015: variance 2 / (inputs of a unit), no bias at first."""
+    inputs = channels * layer.kernel**2
+    kernel = normal(layer.channels * inputs, sqrt(2 / inputs))
+    return [kernel, *([constant(layer.channels, 0.0)] if layer.bias else [])]

@@ -14,7 +14,7 @@ from workloads.models.layers import Layer, Layers, Shape, shape_after
 
 
 def build(layers: Layers, shape: Shape) -> nn.Sequential:
-    """The network for inputs of ``shape``, initialised from torch's random state."""
+    """The network for inputs of ``shape``; what its parameters start as is for ``layers.starts`` to say."""
     modules = []
     for layer in layers:
         modules.append(MAKERS[type(layer)](layer, shape))
@@ -50,13 +50,8 @@ class Skip(nn.Module):
 
 
 def _conv(layer: plain.Conv, channels: int) -> nn.Conv2d:
-    """He et al., "Delving deep into rectifiers", ICCV 2015: variance 2 / (inputs of a unit), no bias at first."""
     groups = channels if layer.depthwise else 1
-    conv = nn.Conv2d(channels, layer.channels, layer.kernel, layer.stride, layer.margin, groups=groups, bias=layer.bias)
-    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-    if conv.bias is not None:
-        nn.init.zeros_(conv.bias)
-    return conv
+    return nn.Conv2d(channels, layer.channels, layer.kernel, layer.stride, layer.margin, groups=groups, bias=layer.bias)
 
 
 MAKERS: dict[type[Layer], Callable[[Any, Shape], nn.Module]] = {

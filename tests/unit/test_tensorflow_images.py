@@ -1,0 +1,74 @@
+"""Image models in TensorFlow: the same vector is the same model, layer by layer and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import numpy as np
+import pytest
+from torch import nn
+
+from runtime.backends.torch import TorchModel
+from tests.tensorflow_facts import HAVE
+from tests.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
+from workloads.models.images import CIFAR_PX, MODELS
+from workloads.models.torch.images import MAKERS
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+]
+
+DEEP = ("densenet121-32-0.125", "resnet56-32-0.125", "resnet101-96-0.06")
+CASES = (
+    *(f"{name}-32-0.125" for name in ("alexnet", "googlenet", "mobilenet", "resnet20", "vgg13", "vgg16")),
+    *("cnn-28-1.0", "resnet34-96-0.125", "mobilenet-96-0.125", "googlenet-96-0.06", "vgg13-96-0.06", "alexnet-96-0.06"),
+)
+METRICS = ("loss", "test_accuracy", "test_loss")
+Found = Callable[[str], Facts]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What TensorFlow makes of a case; those of a kind are computed together, when the first is asked for."""
+
+    @cache
+    def of(kind: tuple[str, ...]) -> tuple[dict[str, Facts], str]:
+        return collect(tmp_path_factory.mktemp("images"), kind)
+
+    def ask(case: str) -> Facts:
+        facts, said = of(next(kind for kind in (DEEP, CASES, tuple(LAYERS)) if case in kind))
+        assert said == ""
+        return facts[case]
+
+    return ask
+
+
+def compare(ours: Facts, wanted: Facts, names: Iterable[str]) -> None:
+    assert len(ours["grad"]) == len(wanted["grad"])
+    assert np.linalg.norm(ours["grad"] - wanted["grad"]) <= 1e-4 * np.linalg.norm(wanted["grad"])
+    for name in names:
+        np.testing.assert_allclose(ours[name], wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in DEEP)])
+def test_a_model_is_the_same_in_both(case: str, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_comparable(MAKERS, nn.ELU(), nn.AvgPool2d, monkeypatch)
+    task = task_of(case)
+    wanted = facts_of(TorchModel(task, 0, 1))
+    assert len(wanted["grad"]) == task.num_parameters
+    compare(found(case), wanted, METRICS)
+
+
+def test_every_model_is_compared() -> None:
+    compared = {(name, int(px) > CIFAR_PX) for name, px, _ in (case.split("-") for case in (*CASES, *DEEP))}
+    assert {name for name, _ in compared} == MODELS.keys()
+    own_forms = {name for name, (small, large) in MODELS.items() if small is not large}
+    assert own_forms - {name for name, large in compared if large} == {"densenet121", "vgg16"}, "like others of theirs"
+
+
+@pytest.mark.parametrize("case", LAYERS)
+def test_a_layer_is_the_same_in_both(case: str, found: Found) -> None:
+    wanted = facts_of(TorchModel(task_of(case), 0, 1))
+    compare(found(case), wanted, (*METRICS, "means", "variances"))
