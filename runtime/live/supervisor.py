@@ -95,7 +95,7 @@ class Supervisor:
             missing = [task.name for task in self.clients if task.state != "attached"]
             waiting = ", ".join(missing[:4]) + (" and others" if len(missing) > 4 else "")
             deadline = f"cluster.start_deadline_s={self.settings.start_deadline_s:g}"
-            self.listener.failed(f"not ready after {deadline}: {waiting}")
+            self.listener.failed(f"not ready after {deadline}: {waiting}; see logs/, or allow more on a busy machine")
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
