@@ -24,11 +24,11 @@ from omegaconf import DictConfig  # noqa: E402
 
 from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
-from runtime.errors import ConfigError  # noqa: E402
+from runtime.errors import FAILED, ConfigError, told  # noqa: E402
 from runtime.preflight import preflight  # noqa: E402
 from runtime.prepare import prepare  # noqa: E402
 
-FAILED, REFUSED, KILLED = 1, 2, 128
+KILLED = 128
 exit_codes = [0]
 """Of the jobs so far."""
 
@@ -39,7 +39,7 @@ def main(composed: DictConfig) -> int:
     try:
         exit_code = run_job(parse(to_raw(composed)), Path(HydraConfig.get().runtime.output_dir))
     except ConfigError as error:
-        exit_code = refuse(error)
+        exit_code = told("run.py", error)
     except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
         traceback.print_exc()
         exit_code = FAILED
@@ -53,23 +53,16 @@ def run_job(config: Config, run_dir: Path) -> int:
     """From the configuration to the figures; returns the exit code."""
     from runtime.experiment import JobFailed, run_experiment
 
-    exit_code = FAILED
     try:
         exit_code = run_experiment(config, run_dir)
     except JobFailed as error:
-        print(f"run.py: {error}", file=sys.stderr)
+        exit_code = told("run.py", error, FAILED)
     if config.draw and exit_code < KILLED:
         from analysis.report import finish_run, print_summary, summary_frame
 
         print_summary(summary_frame(finish_run(run_dir)))
     print(f"record: {run_dir}", file=sys.stderr)
     return exit_code
-
-
-def refuse(error: ConfigError) -> int:
-    """One line for the user."""
-    print(f"run.py: {error}", file=sys.stderr)
-    return REFUSED
 
 
 if __name__ == "__main__":
@@ -81,6 +74,6 @@ if __name__ == "__main__":
         sys.argv[1:], needs = preflight(sys.argv[1:])
         prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
     except ConfigError as error:
-        sys.exit(refuse(error))
+        sys.exit(told("run.py", error))
     main()
     sys.exit(max(exit_codes))

@@ -9,7 +9,7 @@ from runtime.job import Job
 BASE_S, ON_HOSTS_S = 60.0, 120.0
 """Within which everybody has started; emulated hosts have little processor time."""
 COLD_S = 30.0
-"""More for each process that starts cold. An import of TensorFlow is some 4 s of work, and all share the cores there are."""
+"""More for each process that starts cold: an import of TensorFlow is some 4 s of work, and all share the cores."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

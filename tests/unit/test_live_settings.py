@@ -30,7 +30,8 @@ def test_workers_evaluator_and_scorer_compute() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"start_deadline_s": 0.0}, {"start_deadline_s": -1.0}, {"evaluator_niceness": -1}, {"evaluator_niceness": 20}]
+    "wrong",
+    [{"start_deadline_s": 0.0}, {"start_deadline_s": -1.0}, {"evaluator_niceness": -1}, {"evaluator_niceness": 20}],
 )
 def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
