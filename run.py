@@ -14,7 +14,8 @@ def _quit(number: int, _frame: object) -> None:
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
-import sys  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import shutil  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import sys  # noqa: E402
 import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -36,10 +37,12 @@ exit_codes = [0]
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(composed: DictConfig) -> int:
     """One job. A failure does not stop the other jobs of a sweep, but shows in the exit code of all."""
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
-        exit_code = run_job(parse(to_raw(composed)), Path(HydraConfig.get().runtime.output_dir))
+        exit_code = run_job(parse(to_raw(composed)), run_dir)
     except ConfigError as error:
         exit_code = told("run.py", error)
+        forget(run_dir)
     except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
         traceback.print_exc()
         exit_code = FAILED
@@ -63,6 +66,12 @@ def run_job(config: Config, run_dir: Path) -> int:
         print_summary(summary_frame(finish_run(run_dir)))
     print(f"record: {run_dir}", file=sys.stderr)
     return exit_code
+
+
+def forget(run_dir: Path) -> None:
+    """Take away the directory of a job that was refused: nothing is in it but what Hydra has put there beforehand."""
+    if os.listdir(run_dir) == [".hydra"]:
+        shutil.rmtree(run_dir)
 
 
 if __name__ == "__main__":
