@@ -14,7 +14,8 @@ def _quit(number: int, _frame: object) -> None:
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
-import sys  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import shutil  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import sys  # noqa: E402
 import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -24,11 +25,11 @@ from omegaconf import DictConfig  # noqa: E402
 
 from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
-from runtime.errors import ConfigError  # noqa: E402
+from runtime.errors import FAILED, ConfigError, told  # noqa: E402
 from runtime.preflight import preflight  # noqa: E402
 from runtime.prepare import prepare  # noqa: E402
 
-FAILED, REFUSED, KILLED = 1, 2, 128
+KILLED = 128
 exit_codes = [0]
 """Of the jobs so far."""
 
@@ -36,10 +37,12 @@ exit_codes = [0]
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(composed: DictConfig) -> int:
     """One job. A failure does not stop the other jobs of a sweep, but shows in the exit code of all."""
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
-        exit_code = run_job(parse(to_raw(composed)), Path(HydraConfig.get().runtime.output_dir))
+        exit_code = run_job(parse(to_raw(composed)), run_dir)
     except ConfigError as error:
-        exit_code = refuse(error)
+        exit_code = told("run.py", error)
+        forget(run_dir)
     except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
         traceback.print_exc()
         exit_code = FAILED
@@ -53,11 +56,10 @@ def run_job(config: Config, run_dir: Path) -> int:
     """From the configuration to the figures; returns the exit code."""
     from runtime.experiment import JobFailed, run_experiment
 
-    exit_code = FAILED
     try:
         exit_code = run_experiment(config, run_dir)
     except JobFailed as error:
-        print(f"run.py: {error}", file=sys.stderr)
+        exit_code = told("run.py", error, FAILED)
     if config.draw and exit_code < KILLED:
         from analysis.report import finish_run, print_summary, summary_frame
 
@@ -66,10 +68,10 @@ def run_job(config: Config, run_dir: Path) -> int:
     return exit_code
 
 
-def refuse(error: ConfigError) -> int:
-    """One line for the user."""
-    print(f"run.py: {error}", file=sys.stderr)
-    return REFUSED
+def forget(run_dir: Path) -> None:
+    """Take away the directory of a job that was refused: nothing is in it but what Hydra has put there beforehand."""
+    if os.listdir(run_dir) == [".hydra"]:
+        shutil.rmtree(run_dir)
 
 
 if __name__ == "__main__":
@@ -81,6 +83,6 @@ if __name__ == "__main__":
         sys.argv[1:], needs = preflight(sys.argv[1:])
         prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
     except ConfigError as error:
-        sys.exit(refuse(error))
+        sys.exit(told("run.py", error))
     main()
     sys.exit(max(exit_codes))

@@ -27,7 +27,7 @@ from analysis.calibration import Calibration, calibrate, check
 from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
 from analysis.robust import Estimate
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, told
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
@@ -45,8 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         parse_costs(text.encode(), str(target))  # what cannot be read back is not written
         write_file(target, text)
     except (RecordError, ConfigError, OSError) as error:
-        print(f"calibrate.py: {error}", file=sys.stderr)
-        return 2
+        return told("calibrate.py", error)
     console = Console(highlight=False, markup=False)
     show(fitted, console)
     ranges = [f"{name} {low} to {high}" for name, (low, high) in fitted.covered.items()]

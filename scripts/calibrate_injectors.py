@@ -35,11 +35,11 @@ from analysis.injections import collect
 from analysis.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
 from analysis.load import RecordError, Run
 from analysis.provenance import caption
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.live.doctor import missing
 from runtime.live.means import Look
-from scripts.compare import read_records, refuse
-from scripts.grid import FAILED, INTERRUPTED, REFUSED, JobFailed, Runner, fill, quoted, run_child
+from scripts.compare import read_records
+from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
 from scripts.injector_grid import HOSTS, WARM_S, Cell, grid, plan_text, probe
 
@@ -67,14 +67,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
         )
         report(runs, lacking, asked, shlex.join(["python", f"scripts/{NAME}", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return FAILED if isinstance(error, JobFailed) else REFUSED
+        return told(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        print(f"{NAME}: {error.filename or asked.out}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
-        return REFUSED
+        return told(NAME, error, where=asked.out)
     except KeyboardInterrupt:
-        print(f"{NAME}: interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+        return told(NAME, "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, told
 from runtime.live.leftovers import Entry, Ledger, ledger_dir, standing
 
 
@@ -32,8 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         ledger = Ledger()
     except ConfigError as error:
-        print(f"cleanup.py: {error}", file=sys.stderr)
-        return 2
+        return told("cleanup.py", error)
     lines = [*_runs(ledger, arguments.reap), *_torn(ledger, arguments.reap)]
     for line, _ in lines:
         print(line)

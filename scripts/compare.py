@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -34,10 +34,10 @@ from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
 from analysis.pacing import is_paced
 from analysis.provenance import caption
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.preflight import preflight
 from runtime.virtual.costs import load_costs
-from scripts.grid import FAILED, INTERRUPTED, QUIET, REFUSED, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
 
 
 class Grid(NamedTuple):
@@ -93,14 +93,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         runs = read_records(asked.source) if asked.source else make_records(asked, console, runner or run_child)
         report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
-        print(f"compare.py: {error}", file=sys.stderr)
-        return FAILED if isinstance(error, JobFailed) else REFUSED
+        return told("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        print(f"compare.py: {error.filename or asked.out}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
-        return REFUSED
+        return told("compare.py", error, where=asked.out)
     except KeyboardInterrupt:
-        print("compare.py: interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+        return told("compare.py", "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 
@@ -249,11 +246,6 @@ def listed(name: str, text: str | None, default: str, group: str | None) -> list
         if not group and not (item.isascii() and item.isdigit()):
             refuse(f"--{name} {item}: must be whole numbers from 0 on, such as {default}")
     return list(dict.fromkeys(items if group else (f"{int(item)}" for item in items)))
-
-
-def refuse(message: str) -> NoReturn:
-    """One line for the user."""
-    raise ConfigError(message)
 
 
 if __name__ == "__main__":

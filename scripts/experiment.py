@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -36,24 +36,12 @@ from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, 
 from analysis.files import write_file
 from analysis.load import RecordError, Run, load_run
 from runtime.composing import Composer, hydra_for, parse_arguments
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.explaining import own_part
 from runtime.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
-from scripts.grid import (
-    FAILED,
-    INTERRUPTED,
-    QUIET,
-    REFUSED,
-    ROOT,
-    JobFailed,
-    Runner,
-    fill,
-    quoted,
-    record_of,
-    run_child,
-)
+from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
@@ -95,16 +83,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         for names in asked.names:
             run_one(asked, names, console, runner or run_child)
     except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
-        print(f"experiment.py: {error}", file=sys.stderr)
-        return FAILED if isinstance(error, JobFailed) else REFUSED
+        return told("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        print(
-            f"experiment.py: {error.filename or asked.out}: {(error.strerror or str(error)).lower()}", file=sys.stderr
-        )
-        return REFUSED
+        return told("experiment.py", error, where=asked.out)
     except KeyboardInterrupt:
-        print(f"experiment.py: {names} interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+        return told("experiment.py", f"{names} interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 
@@ -308,11 +291,6 @@ def levels_of(text: str) -> tuple[str, list[str]]:
     if not sign or not levels.strip(", "):
         refuse(f"--only {text}: must be an axis and some of its levels, such as system=bsp,antdt_nd")
     return axis, [level.strip() for level in levels.split(",") if level.strip()]
-
-
-def refuse(message: str) -> NoReturn:
-    """One line for the user."""
-    raise ConfigError(message)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from analysis.injections import collect
 from analysis.injector_errors import errors
 from analysis.load import RecordError, find_runs, load_run
 from analysis.report import compare, finish_run, print_summary
+from runtime.errors import told
 
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbances whose effect is drawn beside what was asked for."""
@@ -31,11 +32,11 @@ def main(argv: list[str] | None = None) -> int:
     runs = list(dict.fromkeys(found))
     if not runs:
         names = ", ".join(str(folder) for folder in arguments.folders)
-        return _refuse(f"{names}: no run here (a directory with meta.json and events.jsonl)")
+        return told("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
     try:
         _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
     except (RecordError, OSError) as error:
-        return _refuse(str(error))
+        return told("figures.py", error)
     return 0
 
 
@@ -73,11 +74,6 @@ def _default_out(folders: list[Path], runs: list[Path]) -> Path | None:
     if len(runs) == 1:
         return None
     return folders[0] / "comparison" if len(folders) == 1 else Path("out") / "comparison"
-
-
-def _refuse(reason: str) -> int:
-    print(f"figures.py: {reason}", file=sys.stderr)
-    return 2
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,7 +28,7 @@ from rich.table import Table
 from analysis.files import write_file
 from analysis.load import RecordError, find_runs, load_run
 from analysis.progress import Fit, Trace, errors, fit, held_out, read_trace
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, told
 from runtime.progress import SCHEMA, parse_progress
 
 DIGITS = 6
@@ -50,8 +50,7 @@ def main(argv: list[str] | None = None) -> int:
             parse_progress(text.encode(), arguments.output.name)
             print(write_file(arguments.output, text))
     except (RecordError, ConfigError, OSError) as error:
-        print(f"fit_progress.py: {error}", file=sys.stderr)
-        return 2
+        return told("fit_progress.py", error)
     return 0
 
 

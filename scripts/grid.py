@@ -18,11 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from analysis.load import Run, load_run
 from analysis.metrics import jct_s
-from runtime.errors import ConfigError
+from runtime.errors import REFUSED, ConfigError
 from runtime.live.process import die_with
 
 ROOT = Path(__file__).resolve().parents[1]
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 PATIENCE_S, GRACE_S = 60.0, 10.0
 BUSY_LOAD = 0.5
 """Load average from which live timings are not to be trusted."""

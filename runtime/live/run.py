@@ -19,6 +19,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
 from runtime.hosts import Hosts
+from runtime.instantiate import instantiate
 from runtime.live.cast import cast_for
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
@@ -27,7 +28,7 @@ from runtime.live.machines import build_machines
 from runtime.live.means import Means
 from runtime.live.port import LivePort
 from runtime.live.session import Session
-from runtime.live.settings import Settings
+from runtime.live.settings import Settings, num_computing, start_deadline_s
 from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import TaskSpec
 from runtime.live.telemetry import Sampler
@@ -84,7 +85,11 @@ class LiveRun:
         settings = Settings(
             heartbeat_s=runtime.heartbeat_s,
             lease_s=runtime.lease_s,
-            start_deadline_s=runtime.start_deadline_s,
+            start_deadline_s=start_deadline_s(
+                runtime.start_deadline_s,
+                on_hosts=runtime.hosts is not None,
+                num_cold=0 if instantiate(self.experiment.backend).fork_safe else num_computing(job),
+            ),
             iteration_deadline_s=runtime.iteration_deadline_s,
             max_restarts=runtime.max_restarts,
             failover=job.failover,
@@ -194,6 +199,7 @@ class LiveRun:
             device=self.runtime.device,
             devices=self.runtime.device_fields(),
             threads=self.threads,
+            evaluator_niceness=self.runtime.evaluator_niceness,
             collective=experiment.collective,
             places=self.machines.places,
         )

@@ -22,6 +22,7 @@ from runtime.live.torch_groups import MEETING_PLACE
 from runtime.spec import Circumstances, Experiment, Needs, Outcome
 from strategies.protocol import Command
 
+MAX_NICENESS = 19
 DIRECTORIES = ("logs", "checkpoints")
 """Of a run, that its processes write to."""
 
@@ -47,18 +48,21 @@ class LiveRuntime:
     heartbeat_s: float = 0.5
     lease_s: float = 2.0
     iteration_deadline_s: float = 60.0
-    start_deadline_s: float = 60.0
+    start_deadline_s: float | None = None
     max_restarts: int | None = None
     telemetry_every_s: float | None = None
+    evaluator_niceness: int = 5
     nominal_iter_s: float | None = None
     look: ClassVar[Look] = staticmethod(missing)
     """Tells which capabilities this machine lacks; tests put another one here."""
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("heartbeat_s", "lease_s", "iteration_deadline_s", "start_deadline_s"):
+        for name in ("heartbeat_s", "lease_s", "iteration_deadline_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be more than 0")
+        if self.start_deadline_s is not None and not self.start_deadline_s > 0:
+            raise ValueError(f"start_deadline_s={self.start_deadline_s}: must be more than 0 (null for one that suits)")
         if self.lease_s < 2 * self.heartbeat_s:
             raise ValueError(f"lease_s={self.lease_s}: must be at least twice heartbeat_s={self.heartbeat_s}")
         if not 0 <= self.port <= 65535:
@@ -67,6 +71,8 @@ class LiveRuntime:
             raise ValueError(f"max_restarts={self.max_restarts}: must be 0 or more (null for no limit)")
         if self.telemetry_every_s is not None and not self.telemetry_every_s > 0:
             raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
+        if not 0 <= self.evaluator_niceness <= MAX_NICENESS:
+            raise ValueError(f"evaluator_niceness={self.evaluator_niceness}: must be between 0 and {MAX_NICENESS}")
         if self.nominal_iter_s is not None and not self.nominal_iter_s > 0:
             raise ValueError(f"nominal_iter_s={self.nominal_iter_s}: must be more than 0 (null for not known)")
         self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)

@@ -1,7 +1,7 @@
 """The scorer: computes reference gradients on the samples that are held out, and hands them to the servers.
 
-A task of its own beside the evaluator: workers wait for scores, so they may not wait for an evaluation, nor at the
-lowest priority.
+A task of its own beside the evaluator: workers wait for scores, so they may not wait for an evaluation, nor at its
+low priority.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 EVALUATOR_JOINS_S = 5.0
 """How long the end of a run waits for an evaluator that is about to connect."""
 FINAL_EVALUATION_S = 60.0
-"""How long the end of a run waits for the score of the final parameters (the evaluator runs at the lowest priority, so
+"""How long the end of a run waits for the score of the final parameters (the evaluator runs at a lower priority, so
 on a machine that others keep busy it may take long)."""
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from runtime.job import Job
+
+BASE_S, ON_HOSTS_S = 60.0, 120.0
+"""Within which everybody has started; emulated hosts have little processor time."""
+COLD_S = 30.0
+"""More for each process that starts cold: an import of TensorFlow is some 4 s of work, and all share the cores."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
@@ -16,3 +23,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     failover: str = "shards"
     scores: bool = False
     """Whether gradients are scored, so that there is a scorer."""
+
+
+def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
+    """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold."""
+    return asked_s if asked_s is not None else (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
+
+
+def num_computing(job: Job) -> int:
+    """Processes that use the framework: workers, the evaluator, and the scorer if there is one."""
+    return job.num_workers + (2 if job.validation_samples else 1)

@@ -6,6 +6,7 @@ from runtime.containment.pids import outer_pid
 from runtime.coordinator import RESTARTED
 from runtime.live.auth import Identity
 from runtime.live.hub import Hub
+from runtime.live.leases import Leases
 from runtime.live.listener import Listener
 from runtime.live.loop import Loop
 from runtime.live.messages import (
@@ -53,7 +54,7 @@ class Supervisor:
         self.restarts = 0
         self.checkpoints = Checkpoints(num_servers)
         self._loaded: dict[int, Loaded] = {}
-        self._ticked_s = 0.0
+        self.leases = Leases(self.tasks, settings)
 
     @property
     def keepers(self) -> list[Task]:
@@ -70,15 +71,13 @@ class Supervisor:
     def begin(self, hub: Hub) -> None:
         """From now on the agent and the tasks may call."""
         self.hub = hub
-        self._ticked_s = self.loop.now
+        self.leases.begin(self.loop.now)
         self.loop.after(self.settings.start_deadline_s, self._check_started)
-        self.loop.after(self.settings.lease_s / 4, self._tick)
+        self.loop.after(self.leases.period_s, self._tick)
 
     def clock_restarted(self) -> None:
         """Now is 0: what was heard before was heard now."""
-        self._ticked_s = self.loop.now
-        for task in self.tasks.values():
-            task.heard_s = self._ticked_s
+        self.leases.renew(self.loop.now)
 
     def admit(self, identity: Identity) -> bool:
         """Only the incarnation that was launched last may call."""
@@ -92,10 +91,7 @@ class Supervisor:
 
     def _check_started(self) -> None:
         if not self.started:
-            missing = [task.name for task in self.clients if task.state != "attached"]
-            waiting = ", ".join(missing[:4]) + (" and others" if len(missing) > 4 else "")
-            deadline = f"cluster.start_deadline_s={self.settings.start_deadline_s:g}"
-            self.listener.failed(f"not ready after {deadline}: {waiting}")
+            self.listener.failed(self.leases.not_ready())
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -354,22 +350,14 @@ class Supervisor:
             self._servers_changed()
 
     def _tick(self) -> None:
-        """Leases. If our own loop was stopped (a suspended machine), nobody else is to blame: arm them anew."""
-        now, period = self.loop.now, self.settings.lease_s / 4
-        if now - self._ticked_s > self.settings.lease_s / 2 + period:
-            for task in self.tasks.values():
-                task.heard_s = now
-        self._ticked_s = now
-        for task in self.tasks.values():
-            silence = now - task.heard_s
-            limit = self.settings.lease_s if task.connected else self.settings.start_deadline_s
-            if task.state != "left" and not task.held and silence > limit:
-                self.kill(task, task.incarnation, f"no sign of life for {silence:.1f} s")
-        limit = self.settings.iteration_deadline_s
+        """Whoever has been silent, or has computed, for too long is started anew."""
+        now, limit = self.loop.now, self.settings.iteration_deadline_s
+        for task, reason in self.leases.overdue(now):
+            self.kill(task, task.incarnation, reason)
         for worker in self.listener.overdue(now, limit):
             task = self.tasks["worker", worker]
             self.kill(task, task.incarnation, f"no gradient within cluster.iteration_deadline_s={limit:g}")
-        self.loop.after(period, self._tick)
+        self.loop.after(self.leases.period_s, self._tick)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 

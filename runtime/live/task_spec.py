@@ -51,6 +51,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[dict[str, float]] | None = None
     """Profile of every worker's device, where they differ."""
     threads: int = 1
+    evaluator_niceness: int = 5
     collective: str = ""
     """Who sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}

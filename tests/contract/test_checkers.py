@@ -28,8 +28,9 @@ from strategies.protocol import (
     Strategy,
     Wake,
 )
+from tests.answers import Line
 from tests.contract.catalogue import make, scenario
-from tests.harness import HeapRun, Line
+from tests.harness import HeapRun
 from tests.laws import (
     Complaints,
     dead,

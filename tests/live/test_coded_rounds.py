@@ -10,21 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
 
 from analysis.integrity import integrity
 from analysis.load import load_run
-from runtime.backends.torch import TorchModel
-from runtime.job import Job
 from runtime.sampling import sample_indices
 from runtime.shards import Range
-from tests.harness import HeapRun, make_job
 from tests.invariants import problems, replay, strategy_of
 from tests.laws import samples_of
-from tests.runs import DIGITS, ROOT, Run
-from workloads.digits import Digits
+from tests.runs import DIGITS, Run
+from tests.serial import heap_of, serial_sgd
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -51,31 +46,16 @@ def running(run_dir: Path, *overrides: str) -> Iterator[Run]:
 
 def rounds_of(run: Run) -> list[NDArray[np.int64]]:
     """Samples of every round, by the pure coordinator on a heap: they do not depend on who is late."""
-    fields = {name: run.meta["job"][name] for name in Job.__struct_fields__ if name in run.meta["job"]}
-    job = make_job(**{**fields, "max_time_s": 1e9, "eval_every_s": None, "checkpoint_every_s": None})
-    heap = HeapRun(strategy_of(run.run_dir), job, [1.0, 1.1, 1.2, 1.3]).run()
+    heap = heap_of(run)
     rows = [[heap.orders[grad] for grad in order.grads] for _, order, _ in heap.applied]
     rounds = [sorted({sample for order in orders for sample in samples_of(order)}) for orders in rows]
-    cut = heap.core.cut
-    return [np.concatenate([sample_indices([Range(*at, at[2] + 1)], cut, job.seed) for at in own]) for own in rounds]
-
-
-def serial_sgd(run: Run) -> NDArray[np.float32]:
-    """One process, torch's own optimizer, the mean loss of every round."""
-    rule = OmegaConf.load(run.run_dir / ".hydra" / "config.yaml").workload.optimizer
-    task = Digits(data_dir=str(ROOT / "data"))
-    model = TorchModel(task, run.meta["seed"], num_threads=1)
-    optimizer = torch.optim.SGD(model.module.parameters(), lr=rule.lr, momentum=rule.momentum)
-    for indices in rounds_of(run):
-        optimizer.zero_grad()
-        (task.torch_loss(model.module, *model.batch(indices)) / len(indices)).backward()
-        optimizer.step()
-    return model.initial_parameters()
+    cut, seed = heap.core.cut, run.meta["seed"]
+    return [np.concatenate([sample_indices([Range(*at, at[2] + 1)], cut, seed) for at in own]) for own in rounds]
 
 
 def distance(run: Run) -> float:
     """Of the final parameters from those of serial SGD, as a part of their size."""
-    serial = serial_sgd(run)
+    serial = serial_sgd(run, rounds_of(run))
     return float(np.linalg.norm(run.parameters() - serial) / np.linalg.norm(serial))
 
 

@@ -17,15 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
 
-from runtime.backends.torch import TorchModel
-from runtime.job import ComputeOrder, Job
 from runtime.sampling import sample_indices
-from tests.harness import HeapRun, make_job
 from tests.invariants import problems, replay, strategy_of
-from tests.runs import DIGITS, ROOT, Run
-from workloads.digits import Digits
+from tests.runs import DIGITS, Run
+from tests.serial import heap_of, initial_model, serial_sgd
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -159,37 +155,12 @@ Runs = dict[str, "Future[Run]"]
 
 def batches_of(run: Run) -> list[NDArray[np.int64]]:
     """Samples of every update, by the pure coordinator on a heap."""
-    about = run.meta["job"]
-    fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
-    orders: dict[int, ComputeOrder] = {}
-
-    def seconds(worker: int, order: ComputeOrder) -> float:
-        orders[order.grad_id] = order
-        return 1.0 + worker / 10
-
-    job = make_job(**{**fields, "max_time_s": 1e9, "eval_every_s": None, "checkpoint_every_s": None})
-    heap = HeapRun(strategy_of(run.run_dir), job, seconds).run()
+    heap = heap_of(run)
     cut, seed = heap.core.cut, run.meta["seed"]
     return [
-        np.concatenate([sample_indices(orders[grad].ranges, cut, seed) for grad in order.grads])
+        np.concatenate([sample_indices(heap.orders[grad].ranges, cut, seed) for grad in order.grads])
         for _, order, _ in heap.applied
     ]
-
-
-def serial_sgd(run: Run) -> NDArray[np.float32]:
-    """The same job in one process, as a textbook writes it: torch's own optimizer on the mean loss of the batch."""
-    import torch
-
-    config = OmegaConf.load(run.run_dir / ".hydra" / "config.yaml")
-    task = Digits(data_dir=str(ROOT / "data"))
-    model = TorchModel(task, run.meta["seed"], num_threads=1)
-    rule = config.workload.optimizer
-    optimizer = torch.optim.SGD(model.module.parameters(), lr=rule.lr, momentum=rule.momentum)
-    for indices in batches_of(run):
-        optimizer.zero_grad()
-        (task.torch_loss(model.module, *model.batch(indices)) / len(indices)).backward()
-        optimizer.step()
-    return model.initial_parameters()
 
 
 @pytest.mark.parametrize(
@@ -198,11 +169,11 @@ def serial_sgd(run: Run) -> NDArray[np.float32]:
 )
 def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     run = runs[name].result()
-    live, serial = run.parameters(), serial_sgd(run)
+    live, serial = run.parameters(), serial_sgd(run, batches_of(run))
     assert run.finished["version"] == len(batches_of(run)) >= UPDATES
     assert np.abs(live - serial).max() <= 1e-6 * np.abs(serial).max()
     assert np.linalg.norm(live - serial) <= 1e-6 * np.linalg.norm(serial)
-    start = TorchModel(Digits(data_dir=str(ROOT / "data")), run.meta["seed"], 1).initial_parameters()
+    start = initial_model(run).initial_parameters()
     assert np.linalg.norm(live - start) > 0.1 * np.linalg.norm(start), "nothing was learned, so nothing was compared"
 
 

@@ -84,6 +84,22 @@ BAD_LINES: list[tuple[str, str]] = [
     ("workload.optimizer.lr=0", "workload.optimizer.lr=0: must be more than 0"),
     ("workload.task.model=rnn", "workload.task.model=rnn: must be one of mlp, cnn"),
     ("workload=ledger backend=numpy workload.batches_per_shard=100", "makes 2 shards of 2000 samples, fewer than two"),
+    (
+        "workload=resnet20_cifar10 backend=numpy",
+        "backend=numpy: cannot train workload=resnet20_cifar10; choose backend=",
+    ),
+    (
+        "workload=resnet20_cifar10 workload.task.model=resnet21",
+        "workload.task.model=resnet21: must be one of alexnet, ",
+    ),
+    ("workload=cnn_fashion_mnist workload.task.model=vgg16", "images of 28 x 28 are too small for it"),
+    (
+        "workload=lstm_wikitext2 +workload.task.dataset.vocabulary=100",
+        "workload.task.dataset.vocabulary=100: WikiText-2 has 33278 different words, so at least that many",
+    ),
+    ("cluster.evaluator_niceness=20", "cluster.evaluator_niceness=20: must be between 0 and 19"),
+    ("cluster.start_deadline_s=0", "cluster.start_deadline_s=0.0: must be more than 0 (null for one that suits)"),
+    ("cluster=virtual cluster.start_deadline_s=5", "cluster.start_deadline_s=5: no such setting of cluster=virtual"),
     ("workload=ledger", "backend=torch: cannot train workload=ledger; choose backend=numpy"),
     ("max_time_s=0", "max_time_s=0: must be more than 0"),
     ("max_time_s=-5", "max_time_s=-5: must be more than 0"),

@@ -8,7 +8,8 @@ import pytest
 
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Drop, ProtocolError, Woke
-from tests.harness import Desk, Line, Puppet, apply, compute, puppet_desk
+from tests.answers import Line
+from tests.harness import Desk, Puppet, apply, compute, puppet_desk
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
 

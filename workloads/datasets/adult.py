@@ -79,10 +79,6 @@ class Adult(Dataset):
         cardinalities = tuple(len(words) for words in WORDS.values())
         return Facts(input_shape=(len(NUMBERS) + len(WORDS),), num_dense=len(NUMBERS), cardinalities=cardinalities)
 
-    def variant(self) -> str:
-        """There is one form."""
-        return ""
-
     def convert(self, raw: Path, directory: Path) -> None:
         """Two files of text, or both in one of parquet."""
         files = RawFiles(raw, self.cure)
@@ -92,10 +88,6 @@ class Adult(Dataset):
         deviation[deviation == 0] = 1.0
         arrays = [_arrays(part, mean, deviation) for part in (train, test)]
         data.store(directory, Split(train=arrays[0], test=arrays[1]))
-
-    def load(self, data_dir: str) -> Split:
-        """Numbers and ids."""
-        return data.load(self.directory(data_dir))
 
     def _text(self, files: RawFiles, name: str) -> pd.DataFrame:
         """Fields are separated by a comma and a space; the test part has a line of its own first and dots behind."""

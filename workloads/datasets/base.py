@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads import data
 from workloads.data import DataError, Drawn, Split
 
 
@@ -71,17 +72,17 @@ class Dataset(ABC):
     def facts(self) -> Facts:
         """What a model has to know."""
 
-    @abstractmethod
     def variant(self) -> str:
-        """What of the settings changes the arrays, for the name of their folder."""
+        """What of the settings changes the arrays, for the name of their folder: nothing, unless it says otherwise."""
+        return ""
 
     @abstractmethod
     def convert(self, raw: Path, directory: Path) -> None:
         """Write the arrays of the files at ``raw``; ``directory`` appears when complete. Raises :class:`DataError`."""
 
-    @abstractmethod
     def load(self, data_dir: str) -> Split:
-        """Memory-map the arrays; raises ``FileNotFoundError`` when they are not there."""
+        """Memory-map the arrays as they are; raises ``FileNotFoundError`` when they are not there."""
+        return data.load(self.directory(data_dir))
 
     def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
         """A batch as the model sees it. ``drawn`` says which training samples they are, None: held-out ones."""

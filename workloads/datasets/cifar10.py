@@ -73,10 +73,6 @@ class Cifar10(Dataset):
         """Ten classes."""
         return Facts(input_shape=SHAPE, num_classes=CLASSES)
 
-    def variant(self) -> str:
-        """All images are always there."""
-        return ""
-
     def convert(self, raw: Path, directory: Path) -> None:
         """Whichever form is there."""
         files = RawFiles(raw, self.cure)
@@ -84,10 +80,6 @@ class Cifar10(Dataset):
         batches = {batch: self._batch(files, form, batch) for batch in SHA256}
         train, test = np.concatenate([batches[batch] for batch in TRAIN]), batches[TEST]
         data.store(directory, Split(train=_arrays(train), test=_arrays(test)))
-
-    def load(self, data_dir: str) -> Split:
-        """Pixels as they are."""
-        return data.load(self.directory(data_dir))
 
     def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
         """Augmented if wanted, then normalised."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
-from workloads.data import DataError, Split, appearing
+from workloads.data import DataError, appearing
 from workloads.datasets.base import About, Dataset, Facts, check_count
 from workloads.datasets.files import HEAD_BYTES, check_head
 
@@ -90,10 +89,6 @@ class Criteo(Dataset):
                 parts["test"].add(inputs[held_out], targets[held_out])
                 parts["train"].add(inputs[~held_out], targets[~held_out])
                 line += len(targets)
-
-    def load(self, data_dir: str) -> Split:
-        """Numbers and ids."""
-        return data.load(self.directory(data_dir))
 
     def _chunks(self, path: Path) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         import pyarrow as pa

@@ -58,18 +58,10 @@ class FashionMnist(Dataset):
         """Ten classes."""
         return Facts(input_shape=SHAPE, num_classes=CLASSES)
 
-    def variant(self) -> str:
-        """All images are always there."""
-        return ""
-
     def convert(self, raw: Path, directory: Path) -> None:
         """Four files."""
         files = RawFiles(raw, self.cure)
         data.store(directory, Split(train=self._part(files, "train"), test=self._part(files, "t10k")))
-
-    def load(self, data_dir: str) -> Split:
-        """Pixels as they are."""
-        return data.load(self.directory(data_dir))
 
     def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
         """Normalised."""

@@ -48,6 +48,8 @@ class RawFiles:
     def read(self, name: str) -> bytes:
         """The whole content."""
         if name not in self:
+            if self.place.is_file():
+                raise DataError(f"{self.place}: is not {name}, nor an archive that holds it; {self.cure}")
             raise self.error(name, "does not exist")
         try:
             content = self._loose[name].read_bytes() if name in self._loose else _unpack(*self._packed[name])

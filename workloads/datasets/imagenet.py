@@ -10,8 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
-from workloads.data import DataError, Drawn, Split, appearing
+from workloads.data import DataError, Drawn, appearing
 from workloads.datasets.base import About, Dataset, Facts, check_count, labels
 from workloads.datasets.files import HEAD_BYTES, check_head
 from workloads.datasets.images import Colours, normalise
@@ -87,10 +86,6 @@ class ImageNet(Dataset):
                 self._write(partial / f"{part}_inputs.npy", paths)
                 numbers = [classes[path.parent.name] for path in paths]
                 np.save(partial / f"{part}_targets.npy", labels(numbers))
-
-    def load(self, data_dir: str) -> Split:
-        """Pixels as they are."""
-        return data.load(self.directory(data_dir))
 
     def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
         """Normalised."""

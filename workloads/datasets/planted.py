@@ -118,10 +118,6 @@ class Planted(Dataset):
             data.write(partial, split)
             np.save(partial / "test_probabilities.npy", chance[test])
 
-    def load(self, data_dir: str) -> Split:
-        """Numbers and ids."""
-        return data.load(self.directory(data_dir))
-
     def best_auc(self, data_dir: str) -> float:
         """What the truth itself is expected to score on the held-out samples (Bayes)."""
         return expected_auc(load_array(self.directory(data_dir), "test_probabilities"))

@@ -1,0 +1,22 @@
+"""The evaluator runs beside the workers, at the priority that was asked for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.leaks import Start
+from tests.runs import LEDGER
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.parametrize(("asked", "niceness"), [((), 5), (("cluster.evaluator_niceness=7",), 7)])
+def test_only_the_evaluator_is_nice(start: Start, asked: tuple[str, ...], niceness: int) -> None:
+    run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=null", "max_time_s=60", *asked)
+    run.await_training(1)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, run.pid_of("evaluator")) == min(own + niceness, 19)
+    assert os.getpriority(os.PRIO_PROCESS, run.pid_of("worker")) == own
+    run.interrupt()

@@ -1,0 +1,127 @@
+"""Data of no use, as a user meets it: ``run.py`` and ``scripts/prepare_data.py`` end with one line that names the file
+and the cure, exit code 2, and nothing that was not there before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scripts import prepare_data
+from tests import raw_files
+from tests.cli import run_cli
+
+Act = Callable[[Path], None]
+"""On the folder of the original files."""
+
+
+def leave(raw: Path) -> None:
+    """As it is."""
+
+
+def put(name: str, content: bytes) -> Act:
+    return lambda raw: (raw / name).write_bytes(content) and None
+
+
+def many_words(raw: Path) -> None:
+    with (raw / "train.txt").open("a") as file:
+        file.write(" ".join(f"word{number}" for number in range(33_300)))
+
+
+class Case(NamedTuple):
+    """Files of a data set that are of no use, and what is said of them."""
+
+    workload: str
+    dataset: str
+    make: Act
+    spoil: Act
+    problem: str
+    cure: str
+    verify: bool = False
+
+
+CIFAR = ("resnet20_cifar10", "cifar10", raw_files.cifar_binary)
+FETCH_CIFAR = "prepare the data with: python scripts/prepare_data.py cifar10 --fetch"
+CASES = {
+    "nothing": Case(*CIFAR[:2], leave, leave, ": does not exist", FETCH_CIFAR),
+    "missing": Case(*CIFAR, lambda raw: (raw / "test_batch.bin").unlink(), "/test_batch.bin: does not", FETCH_CIFAR),
+    "truncated": Case(
+        *CIFAR,
+        lambda raw: os.truncate(raw / "data_batch_2.bin", 24_583),
+        "/data_batch_2.bin: has 24,583 bytes, not a multiple of 3,073: truncated",
+        FETCH_CIFAR,
+    ),
+    "foreign": Case(
+        *("cnn_fashion_mnist", "fashion_mnist", raw_files.fashion_mnist),
+        put("t10k-labels-idx1-ubyte.gz", b"hello"),
+        "/t10k-labels-idx1-ubyte.gz: is no IDX file",
+        "scripts/prepare_data.py fashion_mnist --fetch",
+    ),
+    "wrong checksum": Case(*CIFAR, leave, "/data_batch_1.bin: sha256 ", FETCH_CIFAR, verify=True),
+    "pointer": Case(
+        *("wide_deep_criteo", "criteo", raw_files.criteo, put("train.txt", raw_files.LFS_POINTER)),
+        "/train.txt: is a Git-LFS pointer and not the data; run git lfs pull where it comes from, or get ",
+        "scripts/prepare_data.py criteo --from PATH",
+        verify=True,
+    ),
+    "pointer to an archive": Case(
+        *CIFAR, put("cifar.tar.gz", raw_files.LFS_POINTER), "/cifar.tar.gz: is a Git-LFS pointer", FETCH_CIFAR
+    ),
+    "too many words": Case(
+        *("lstm_wikitext2", "wikitext2", raw_files.wikitext2, many_words),
+        "/train.txt: has 33,",
+        "more than vocabulary=33278",
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """Its files lie where they are looked for."""
+    found = CASES[request.param]
+    monkeypatch.chdir(tmp_path)
+    raw = tmp_path / "data" / "raw" / found.dataset
+    raw.parent.mkdir(parents=True)
+    found.make(raw)
+    found.spoil(raw)
+    return found
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def check(said: str, program: str, case: Case) -> None:
+    assert said.startswith(f"{program}: "), said
+    assert said.count("\n") == 1
+    assert f"data/raw/{case.dataset}{case.problem}" in said
+    assert case.cure in said
+
+
+def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
+    before = everything(tmp_path)
+    verify = [] if case.verify else ["+workload.task.dataset.verify=false"]
+    finished = run_cli(f"workload={case.workload}", *verify, "hydra.run.dir=run", cwd=tmp_path)
+    check(finished.err, "run.py", case)
+    assert (finished.exit_code, finished.out) == (2, "")
+    assert everything(tmp_path) == before
+
+
+def test_the_preparation_is_refused(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(tmp_path)
+    assert prepare_data.main([case.dataset, *([] if case.verify else ["--no-verify"])]) == 2
+    captured = capsys.readouterr()
+    check(captured.err, "prepare_data.py", case)
+    assert captured.out == ""
+    assert everything(tmp_path) == before
+
+
+def test_a_run_that_was_refused_takes_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    finished = run_cli("workload=resnet20_cifar10", "hydra.run.dir=run", cwd=tmp_path)
+    assert finished.exit_code == 2
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"

@@ -1,0 +1,39 @@
+"""What a live runtime takes for its deadlines and for the evaluator, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.live.runtime import LiveRuntime
+from runtime.live.settings import num_computing, start_deadline_s
+from tests.harness import make_job
+
+
+@pytest.mark.parametrize(
+    ("on_hosts", "num_cold", "expected"), [(False, 0, 60.0), (True, 0, 120.0), (False, 5, 210.0), (True, 2, 180.0)]
+)
+def test_a_start_deadline_that_was_not_given_allows_for_cold_starts(
+    on_hosts: bool, num_cold: int, expected: float
+) -> None:
+    assert start_deadline_s(None, on_hosts=on_hosts, num_cold=num_cold) == expected
+
+
+def test_a_start_deadline_that_was_given_holds_whoever_starts_cold() -> None:
+    assert start_deadline_s(7.0, on_hosts=True, num_cold=9) == 7.0
+
+
+def test_workers_evaluator_and_scorer_compute() -> None:
+    assert num_computing(make_job(num_workers=4)) == 5
+    assert num_computing(make_job(num_workers=4, validation_samples=10)) == 6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"start_deadline_s": 0.0}, {"start_deadline_s": -1.0}, {"evaluator_niceness": -1}, {"evaluator_niceness": 20}],
+)
+def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}={value}: must be"):
+        LiveRuntime(num_workers=1, **wrong)
