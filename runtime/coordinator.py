@@ -110,8 +110,8 @@ class Coordinator:
 
     def start(self) -> None:
         """All workers and servers are there: the job's clock starts now."""
-        for worker in self.members.members:
-            self.members.joined(worker, 0)
+        for worker, member in self.members.members.items():
+            self.members.joined(worker, member.incarnation)
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:

@@ -19,6 +19,10 @@ class Membership:
     def __init__(self, workers: range) -> None:
         self.members = {worker: Member() for worker in workers}
 
+    def begin(self, worker: int, incarnation: int) -> None:
+        """The job begins with this one; those before it died while it was starting."""
+        self.members[worker].incarnation = incarnation
+
     def joined(self, worker: int, incarnation: int) -> bool:
         """True if this is the incarnation that we wait for."""
         member = self.members[worker]

@@ -42,6 +42,7 @@ def main() -> None:
         spec = msgspec.msgpack.decode(file.read(), type=TaskSpec)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     instantiate(spec.backend).preload()
+    instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
     if board_fd >= 0:
         os.set_inheritable(board_fd, False)
     run_role(spec, board_fd, role, number, incarnation)

@@ -156,6 +156,9 @@ class Session:
         self.supervisor.clock_restarted()
         self.started = True
         self.supervisor.save(0, self.initial_state)
+        for task in self.supervisor.tasks.values():
+            if task.role == "worker":
+                self.coordinator.members.begin(task.id, task.incarnation)
         self._drive(lambda _: self.coordinator.start())
         self.on_start()
 

@@ -94,6 +94,8 @@ ALLREDUCE_GOALS = {
 ALLREDUCE_STEP_GOALS = [Faster("our ring", "ddp gloo", 1.0)]
 
 DECISION_LIMITS_S = {64: 100e-6, 1024: 1e-3}
+TENSORFLOW_GOALS = [Faster("ours asp", "tf parameter server", 1.0), Faster("ours bsp", "tf parameter server", 1.0)]
+"""Like with like first: it is asynchronous."""
 RECORDING = AtMost("recording and telemetry, share of a core", 0.01, "%", 100)
 READY = AtMost("8 workers training after the import", 0.5, "s")
 UNIQUE_MEMORY = AtMost("unique memory of a worker after its first step", 25e6, "MB", 1e-6)

@@ -1,4 +1,4 @@
-"""Stragglab's own side of every comparison: five adapters, called by the harness as the peers are.
+"""Stragglab's own side of every comparison: six adapters, called by the harness as the peers are.
 
 Each runs in a driver process of its own (launch.py: new session, one thread per process, time-out, everything with its
 token killed afterwards), so it may fork, start an agent, import torch. It returns JSON-able numbers, prints nothing
@@ -12,6 +12,7 @@ By hand::
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import tempfile
@@ -24,6 +25,7 @@ import msgspec
 import numpy as np
 
 from bench import models
+from bench.launch import Unavailable
 from bench.stats import block_median, median_gap
 from bench.tasks import ROUNDS
 from injectors.plan import build_plan
@@ -42,10 +44,15 @@ from runtime.live.store import Store
 from runtime.live.task_spec import TaskSpec
 from runtime.recorder import Fanout, Recorder
 from runtime.spec import Experiment
+from strategies.asp import ASP
 from strategies.bsp import BSP
-from strategies.protocol import Apply, Arrived, Lost
+from strategies.protocol import Apply, Arrived, Lost, Strategy
 
 WARM_UP = 5
+BACKENDS = {
+    "torch": "runtime.backends.torch.TorchBackend",
+    "tensorflow": "runtime.backends.tensorflow.TensorflowBackend",
+}
 NO_STRAGGLERS = Schedule(build_plan("none", 0, 1.0, []))
 
 
@@ -104,6 +111,7 @@ def _bare_spec(hub: Hub, secret: bytes, transport: str) -> TaskSpec:
         num_samples=1,
         shard_samples=1,
         num_shards=1,
+        validation_samples=0,
         optimizer={"name": "sgd"},
         backend={},
         task={},
@@ -144,12 +152,15 @@ def _run(
     iterations: int,
     *,
     collective: str = "",
+    framework: str = "torch",
+    strategy: Strategy | None = None,
     watch: Watch | None = None,
     tick: Callable[[float], None] = lambda t: None,
     max_time_s: float = 600.0,
     recorder_of: Callable[[Path], Any] = Recorder,
 ) -> tuple[Watch, dict[str, Any]]:
-    """A whole BSP job through the live runtime, recorded as always; returns what was seen and its outcome."""
+    """A whole job (BSP if no ``strategy`` is given) through the live runtime, recorded as always; returns what was seen
+    and its outcome."""
     os.environ["STRAGGLAB_ALLOW_TARGETS"] = "bench"
     watch = watch or Watch()
     with tempfile.TemporaryDirectory() as folder:
@@ -159,12 +170,12 @@ def _run(
         recorder = recorder_of(run_dir)
         experiment = Experiment(
             job=_job(num_workers, num_servers, iterations, max_time_s),
-            strategy=BSP(),
+            strategy=strategy or BSP(),
             record=Fanout(recorder, watch),
             run_dir=run_dir,
             transport=transport,
             collective=collective,
-            backend={"_target_": "runtime.backends.torch.TorchBackend", "num_threads": 1},
+            backend={"_target_": BACKENDS[framework], "num_threads": 1},
             task={"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers},
             optimizer={"name": "sgd", "lr": models.LEARNING_RATE},
             save_parameters_to=None,
@@ -211,6 +222,20 @@ def bsp_step(
     """
     watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, collective=collective)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
+
+
+def tensorflow_step(strategy: str, model: str, num_workers: int, iterations: int) -> float:
+    """Seconds for ``num_workers`` gradients in steady state with ``backend=tensorflow`` over tcp and one server.
+
+    ``bsp``: as :func:`bsp_step`. ``asp``: of the updates, each of which is one gradient; data drawn by whoever is free
+    (``data=dynamic``), as in the peer.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise Unavailable("tensorflow is not installed (pip install 'stragglab[tensorflow]')")
+    rules, per_iteration = (BSP(), 1) if strategy == "bsp" else (ASP(data="dynamic"), num_workers)
+    watch, _ = _run("tcp", model, num_workers, 1, iterations + WARM_UP + 1, framework="tensorflow", strategy=rules)
+    first, last = WARM_UP * per_iteration, (WARM_UP + iterations) * per_iteration
+    return per_iteration * block_median(watch.updates_s[first : last + 1])
 
 
 def start(num_workers: int) -> dict[str, object]:

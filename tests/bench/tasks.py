@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.data import Split
 
@@ -52,5 +53,34 @@ class BenchTask:
         return cross_entropy(module(inputs), targets, reduction="sum")
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Nothing is evaluated."""
+        return {}
+
+    def initial_parameters(self, seed: int) -> NDArray[np.float32]:
+        """PyTorch's, whoever computes."""
+        from bench import models
+
+        parameters = models.build(self.model).parameters()
+        return np.concatenate([parameter.detach().numpy().ravel() for parameter in parameters])
+
+    def tensorflow_module(self) -> Any:
+        """The same network in Keras; of the MLPs only."""
+        from keras import Input, Sequential, layers
+        from torch import nn
+
+        from bench import models
+
+        widths = [layer.out_features for layer in models.build(self.model) if isinstance(layer, nn.Linear)]
+        hidden = [layers.Dense(width, activation="relu") for width in widths[:-1]]
+        return Sequential([Input(models.MODELS[self.model][1]), *hidden, layers.Dense(widths[-1])])
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Summed cross-entropy."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=True)
+        return tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores))
+
+    def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> dict[str, Any]:
         """Nothing is evaluated."""
         return {}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.invariants import problems, replay, strategy_of
 from tests.leaks import Start
-from tests.runs import LEDGER, Run
+from tests.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -77,6 +77,15 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert not run.events("ServerLost")
     assert_uses_are_exact(run)
     assert_sound(run)
+
+
+def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
+    """Orders go to the incarnation that lives, not to the first."""
+    run = start("run", *DIGITS, "workload.epochs=1", "cluster.num_workers=2", "cluster.iteration_deadline_s=30")
+    run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
+    run.strike(("worker", 0))
+    run.finish()
+    assert run.finished["epochs_done"] == 1
 
 
 def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.membership import Membership
+from strategies.bsp import BSP
+from tests.harness import Desk, make_job
 
 
 def attached(num_workers: int) -> Membership:
@@ -76,3 +78,11 @@ def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
             model[worker] = ("launching" if step == "crash" else "left", incarnation + 1)
         assert members.here() == tuple(w for w, (state, _) in model.items() if state == "here")
         assert members.anyone_launching() == any(state == "launching" for state, _ in model.values())
+
+
+def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
+    """A worker may have died while the job was starting: an order to its first incarnation would reach nobody."""
+    desk = Desk(BSP(), make_job(num_workers=2))
+    desk.core.members.begin(1, 2)
+    desk.start()
+    assert {order.worker: order.incarnation for order in desk.orders.values()} == {0: 0, 1: 2}
