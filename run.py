@@ -14,13 +14,15 @@ def _quit(number: int, _frame: object) -> None:
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
-import shutil  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import shutil  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import hydra  # noqa: E402
 from hydra.core.hydra_config import HydraConfig  # noqa: E402
+from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from runtime.composing import to_raw  # noqa: E402
@@ -42,7 +44,8 @@ def main(composed: DictConfig) -> int:
         exit_code = run_job(parse(to_raw(composed)), run_dir)
     except ConfigError as error:
         exit_code = told("run.py", error)
-        forget(run_dir)
+        if HydraConfig.get().mode == RunMode.RUN:  # what is missing of a sweep, its report tells by these directories
+            forget(run_dir)
     except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
         traceback.print_exc()
         exit_code = FAILED
@@ -69,9 +72,11 @@ def run_job(config: Config, run_dir: Path) -> int:
 
 
 def forget(run_dir: Path) -> None:
-    """Take away the directory of a job that was refused: nothing is in it but what Hydra has put there beforehand."""
-    if os.listdir(run_dir) == [".hydra"]:
-        shutil.rmtree(run_dir)
+    """Take away what Hydra has put there for a job that was refused, and the directory if nothing else is in it."""
+    shutil.rmtree(run_dir / ".hydra", ignore_errors=True)
+    with contextlib.suppress(OSError):  # there is something else in it, or it is where we are
+        if run_dir.resolve() != Path.cwd():
+            run_dir.rmdir()
 
 
 if __name__ == "__main__":

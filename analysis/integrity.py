@@ -111,7 +111,7 @@ class _Lives:
     def _event(self, line: Line) -> Iterator[str]:
         match line.event:
             case Started(workers=workers):
-                self.here = dict.fromkeys(workers, 0)
+                self.here = dict.fromkeys(workers)  # the first of some may have died while the job was starting
             case Arrived(grad=grad):
                 yield from self._ended(grad.worker, "Arrived")
                 if grad.id in self.seen:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -108,10 +108,13 @@ class Coordinator:
 
     # ---- what happens: called by a runtime ---------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """All workers and servers are there: the job's clock starts now."""
-        for worker, member in self.members.members.items():
-            self.members.joined(worker, member.incarnation)
+    def start(self, incarnations: Mapping[int, int] | None = None) -> None:
+        """All workers and servers are there: the job's clock starts now.
+
+        ``incarnations``: of the workers that are there, by worker; some may have died while the job was starting.
+        """
+        for worker in self.members.members:
+            self.members.begin(worker, (incarnations or {}).get(worker, 0))
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:

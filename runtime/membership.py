@@ -20,8 +20,8 @@ class Membership:
         self.members = {worker: Member() for worker in workers}
 
     def begin(self, worker: int, incarnation: int) -> None:
-        """The job begins with this one; those before it died while it was starting."""
-        self.members[worker].incarnation = incarnation
+        """The job begins with this one, which is here."""
+        self.members[worker] = Member(incarnation=incarnation, state="here")
 
     def joined(self, worker: int, incarnation: int) -> bool:
         """True if this is the incarnation that we wait for."""

@@ -45,7 +45,7 @@ from analysis.prediction_labels import LABELS, losses, planned, realised, timed,
 from analysis.work import STRAGGLER_FRAC
 from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
 from predictors.registry import settings_of
-from runtime.errors import told
+from runtime.errors import ConfigError, told
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -58,10 +58,6 @@ class Asked(NamedTuple):
     text: str
     name: str
     settings: dict[str, Any]
-
-
-class Refused(ValueError):
-    """One line about what cannot be scored."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
-    except (RecordError, Refused, OSError) as error:
+    except (RecordError, ConfigError, OSError) as error:
         return told("score_predictors.py", error)
     return 0
 
@@ -86,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
-    """``ema,nvrx:threshold=0.8`` in parts; every predictor if there is no text. Raises :class:`Refused`."""
+    """``ema,nvrx:threshold=0.8`` in parts; every predictor if there is no text. Raises :class:`ConfigError`."""
     words = list(STRAGGLER_PREDICTORS) if text is None else [word.strip() for word in text.split(",")]
     asked = []
     for word in dict.fromkeys(words):
@@ -96,7 +92,7 @@ def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
             given = dict(_setting(word, pair) for pair in pairs)
             straggler_predictor(name, usual | given)
         except ValueError as error:
-            raise Refused(f"--predictors: {error}") from None
+            raise ConfigError(f"--predictors: {error}") from None
         asked.append(Asked(word, name, usual | given))
     return asked
 
@@ -115,7 +111,7 @@ def _setting(word: str, pair: str) -> tuple[str, Any]:
 
 def _tolerance(tolerance_frac: float) -> float:
     if not 0 <= tolerance_frac < inf:
-        raise Refused(f"--tolerance-frac={tolerance_frac:g}: must be a finite number, 0 or more")
+        raise ConfigError(f"--tolerance-frac={tolerance_frac:g}: must be a finite number, 0 or more")
     return tolerance_frac
 
 
@@ -123,7 +119,7 @@ def _paths(folders: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for folder in folders:
         if not (here := find_runs(folder)):
-            raise Refused(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
+            raise ConfigError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
         found += here
     return list(dict.fromkeys(found))
 
@@ -142,10 +138,10 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         if not len(plan) and (labels == "plan" or reading):
             cure = "choose --labels realised" if labels == "plan" else "leave it out of --predictors"
             wanted = "--labels plan" if labels == "plan" else reading[0]
-            raise Refused(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
+            raise ConfigError(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
         truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
         if not truth.notna().any():
-            raise Refused(f"{run.path}: has one worker and nobody to compare it with; score a run with two or more")
+            raise ConfigError(f"{run.path}: has one worker and nobody to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
         columns = zip(*(rows[name].tolist() for name in ("begun_s", *Seen._fields)), strict=True)
         seen = [(begun_s, Seen(*rest)) for begun_s, *rest in columns]

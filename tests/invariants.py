@@ -75,7 +75,7 @@ class Book:
     # ---- events ------------------------------------------------------------------------------------------------------
 
     def on_started(self, event: Line, seq: int) -> None:
-        self.incarnation = dict.fromkeys(event["workers"], 0)
+        self.incarnation = dict.fromkeys(event["workers"])  # the first of some may have died before
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
 

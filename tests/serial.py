@@ -41,4 +41,4 @@ def serial_sgd(run: Run, batches: Iterable[NDArray[np.int64]]) -> NDArray[np.flo
         optimizer.zero_grad()
         (model.task.torch_loss(model.module, *model.batch(indices)) / len(indices)).backward()
         optimizer.step()
-    return model.initial_parameters()
+    return np.concatenate([one.detach().numpy().ravel() for one in model.module.parameters()])

@@ -111,8 +111,8 @@ def drawn_parameters(task: Any, seed: int) -> FloatVector | None:
 
 def fitting(drawn: FloatVector, num_parameters: int) -> FloatVector:
     """The same; raises ``ValueError`` unless it is float32 [num_parameters]."""
-    if drawn.shape != (num_parameters,):
-        raise ValueError(f"initial_parameters: {drawn.shape}, and the model has {num_parameters}")
+    if drawn.shape != (num_parameters,) or drawn.dtype != np.float32:
+        raise ValueError(f"initial_parameters: {drawn.dtype} {drawn.shape}, and the model has float32 {num_parameters}")
     return drawn
 
 

@@ -42,7 +42,9 @@ class TensorflowModel:
         start_tensorflow(num_threads)
         import keras
 
-        keras.utils.set_random_seed(seed)
+        # names begin anew: by those of its nodes a graph is optimised, down to the order of sums
+        keras.backend.clear_session(free_memory=False)
+        keras.utils.set_random_seed(seed % 2**32)  # more bits it does not take
         self.task, self.seed = task, seed
         self.data = task.load()
         self.batch_inputs = batch_inputs_of(task)

@@ -18,7 +18,8 @@ from runtime.backends.base import (
     drawn_samples,
     fitting,
 )
-from runtime.backends.torch_assessing import Assessor, Masks
+from runtime.backends.torch_assessing import Assessor
+from runtime.backends.torch_masks import Masks
 
 if TYPE_CHECKING:
     import torch

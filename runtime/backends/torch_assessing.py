@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import batch_inputs_of
 from runtime.backends.calibration import calibration_samples, whole_batches
-from runtime.backends.masks import mask_key
 
 if TYPE_CHECKING:
     import torch
@@ -87,27 +86,5 @@ class Assessor:
         return torch.from_numpy(self.batch_inputs(inputs, None)), torch.from_numpy(targets)
 
 
-@final
-class Masks:
-    """Dropout by :mod:`runtime.backends.masks`. Without dropout nothing is seeded."""
-
-    def __init__(self, module: torch.nn.Module, seed: int) -> None:
-        self.active = any(_drops(one) for one in module.modules())
-        self.seed = seed
-
-    def draw(self, inputs: Tensor) -> None:
-        """Seed what is drawn next."""
-        import torch
-
-        if self.active:
-            torch.manual_seed(mask_key(self.seed, inputs.numpy()))
-
-
 def _slices(num_samples: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, num_samples)) for start in range(0, num_samples, size))
-
-
-def _drops(module: torch.nn.Module) -> bool:
-    """``p`` of dropout layers, ``dropout`` of recurrent and attention layers."""
-    fractions = (getattr(module, "p", 0.0), getattr(module, "dropout", 0.0))
-    return any(isinstance(frac, float) and frac > 0 for frac in fractions)

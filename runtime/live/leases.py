@@ -17,11 +17,18 @@ class Leases:
     def __init__(self, tasks: Mapping[Key, Task], settings: Settings) -> None:
         self.tasks, self.settings = tasks, settings
         self.period_s = settings.lease_s / 4
+        self.limit_s = settings.start_deadline_s
+        """For who is not connected."""
         self._looked_s = 0.0
 
     def begin(self, now_s: float) -> None:
         """The first look comes a period from now."""
         self._looked_s = now_s
+
+    def started(self, now_s: float) -> None:
+        """The job runs: who starts from now on, starts alone."""
+        self.limit_s = self.settings.restart_deadline_s
+        self.renew(now_s)
 
     def renew(self, now_s: float) -> None:
         """What was heard before was heard now."""
@@ -36,7 +43,7 @@ class Leases:
         self._looked_s = now_s
         for task in self.tasks.values():
             silence = now_s - task.heard_s
-            limit = self.settings.lease_s if task.connected else self.settings.start_deadline_s
+            limit = self.settings.lease_s if task.connected else self.limit_s
             if task.state != "left" and not task.held and silence > limit:
                 yield task, f"no sign of life for {silence:.1f} s"
 

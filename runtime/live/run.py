@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,14 +83,13 @@ class LiveRun:
 
     def _supervisor(self, session: Session) -> Supervisor:
         runtime, job = self.runtime, self.experiment.job
+        cold = int(not instantiate(self.experiment.backend).fork_safe)
+        deadline_s = partial(start_deadline_s, runtime.start_deadline_s, on_hosts=runtime.hosts is not None)
         settings = Settings(
             heartbeat_s=runtime.heartbeat_s,
             lease_s=runtime.lease_s,
-            start_deadline_s=start_deadline_s(
-                runtime.start_deadline_s,
-                on_hosts=runtime.hosts is not None,
-                num_cold=0 if instantiate(self.experiment.backend).fork_safe else num_computing(job),
-            ),
+            start_deadline_s=deadline_s(num_cold=cold * num_computing(job)),
+            restart_deadline_s=deadline_s(num_cold=cold),
             iteration_deadline_s=runtime.iteration_deadline_s,
             max_restarts=runtime.max_restarts,
             failover=job.failover,

@@ -156,10 +156,8 @@ class Session:
         self.supervisor.clock_restarted()
         self.started = True
         self.supervisor.save(0, self.initial_state)
-        for task in self.supervisor.tasks.values():
-            if task.role == "worker":
-                self.coordinator.members.begin(task.id, task.incarnation)
-        self._drive(lambda _: self.coordinator.start())
+        workers = [task for task in self.supervisor.tasks.values() if task.role == "worker"]
+        self._drive(lambda _: self.coordinator.start({task.id: task.incarnation for task in workers}))
         self.on_start()
 
     def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:

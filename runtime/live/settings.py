@@ -18,6 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float
     lease_s: float
     start_deadline_s: float
+    restart_deadline_s: float
+    """Of a task that starts alone, while the job is running."""
     iteration_deadline_s: float
     max_restarts: int | None
     failover: str = "shards"
@@ -26,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
-    """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold."""
+    """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
     return asked_s if asked_s is not None else (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
 
 

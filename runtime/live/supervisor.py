@@ -77,7 +77,7 @@ class Supervisor:
 
     def clock_restarted(self) -> None:
         """Now is 0: what was heard before was heard now."""
-        self.leases.renew(self.loop.now)
+        self.leases.started(self.loop.now)
 
     def admit(self, identity: Identity) -> bool:
         """Only the incarnation that was launched last may call."""
@@ -296,7 +296,7 @@ class Supervisor:
         self.restarts += 1
         limit = self.settings.max_restarts
         restarting = limit is None or self.restarts <= limit
-        if not restarting and task.role != "worker":
+        if not restarting and not (task.role == "worker" and self.started):
             self.listener.failed(f"{task.name} is gone ({reason}) and cluster.max_restarts={limit} is used up")
             return
         self._replace(task, reason, restarting)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.integrity import integrity
+from analysis.load import load_run
 from tests.invariants import problems, replay, strategy_of
 from tests.leaks import Start
 from tests.runs import DIGITS, LEDGER, Run
@@ -80,12 +82,26 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
 
 
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
-    """Orders go to the incarnation that lives, not to the first."""
-    run = start("run", *DIGITS, "workload.epochs=1", "cluster.num_workers=2", "cluster.iteration_deadline_s=30")
+    """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
+    wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
+    run = start("run", *DIGITS, *wide, "cluster.num_workers=2", "cluster.iteration_deadline_s=30")
     run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
-    run.strike(("worker", 0))
+    assert run.strike(("worker", 0))
     run.finish()
+    kinds = [line["event"]["type"] if line["kind"] == "event" else line["note"]["type"] for line in run.lines()]
+    assert kinds.index("Exited") < kinds.index("Started"), "it died too late to show anything"
+    assert {event["grad"]["incarnation"] for event in run.events("Arrived") if not event["grad"]["worker"]} == {1}
     assert run.finished["epochs_done"] == 1
+    assert_sound(run)
+    assert integrity(load_run(run.run_dir)).problems == ()
+
+
+def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Start) -> None:
+    wide = ("workload.task.hidden_units=200000", "cluster.max_restarts=0")
+    run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
+    run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
+    assert run.strike(("worker", 0))
+    assert "worker 0 is gone (killed by signal 9) and cluster.max_restarts=0 is used up" in run.fail()
 
 
 def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:

@@ -8,7 +8,14 @@ from runtime.live.leases import Leases
 from runtime.live.settings import Settings
 from runtime.live.tasks import Task
 
-SETTINGS = Settings(heartbeat_s=0.5, lease_s=2.0, start_deadline_s=10.0, iteration_deadline_s=30.0, max_restarts=None)
+SETTINGS = Settings(
+    heartbeat_s=0.5,
+    lease_s=2.0,
+    start_deadline_s=10.0,
+    restart_deadline_s=6.0,
+    iteration_deadline_s=30.0,
+    max_restarts=None,
+)
 
 
 def worker(number: int = 0, **fields: Any) -> Task:
@@ -34,6 +41,13 @@ def test_who_is_connected_has_a_lease_and_who_starts_a_deadline() -> None:
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=2.0) == []
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=2.5) == ["worker 0"]
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=10.5) == ["worker 0", "worker 1"]
+
+
+def test_who_starts_while_the_job_runs_has_less() -> None:
+    leases = watched(worker())
+    leases.started(0.0)
+    assert given_up(leases, until_s=6.0) == []
+    assert given_up(leases, until_s=6.5) == ["worker 0"]
 
 
 def test_who_has_left_or_is_not_to_start_yet_owes_nothing() -> None:

@@ -83,6 +83,5 @@ def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
 def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     """A worker may have died while the job was starting: an order to its first incarnation would reach nobody."""
     desk = Desk(BSP(), make_job(num_workers=2))
-    desk.core.members.begin(1, 2)
-    desk.start()
+    desk.core.start({1: 2})
     assert {order.worker: order.incarnation for order in desk.orders.values()} == {0: 0, 1: 2}

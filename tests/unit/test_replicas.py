@@ -28,7 +28,8 @@ from runtime.live.replica import NOTHING
 from runtime.live.replicas import Agreement, agree
 from runtime.live.settings import Settings
 from runtime.live.supervisor import SEVERED_GRACE_S
-from tests.unit.test_supervisor import SETTINGS, Clock, Key, World
+from tests.unit.test_leases import SETTINGS
+from tests.unit.test_supervisor import Clock, Key, World
 
 # ---- the decision ---------------------------------------------------------------------------------------------------
 

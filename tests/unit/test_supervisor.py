@@ -31,9 +31,9 @@ from runtime.live.messages import (
 from runtime.live.settings import Settings
 from runtime.live.supervisor import SEVERED_GRACE_S, Supervisor
 from runtime.live.tasks import MAX_FUTILE
+from tests.unit.test_leases import SETTINGS
 
 Key = tuple[str, int]
-SETTINGS = Settings(heartbeat_s=0.5, lease_s=2.0, start_deadline_s=10.0, iteration_deadline_s=30.0, max_restarts=None)
 
 
 class Clock:
@@ -189,7 +189,6 @@ def test_who_does_not_come_in_time_is_named() -> None:
     world.live(10.5)
     ((_, reason),) = [words for words in world.heard if words[0] == "failed"]
     assert reason.startswith("not ready after cluster.start_deadline_s=10: ")
-    assert "worker 1" in reason
     assert reason.endswith("; see logs/, or allow more on a busy machine")
     assert "worker 1" in reason
 

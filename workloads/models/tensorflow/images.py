@@ -1,8 +1,7 @@
 """Layers in Keras: images [batch, channels, height, width] come in as everywhere, and are turned once.
 
 Within, channels are last, which is what TensorFlow computes on a CPU. Variables are made at once, in the order of the
-layers, and are zeros: nobody reads them (docs/backends.md). All layers of a kind have one name: Keras would count on
-through all models of a process, and by the names of its nodes a graph is optimised, down to the order of sums.
+layers, and are zeros: nobody reads them (docs/backends.md).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Chain(keras.Layer):  # type: ignore[misc]  # Keras has no types
     """One layer after another, on maps [batch, height, width, channels] or features [batch, features]."""
 
     def __init__(self, layers: Layers, shape: Shape) -> None:
-        super().__init__(name="chain")
+        super().__init__()
         self.links = []
         for layer in layers:
             self.links.append(MAKERS[type(layer)](layer, shape))
@@ -52,7 +51,7 @@ class Branches(keras.Layer):  # type: ignore[misc]
     """What several branches make of the same input, summed or concatenated along the channels."""
 
     def __init__(self, branches: tuple[Layers, ...], shape: Shape, summed: bool) -> None:
-        super().__init__(name="branches")
+        super().__init__()
         self.branches = [Chain(branch, shape) for branch in branches]
         self.summed = summed
         self.built = True
@@ -67,7 +66,7 @@ class Conv(keras.Layer):  # type: ignore[misc]
     """Convolution with a margin on all sides: Keras' "same" is uneven where a convolution strides."""
 
     def __init__(self, layer: plain.Conv, channels: int) -> None:
-        super().__init__(name="conv")
+        super().__init__()
         size, name = (layer.kernel, layer.kernel), "depthwise_kernel" if layer.depthwise else "kernel"
         units = (channels, 1) if layer.depthwise else (channels, layer.channels)
         self.kernel = self.add_weight(shape=(*size, *units), initializer="zeros", name=name)
@@ -92,7 +91,7 @@ class Norm(keras.layers.BatchNormalization):  # type: ignore[misc]
     """
 
     def __init__(self, channels: int) -> None:
-        super().__init__(momentum=0.9, epsilon=1e-5, name="norm")
+        super().__init__(momentum=0.9, epsilon=1e-5)
         self.build((None, None, None, channels))
 
     def call(self, x: Any, training: bool = False) -> Any:
@@ -134,7 +133,7 @@ def _flattened(x: Any) -> Any:
 
 
 def _dense(inputs: int, units: int) -> Any:
-    dense = keras.layers.Dense(units, kernel_initializer="zeros", name="linear")
+    dense = keras.layers.Dense(units, kernel_initializer="zeros")
     dense.build((None, inputs))
     return dense
 
@@ -150,7 +149,7 @@ MAKERS: dict[type[Layer], Callable[[Any, Shape], Callable[..., Any]]] = {
     plain.GlobalPool: lambda layer, shape: lambda x: tf.reduce_mean(x, axis=(1, 2)),
     plain.Flatten: lambda layer, shape: _flattened,
     plain.Linear: lambda layer, shape: _dense(shape[0], layer.units),
-    plain.Dropout: lambda layer, shape: keras.layers.Dropout(layer.frac, name="dropout"),
+    plain.Dropout: lambda layer, shape: keras.layers.Dropout(layer.frac),
     plain.Skip: lambda layer, shape: _skip(layer, shape[0]),
     plain.Sum: lambda layer, shape: Branches(layer.branches, shape, summed=True),
     plain.Concat: lambda layer, shape: Branches(layer.branches, shape, summed=False),
