@@ -112,6 +112,13 @@ class Drawing:
         return nn.Linear(3, 2)
 
 
+class Precise(Drawing):
+    """Of a type that no vector has."""
+
+    def initial_parameters(self, seed: int) -> Any:
+        return np.ones(self.count)
+
+
 class Unbuilt(Drawing):
     """Its network is not to be asked for."""
 
@@ -139,5 +146,7 @@ def test_a_server_builds_no_network_for_it() -> None:
 
 
 def test_parameters_that_are_not_those_of_the_model_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"initial_parameters: \(9,\), and the model has 8"):
+    with pytest.raises(ValueError, match=r"initial_parameters: float32 \(9,\), and the model has float32 8"):
         TorchModel(Drawing(9), 5, 1).initial_parameters()
+    with pytest.raises(ValueError, match="initial_parameters: float64"):
+        TorchModel(Precise(), 5, 1).initial_parameters()

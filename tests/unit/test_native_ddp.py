@@ -18,6 +18,10 @@ from runtime.live.native_ddp import NativeGroup, NativeModel
 from runtime.vectors import FloatVector, aligned_vector
 from workloads.digits import Digits
 
+KEPT: list[NativeModel] = []
+"""To be freed later: when DistributedDataParallel is freed it waits for gloo's thread without letting Python go (torch
+2.13), and just after a sum that thread waits for Python: for ever. A worker frees none, it ends."""
+
 
 @pytest.fixture
 def digits(tmp_path: Path) -> Digits:
@@ -38,6 +42,7 @@ def native(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     group.form(0, [Peer(0, 0, Address(transport="tcp"))])
     yield model
     torch.distributed.destroy_process_group()
+    KEPT.append(model)
 
 
 def attached(model: TorchModel | NativeModel) -> FloatVector:
