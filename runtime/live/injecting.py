@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Protocol
 
 from injectors.plan import RULES, Kind
@@ -40,6 +41,10 @@ class Owner(Protocol):
         ...
 
 
+BEFORE_S = -inf
+"""When hosts are given the quota that they have of themselves, which is no disturbance and not noted as one."""
+
+
 class Injector:
     """``tell`` sends a message to the agent, which answers each with one ``Actuated``, in order."""
 
@@ -60,7 +65,7 @@ class Injector:
         if self.machines.means.host_quotas == "duty" and self.machines.hosts is not None:
             for host in self.machines.hosts.hosts:
                 if host.cores is not None:
-                    self._ask(Change(0.0, f"host:{host.number}", "cpu", 1.0), "duty")
+                    self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty")
 
     def start(self) -> None:
         """The clock runs."""
@@ -174,6 +179,8 @@ class Injector:
         change, begun_s, cores = self._waiting.popleft()
         if message.problem:
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
+        if change.t == BEFORE_S:
+            return
         asked = cores if change.kind == "cpu" else change.level
         self._note(change, begun_s, message.by, asked, message.achieved)
 

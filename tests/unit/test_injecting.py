@@ -198,3 +198,9 @@ def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:
     scene.injector.prepare()
     assert [message.target for message in scene.told] == ["host:0", "host:1"]
     assert all(message.cores == pytest.approx(0.4) for message in scene.told)
+    for target in ("host:0", "host:1"):
+        scene.injector.answered(Actuated(target=target, kind="cpu", by="duty", achieved=0.4))
+    assert scene.notes == [], "that is no disturbance"
+    scene.injector.prepare()
+    scene.injector.answered(Actuated(target="host:0", kind="cpu", by="duty", achieved=None, problem="it is gone"))
+    assert "it is gone" in scene.failures[-1]
