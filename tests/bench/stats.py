@@ -1,8 +1,9 @@
-"""The two statistics of every peer, defined once so that nobody is flattered by another one."""
+"""The statistics of every peer, defined once so that nobody is flattered by another one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -30,3 +31,13 @@ def block_median(stamps_s: Sequence[float]) -> float:
     """
     edges = block_edges(len(stamps_s) - 1)
     return median((stamps_s[high] - stamps_s[low]) / (high - low) for low, high in pairwise(edges))
+
+
+def timed_blocks(steps: Callable[[int], None], iterations: int) -> float:
+    """The same of a peer that ``steps(count)`` drives for so many iterations and waits for at the end of each block."""
+    per_iteration = []
+    for low, high in pairwise(block_edges(iterations)):
+        begun = time.perf_counter()
+        steps(high - low)
+        per_iteration.append((time.perf_counter() - begun) / (high - low))
+    return median(per_iteration)

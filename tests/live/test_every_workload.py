@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from runtime.instantiate import instantiate
 from tests.leaks import Start
 from tests.raw_files import SMALL
 from tests.runs import QUICK
-from tests.tensorflow_facts import HAVE
+from tests.tensorflow_facts import needs_tensorflow
 from tests.unit.test_preflight import CONF, composed
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -28,10 +29,11 @@ PLAIN = {"cifar10": ["augment=false"], "imagenet": ["num_classes=2"], "wikitext2
 """So that the batch stays the same; and as many classes as the made files have."""
 
 
-def trained() -> list[tuple[str, str]]:
+def trained() -> list[Any]:
     """(workload, backend). The ledger counts samples and has no loss."""
     named = [path.stem for path in sorted((CONF / "workload").glob("*.yaml")) if path.stem != "ledger"]
-    return [(name, backend) for name in named for backend in backends(name)]
+    marks = {"tensorflow": [needs_tensorflow]}
+    return [pytest.param(name, one, marks=marks.get(one, ())) for name in named for one in backends(name)]
 
 
 def backends(name: str) -> list[str]:
@@ -79,8 +81,6 @@ def words(name: str, data_dir: Path) -> list[str]:
 
 @pytest.mark.parametrize(("name", "backend"), trained())
 def test_twenty_updates_reduce_the_loss(name: str, backend: str, data_dir: Path, start: Start) -> None:
-    if backend == "tensorflow" and not HAVE:
-        pytest.skip("tensorflow is not installed: pip install '.[tensorflow]'")
     run = start(
         "run",
         *words(name, data_dir),

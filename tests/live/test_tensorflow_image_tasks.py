@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from tests.runs import QUICK, Run
 from tests.stand_ins import store_photos
-from tests.tensorflow_facts import HAVE
+from tests.tensorflow_facts import needs_tensorflow
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+    needs_tensorflow,
 ]
 
 UPDATES = 50
@@ -28,7 +28,7 @@ BSP = (
     *("strategy=bsp", "cluster=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
 )
 CNN = ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.005")
-"""Without normalisation: with it, roundings grow by a factor of a thousand in ten updates (docs/backends.md)."""
+"""Without normalisation: with it, roundings grow (tests/unit/test_roundings.py)."""
 
 Losses = NDArray[np.float64]
 Runs = Callable[..., Losses]

@@ -14,12 +14,12 @@ import pytest
 from tests.invariants import problems
 from tests.leaks import Start
 from tests.runs import QUICK, Run, alive, processes_of
-from tests.tensorflow_facts import HAVE
+from tests.tensorflow_facts import needs_tensorflow
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+    needs_tensorflow,
 ]
 
 UPDATES = 50

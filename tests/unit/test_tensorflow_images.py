@@ -10,14 +10,14 @@ import pytest
 from torch import nn
 
 from runtime.backends.torch import TorchModel
-from tests.tensorflow_facts import HAVE
+from tests.tensorflow_facts import needs_tensorflow
 from tests.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
 from workloads.models.images import CIFAR_PX, MODELS
 from workloads.models.torch.images import MAKERS
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'"),
+    needs_tensorflow,
 ]
 
 DEEP = ("densenet121-32-0.125", "resnet56-32-0.125", "resnet101-96-0.06")

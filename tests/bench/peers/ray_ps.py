@@ -14,16 +14,13 @@ import importlib.util
 import os
 import secrets
 import tempfile
-import time
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import torch
 
 from bench import models
 from bench.launch import Unavailable
-from bench.stats import block_edges
+from bench.stats import timed_blocks
 
 WARM_UP = 3
 TIMEOUT_S = 100.0
@@ -98,9 +95,4 @@ def _measure(ray: Any, model: str, num_workers: int, iterations: int) -> float:
         ray.get(weights, timeout=TIMEOUT_S)
 
     steps(WARM_UP)
-    per_iteration = []
-    for low, high in pairwise(block_edges(iterations)):
-        begun = time.perf_counter()
-        steps(high - low)
-        per_iteration.append((time.perf_counter() - begun) / (high - low))
-    return median(per_iteration)
+    return timed_blocks(steps, iterations)

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from multiprocessing import get_context
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from bench import models
 from bench.launch import Unavailable, die_with_parent
-from bench.stats import block_edges
+from bench.stats import timed_blocks
 
 from . import ranks
 
@@ -95,12 +92,7 @@ def _measure(cluster: Cluster, model: str, num_workers: int, iterations: int) ->
         coordinator.join()
 
     steps(WARM_UP)
-    per_iteration = []
-    for low, high in pairwise(block_edges(iterations)):
-        begun = time.perf_counter()
-        steps(high - low)
-        per_iteration.append((time.perf_counter() - begun) / (high - low))
-    return median(per_iteration)
+    return timed_blocks(steps, iterations)
 
 
 def _layers(model: str) -> list[tuple[Any, Any]]:
