@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench fidelity injectors figures predictors chaos slow clean
+.PHONY: help setup run test check bench fidelity harm injectors figures predictors chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,9 @@ bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the
 
 fidelity: $(VENV)/.run  ## live against virtual: the whole grid, into docs/fidelity.md (half an hour; leave the machine alone)
 	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
+
+harm: $(VENV)/.run  ## every strategy over BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
+	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)
 
 injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; leave the machine alone)
 	$(PY) scripts/calibrate_injectors.py --report docs/injectors.md $(ARGS)

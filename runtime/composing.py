@@ -145,7 +145,7 @@ class Composer:
     def jobs(self, master: DictConfig) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every job: what sets it apart from the others, and its configuration as plain data."""
         if not self.multirun:
-            self._announce(master)
+            self.announce(master)
             yield "", to_raw(master)
             return
         keys, values = self._choices(master)
@@ -159,7 +159,7 @@ class Composer:
     def output_directory(self, master: DictConfig) -> tuple[str, Path]:
         """The setting that says where the record goes, and its value."""
         setting = "hydra.sweep.dir" if self.multirun else "hydra.run.dir"
-        self._announce(master)
+        self.announce(master)
         try:
             return setting, Path(str(OmegaConf.select(master, setting)))
         except REFUSALS as error:
@@ -192,10 +192,10 @@ class Composer:
         rest = tuple(line for line in lines if line not in {override.input_line for override in plain})
         if rest not in cache:
             cache[rest] = self.compose([*fixed, *lines])
-        self._announce(cache[rest])
+        self.announce(cache[rest])
         return to_raw(cache[rest], plain)
 
-    def _announce(self, config: DictConfig) -> None:
+    def announce(self, config: DictConfig) -> None:
         """Interpolations such as ``${hydra:job.name}`` look here."""
         if config is not self._announced:
             HydraConfig.instance().set_config(config)

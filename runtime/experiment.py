@@ -18,7 +18,7 @@ from runtime.device import describe_devices
 from runtime.errors import ConfigError
 from runtime.executor import cut_for, nominal_batches
 from runtime.instantiate import instantiate
-from runtime.job import Job
+from runtime.job import Job, Record
 from runtime.lr_schedules import make_schedule
 from runtime.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.recorder import Fanout, Recorder
@@ -46,20 +46,15 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     write_head(run_dir, config, job, strategy, runtime.machine(around), runtime, plan)
     picture = Picture(job, title(config, job), plan)
     view = make_view(config.view, picture)
-    experiment = Experiment(
-        job=job,
-        strategy=strategy,
-        record=Fanout(recorder, picture),
-        run_dir=run_dir,
-        transport=config.topology.transport,
-        collective=config.topology.collective or "",
-        backend=config.backend,
-        task=config.workload.task,
-        optimizer=config.workload.optimizer,
-        around=around,
+    experiment = make_experiment(
+        config,
+        job,
+        strategy,
+        around,
+        Fanout(recorder, picture),
+        run_dir,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
-        scheduler=instantiate(config.scheduler, "scheduler"),
         tick=view.tick,
     )
     outcome: Outcome = runtime.run(experiment, Schedule(plan))
@@ -68,6 +63,26 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     if outcome.status == "failed":
         raise JobFailed(f"{title(config, job)}: {outcome.reason}")
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+
+
+def make_experiment(
+    config: Config, job: Job, strategy: Strategy, around: Circumstances, record: Record, run_dir: Path, **more: Any
+) -> Experiment:
+    """What the runtime gets to run; ``more`` are fields that do not follow from the configuration."""
+    return Experiment(
+        job=job,
+        strategy=strategy,
+        record=record,
+        run_dir=run_dir,
+        transport=config.topology.transport,
+        collective=config.topology.collective or "",
+        backend=config.backend,
+        task=config.workload.task,
+        optimizer=config.workload.optimizer,
+        around=around,
+        scheduler=instantiate(config.scheduler, "scheduler"),
+        **more,
+    )
 
 
 def prepare_data(config: Config) -> int:

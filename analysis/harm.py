@@ -1,0 +1,183 @@
+"""Whom a mitigation harms and whom it helps: job completion times over BSP's under the same plan, cell by cell.
+
+A cell is a strategy, a pattern of stragglers and a number of workers. Above :data:`TOLERATED` it needs a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import pandas as pd
+
+TOLERATED = 1.03
+"""Of BSP's time: what is more than this slower needs a reason."""
+REFERENCE = "bsp"
+COLUMNS = ("workers", "straggler", "strategy", "seed", "outcome", "jct_s", "bsp_s", "note")
+"""Of the table of jobs. ``outcome``: done, cut (at ``max_time_s``, ``jct_s`` is a lower bound), refused or failed."""
+CELL = ["workers", "straggler", "strategy"]
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a strategy is slower than BSP in some cells."""
+
+    stragglers: tuple[str, ...]
+    """Patterns; ``all`` for all."""
+    up_to: Annotated[float, msgspec.Meta(gt=TOLERATED)]
+    """The highest ratio that it explains: what is above is something new."""
+    why: str
+    """A sentence."""
+    workers: tuple[int, ...] = ()
+    """Numbers of workers; none: all."""
+
+    def covers(self, cell: Cell) -> bool:
+        """Whether it speaks of this cell."""
+        named = "all" in self.stragglers or cell.straggler in self.stragglers
+        return named and (not self.workers or cell.workers in self.workers) and cell.ratio <= self.up_to
+
+
+Reasons = Mapping[str, Sequence[Reason]]
+"""By strategy."""
+
+
+class Cell(NamedTuple):
+    """Of the grid: medians over the seeds."""
+
+    workers: int
+    straggler: str
+    strategy: str
+    outcome: str
+    ratio: float
+    """JCT over BSP's; nan where there is none."""
+    note: str
+
+    @property
+    def harmed(self) -> bool:
+        """More than tolerated slower than BSP; a job that came to no end is."""
+        return self.outcome in ("cut", "failed") or self.ratio > TOLERATED
+
+    def __str__(self) -> str:
+        """For people."""
+        value = self.outcome if isnan(self.ratio) else f"{self.ratio:.2f}"
+        return f"{self.strategy} {self.straggler} {self.workers} workers: {value}"
+
+
+class ReasonsError(ValueError):
+    """The file of reasons cannot be used; one line."""
+
+
+def read_reasons(data: bytes, name: str) -> dict[str, tuple[Reason, ...]]:
+    """Of the file's text; raises :class:`ReasonsError`."""
+    try:
+        found = msgspec.yaml.decode(data, type=dict[str, tuple[Reason, ...]] | None)
+    except msgspec.MsgspecError as error:
+        raise ReasonsError(f"{name}: {' '.join(str(error).split())}") from None
+    return found or {}
+
+
+def cells_of(jobs: pd.DataFrame) -> list[Cell]:
+    """The cells of all strategies but BSP itself, in the order of the table."""
+    return [_cell(key, rows) for key, rows in jobs.groupby(CELL, sort=False) if key[2] != REFERENCE]
+
+
+def _cell(key: tuple[Any, ...], rows: pd.DataFrame) -> Cell:
+    worst = next((state for state in ("failed", "refused", "cut") if (rows["outcome"] == state).any()), "done")
+    ratio = float((rows["jct_s"] / rows["bsp_s"]).median()) if worst in ("done", "cut") else float("nan")
+    notes = rows.loc[rows["outcome"] == worst, "note"].dropna()
+    return Cell(int(key[0]), key[1], key[2], worst, ratio, str(notes.iloc[0]) if len(notes) else "")
+
+
+def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:
+    """The first that covers it."""
+    return next((one for one in reasons.get(cell.strategy, ()) if one.covers(cell)), None)
+
+
+def unexplained(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
+    """Those that harm and do not say why."""
+    return [cell for cell in cells if cell.harmed and reason_for(cell, reasons) is None]
+
+
+def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
+    """Reasons that no cell needs: of unknown strategies or patterns, or of what harms no longer."""
+    needed = {id(reason_for(cell, reasons)) for cell in cells if cell.harmed}
+    return [
+        f"{strategy}: {', '.join(one.stragglers)}: {one.why}"
+        for strategy, several in reasons.items()
+        for one in several
+        if id(one) not in needed
+    ]
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
+    """Markdown: for every number of workers a table, and a line that counts."""
+    for workers in dict.fromkeys(cell.workers for cell in cells):
+        some = [cell for cell in cells if cell.workers == workers]
+        at = {(cell.strategy, cell.straggler): cell for cell in some}
+        stragglers = list(dict.fromkeys(cell.straggler for cell in some))
+        yield f"## {workers} workers"
+        rows = [
+            [strategy, *(shown(at.get((strategy, straggler)), reasons) for straggler in stragglers)]
+            for strategy in dict.fromkeys(cell.strategy for cell in some)
+        ]
+        yield "\n".join(_line(row) for row in [["strategy", *stragglers], ["---"] * (len(stragglers) + 1), *rows])
+        yield counted(some)
+
+
+def _line(row: Sequence[str]) -> str:
+    return f"| {' | '.join(row)} |"
+
+
+def shown(cell: Cell | None, reasons: Reasons) -> str:
+    """The ratio, bold where it harms, with a mark where nobody knows why."""
+    if cell is None:
+        return " "
+    if cell.outcome in ("refused", "failed"):
+        text = cell.outcome
+    else:
+        text = f"{'> ' if cell.outcome == 'cut' else ''}{cell.ratio:.2f}"
+    if not cell.harmed:
+        return text
+    return f"**{text}**" if reason_for(cell, reasons) else f"**{text}** ?"
+
+
+def counted(cells: Sequence[Cell]) -> str:
+    """How many are harmed, and the best gain."""
+    timed = [cell for cell in cells if not isnan(cell.ratio)]
+    harmed = [cell for cell in cells if cell.harmed]
+    best = min((cell for cell in timed if cell.outcome == "done"), key=lambda cell: cell.ratio, default=None)
+    parts = [f"{len(harmed)} of {len(timed)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
+    if best is not None:
+        parts.append(f"the best is `{best.strategy}` under `{best.straggler}`, {best.ratio:.2f}")
+    return "; ".join(parts) + "."
+
+
+def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
+    """A section per strategy that harms: its cells and why."""
+    for strategy in dict.fromkeys(cell.strategy for cell in cells if cell.harmed or cell.outcome == "refused"):
+        mine = [cell for cell in cells if cell.strategy == strategy]
+        lines = [f"**{strategy}**"]
+        for one in reasons.get(strategy, ()):
+            held = [cell for cell in mine if cell.harmed and reason_for(cell, reasons) is one]
+            if held:
+                lines.append(f"- {listed(held)}: {one.why}")
+        if bare := [cell for cell in mine if cell.harmed and reason_for(cell, reasons) is None]:
+            lines.append(f"- {listed(bare)}: **no reason known**")
+        for note in dict.fromkeys(cell.note for cell in mine if cell.outcome == "refused"):
+            held = [cell for cell in mine if cell.outcome == "refused" and cell.note == note]
+            lines.append(f"- {listed(held)}: refused: {note}")
+        yield "\n".join([lines[0], "", *lines[1:]])
+
+
+def listed(cells: Sequence[Cell]) -> str:
+    """Grouped by pattern: ``none 1.38 (16), 1.41 (64)``; ``all patterns`` where a refusal is the same everywhere."""
+    found = []
+    for straggler in dict.fromkeys(cell.straggler for cell in cells):
+        some = [cell for cell in cells if cell.straggler == straggler]
+        values = (f"({c.workers})" if isnan(c.ratio) else f"{c.ratio:.2f} ({c.workers})" for c in some)
+        found.append(f"`{straggler}` {', '.join(values)}")
+    return "; ".join(found)

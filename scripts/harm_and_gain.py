@@ -1,0 +1,198 @@
+"""Time every strategy under every pattern of stragglers on the virtual clock: whom does it harm, whom does it help?
+
+python scripts/harm_and_gain.py --report docs/harm.md         # the whole grid (make harm)
+python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report renewed in the page
+python scripts/harm_and_gain.py --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
+python scripts/harm_and_gain.py --strategies lgc strategy.k=12 -o out/lgc_12   # with other settings (never for a page)
+
+Every job is timed without gradients, with the shipped settings of strategy and pattern, and divided by BSP's time under
+the same plan. A cell above 1.03 needs a reason in docs/harm_reasons.yaml. Jobs go to OUT/jobs.csv as they end; one that
+is there, of the same settings, cost model and code, is not run again, so the same command goes on after an
+interruption. The exit code is 0, 1 when a cell harms without a reason or a job failed, 2 for input that is of no use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pandas as pd
+from rich.console import Console
+
+from analysis import harm
+from analysis.files import write_file
+from runtime.errors import FAILED, INTERRUPTED, ConfigError, refuse, told
+from runtime.preflight import refuse_targets
+from scripts.grid import ROOT
+from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
+
+OUT = Path("out/harm")
+REASONS = ROOT / "docs" / "harm_reasons.yaml"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    console = Console(highlight=False, markup=False)
+    try:
+        asked = parse(words)
+        reasons = harm.read_reasons(asked.reasons.read_bytes(), str(asked.reasons))
+        tasks = list(tasks_of(asked))
+        jobs = table(tasks, run(tasks, asked, console))
+        if asked.report:
+            jobs = merged(jobs, asked.report.with_suffix(".csv"))
+        return report(jobs, reasons, asked, console)
+    except (ConfigError, harm.ReasonsError) as error:
+        return told("harm_and_gain.py", error)
+    except OSError as error:
+        return told("harm_and_gain.py", error, where=asked.out)
+    except KeyboardInterrupt:
+        return told("harm_and_gain.py", "interrupted; the same command goes on from here", INTERRUPTED)
+
+
+# ---- the numbers ----------------------------------------------------------------------------------------------------
+
+
+def table(tasks: Iterable[Task], found: Mapping[str, Timed]) -> pd.DataFrame:
+    """One row per job, with BSP's time beside it."""
+    pairs = [(task, found[task.key]) for task in tasks]
+    bsp = {task.case: one.jct_s for task, one in pairs if task.strategy == harm.REFERENCE}
+    rows = [(*task[:4], one.outcome, one.jct_s, bsp[task.case], one.note) for task, one in pairs]
+    return pd.DataFrame(rows, columns=harm.COLUMNS)
+
+
+def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """With what the file holds of other cells, in the order of the grid."""
+    if path.exists():
+        old, keys = pd.read_csv(path), pd.MultiIndex.from_frame(jobs[harm.CELL])
+        jobs = pd.concat([old[~pd.MultiIndex.from_frame(old[harm.CELL]).isin(keys)], jobs])
+    order = {name: place for place, name in enumerate(PATTERNS)}
+    return jobs.sort_values(
+        [*harm.CELL, "seed"], key=lambda column: column.map(order) if column.name == "straggler" else column
+    ).reset_index(drop=True)
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace, console: Console) -> int:
+    """Tables on the terminal, or as page with its CSV; returns the exit code."""
+    cells = harm.cells_of(jobs)
+    body = list(harm.tables(cells, reasons))
+    for part in body:
+        console.print(part, soft_wrap=True)
+    if asked.report:
+        write_file(asked.report.with_suffix(".csv"), jobs.to_csv(index=False, float_format="%.4f"))
+        write_file(asked.report, page(jobs, body, harm.explained(cells, reasons)))
+        console.print(f"{asked.report}", soft_wrap=True)
+    bare = harm.unexplained(cells, reasons)
+    for cell in bare:
+        console.print(f"no reason: {cell} {cell.note}".rstrip(), soft_wrap=True)
+    if asked.whole:
+        for line in harm.idle_reasons(cells, reasons):
+            console.print(f"reason that no cell needs: {line}", soft_wrap=True)
+    return FAILED if bare or (jobs["outcome"] == "failed").any() else 0
+
+
+def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
+    """Markdown."""
+    seeds = ", ".join(map(str, sorted(jobs["seed"].unique())))
+    return "\n\n".join(
+        [
+            "# Harm and gain",
+            HEAD.format(
+                tolerated=harm.TOLERATED,
+                seeds=f"seed {seeds}" if "," not in seeds else f"medians over seeds {seeds}",
+                paced=_said(PACED.epochs),
+                hosts=_said(HOSTS.epochs),
+            ).strip(),
+            *body,
+            "## Why some are slower",
+            *why,
+            "",
+        ]
+    )
+
+
+def _said(epochs: dict[int, int]) -> str:
+    return ", ".join(f"{count} with {workers}" for workers, count in epochs.items())
+
+
+HEAD = """\
+Job completion time of every strategy over BSP's under the same plan of stragglers, on the virtual clock, with the
+settings that are shipped; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
+Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
+[harm_reasons.yaml](harm_reasons.yaml), and a test holds the one to the other.
+
+The job: the digits, 1,437 samples, 128 an update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
+and 1.25 ms a sample, messages what `local_tcp` says. Epochs: {paced} workers. Time is all that is compared: an
+asynchronous strategy does as many samples, and may need more of them to the same accuracy, which other pages are about.
+`cpu_throttle` and `link_throttle` need hosts: a host for each worker (`cluster=virtual_hosts`, processors a tenth as
+fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`; shared links are slow to
+compute, so epochs are {hosts} workers.
+"""
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
+    parser.add_argument("--strategies", metavar="LIST", help="default: all")
+    parser.add_argument("--stragglers", metavar="LIST", help=f"default: {','.join(PATTERNS)}")
+    parser.add_argument("--workers", metavar="LIST", help="default: 4,16,64")
+    parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")
+    parser.add_argument("--processes", metavar="N", help="default: as many as there are processors")
+    parser.add_argument("--again", action="store_true", help="run every job anew")
+    parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md), and its CSV beside it")
+    parser.add_argument("--reasons", metavar="FILE", type=Path, default=REASONS, help="default: docs/harm_reasons.yaml")
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for jobs.csv (default: {OUT})")
+    parser.error = refuse  # type: ignore[method-assign]
+    asked = parser.parse_intermixed_args(list(words))
+    refuse_targets(asked.overrides)
+    if asked.report and asked.overrides:
+        refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")
+    if asked.report and asked.report.suffix != ".md":
+        refuse(f"--report {asked.report}: must end in .md")
+    asked.whole = not (asked.strategies or asked.stragglers or asked.workers)
+    asked.strategies = names_of("strategies", asked.strategies, options("strategy"), options("strategy"))
+    asked.stragglers = names_of("stragglers", asked.stragglers, options("straggler"), list(PATTERNS))
+    asked.workers = numbers_of("workers", asked.workers or ",".join(map(str, WORKERS)), least=1)
+    asked.seeds = numbers_of("seeds", asked.seeds)
+    asked.processes = numbers_of("processes", asked.processes or str(len(os.sched_getaffinity(0))), least=1)[0]
+    return asked
+
+
+def options(group: str) -> list[str]:
+    """The files of a group."""
+    return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+
+
+def names_of(flag: str, text: str | None, known: Sequence[str], default: list[str]) -> list[str]:
+    """Names that exist, each once."""
+    if text is None:
+        return default
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    for name in found:
+        if name not in known:
+            refuse(f"--{flag} {name}: no such choice; there are {', '.join(known)}")
+    return list(dict.fromkeys(found)) or default
+
+
+def numbers_of(flag: str, text: str, least: int = 0) -> list[int]:
+    """Whole numbers, each once."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if not items or not all(item.isascii() and item.isdigit() and int(item) >= least for item in items):
+        refuse(f"--{flag} {text}: must be whole numbers from {least} on, separated by commas")
+    return list(dict.fromkeys(map(int, items)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

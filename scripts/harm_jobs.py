@@ -1,0 +1,245 @@
+"""The jobs of the grid of harm and gain: what each is, and how long it takes (``scripts/harm_and_gain.py``)."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from analysis.harm import REFERENCE
+from runtime.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config import parse
+from runtime.errors import ConfigError
+from runtime.preflight import check_job
+from runtime.virtual.costs import load_costs
+from scripts.grid import ROOT
+
+CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
+WHOLE = (
+    "backend=none",
+    "workload.target=null",
+    "eval_every_s=null",
+    "checkpoint_every_s=null",
+    "topology.num_servers=4",
+    "max_time_s=900",
+    "view=none",
+    "draw=false",
+)
+"""Settings of every job: time is all that is asked for."""
+
+
+class Setting(NamedTuple):
+    """What a pattern is tried on."""
+
+    words: tuple[str, ...]
+    epochs: dict[int, int]
+    """By the number of workers; for others those of the nearest smaller one."""
+
+
+PACED = Setting(("cluster=virtual", "workload=digits"), {4: 150, 16: 150, 64: 75})
+HOSTS = Setting(
+    (
+        "cluster=virtual_hosts",
+        "cluster.hosts.count=${cluster.num_workers}",
+        "cluster.hosts.real_cores_per_core=0.01",
+        "workload=digits_cnn",
+        "backend.num_parameters=75000",
+    ),
+    {4: 60, 16: 30, 64: 6},
+)
+PATTERNS = {
+    **dict.fromkeys(
+        (
+            "none",
+            "transient",
+            "persistent",
+            "persistent_server",
+            "slowdown",
+            "heterogeneity",
+            "random_workers",
+            "power_law",
+            "kill",
+            "pause",
+        ),
+        PACED,
+    ),
+    "cpu_throttle": HOSTS,
+    "link_throttle": HOSTS,
+}
+WORKERS = (4, 16, 64)
+
+
+class Task(NamedTuple):
+    """One job of the grid."""
+
+    workers: int
+    straggler: str
+    strategy: str
+    seed: int
+    key: str
+    """Of its settings, cost model and code."""
+    raw: dict[str, Any]
+
+    @property
+    def case(self) -> tuple[int, str, int]:
+        """What it shares with BSP's."""
+        return self.workers, self.straggler, self.seed
+
+
+class Timed(NamedTuple):
+    """What came of a job; a line of ``jobs.csv``."""
+
+    key: str
+    workers: int
+    straggler: str
+    strategy: str
+    seed: int
+    outcome: str
+    jct_s: float | None
+    updates: int | None
+    note: str
+
+
+def tasks_of(asked: argparse.Namespace) -> Iterator[Task]:
+    """All jobs, BSP's first: composed here once per pattern and once per strategy, and put together."""
+    code = code_sha256()
+    strategies = [REFERENCE, *(name for name in asked.strategies if name != REFERENCE)]
+    args = parse_arguments([])
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        chosen = {
+            name: composed(composer, name, asked.stragglers[0], asked.workers[0], asked)["strategy"]
+            for name in strategies
+        }
+        for workers, straggler in product(asked.workers, asked.stragglers):
+            around = composed(composer, REFERENCE, straggler, workers, asked)
+            costs = load_costs(around["cluster"]["costs"]).sha256
+            for strategy, seed in product(strategies, asked.seeds):
+                names = {**around["names"], "strategy": strategy}
+                raw = {**around, "strategy": chosen[strategy], "names": names, "seed": seed}
+                key = hashlib.sha256(json.dumps([raw, costs, code], sort_keys=True).encode()).hexdigest()[:16]
+                yield Task(workers, straggler, strategy, seed, key, raw)
+
+
+def composed(
+    composer: Composer, strategy: str, straggler: str, workers: int, asked: argparse.Namespace
+) -> dict[str, Any]:
+    """The configuration of one job, as plain data. Settings of strategies apply to strategies alone."""
+    of_others = strategy == REFERENCE
+    mine = [word for word in asked.overrides if not (of_others and word.startswith("strategy."))]
+    setting = PATTERNS.get(straggler, PACED)
+    config = composer.compose(
+        [
+            *WHOLE,
+            *setting.words,
+            f"workload.epochs={epochs_of(setting, workers)}",
+            f"cluster.num_workers={workers}",
+            f"straggler={straggler}",
+            f"strategy={strategy}",
+            *mine,
+        ]
+    )
+    composer.announce(config)
+    return to_raw(config)
+
+
+def epochs_of(setting: Setting, workers: int) -> int:
+    """Of the nearest number of workers from below."""
+    known = [number for number in sorted(setting.epochs) if number <= workers]
+    return setting.epochs[known[-1] if known else min(setting.epochs)]
+
+
+def code_sha256() -> str:
+    """Of everything that decides how long a virtual job takes."""
+    found = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def run(tasks: Sequence[Task], asked: argparse.Namespace, console: Console) -> dict[str, Timed]:
+    """What came of every task, by its key; what is there already is not run again."""
+    path = asked.out / "jobs.csv"
+    there = {} if asked.again else stored(path)
+    missing = [task for task in tasks if task.key not in there]
+    if len(missing) < len(tasks):
+        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs are there already")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        number = bar.add_task("", total=len(missing))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", newline="") as file:
+            lines = csv.writer(file)
+            if not file.tell():
+                lines.writerow(Timed._fields)
+            for done in timed(missing, asked.processes):
+                there[done.key] = done
+                lines.writerow(done)
+                file.flush()
+                bar.update(number, advance=1, description=f"{done.strategy} {done.straggler} {done.workers}")
+    return there
+
+
+def stored(path: Path) -> dict[str, Timed]:
+    """What the file holds, a torn last line apart."""
+    if not path.exists():
+        return {}
+    found = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if None in row.values() or set(row) != set(Timed._fields):
+                continue
+            row |= {name: int(row[name]) for name in ("workers", "seed")}
+            row |= {
+                "jct_s": float(row["jct_s"]) if row["jct_s"] else None,
+                "updates": int(row["updates"] or 0),
+            }
+            found[row["key"]] = Timed(**row)
+    return found
+
+
+def timed(tasks: Sequence[Task], processes: int) -> Iterator[Timed]:
+    """As they end: the longest first, so that no process is left with one at the end."""
+    ordered = sorted(tasks, key=lambda task: -task.workers)
+    if processes == 1 or len(tasks) < 2:
+        yield from map(time_job, ordered)
+        return
+    # spawned, since the job's own signal handling is the main thread's of each
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(time_job, task) for task in ordered]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def time_job(task: Task) -> Timed:
+    """Run it, on the virtual clock, in this process."""
+    from runtime.timing import outcome_of_job
+
+    about = task.key, task.workers, task.straggler, task.strategy, task.seed
+    try:
+        config = parse(task.raw)
+        check_job(config)
+        outcome = outcome_of_job(config)
+    except ConfigError as error:
+        return Timed(*about, "refused", None, None, str(error))
+    if outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    if outcome.status != "done":
+        return Timed(*about, "failed", None, None, outcome.reason)
+    state = "done" if outcome.epochs_done == config.workload.epochs else "cut"
+    return Timed(*about, state, outcome.t, outcome.version, "" if state == "done" else outcome.reason)
