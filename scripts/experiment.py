@@ -4,20 +4,26 @@ python scripts/experiment.py antdt_table3               # runs, figure, claims, 
 python scripts/experiment.py 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; such a part changes no page
 python scripts/experiment.py antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python scripts/experiment.py antdt_table3 --redraw      # only from the records that are there
+python scripts/experiment.py '*' --virtual --fresh      # all pages' virtual runs, as the commit that is checked out has them
 python scripts/experiment.py --list
 
 Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. A record that is there is not made
-again unless its settings or its cost model have changed since, so the same command goes on after an interruption (a
-change of the code is not seen: --again). Leave the machine alone during live ones. The exit code is 0 for a report
-(missed claims are part of it), 1 when a run failed, 2 for input that is of no use.
+again unless its settings or its cost model have changed since, so the same command goes on after an interruption. A
+change of the code is not seen: --fresh makes anew what another commit has left, or one with changes; --again makes
+everything anew. All records are made before the first page is written, since a page is a change, too. Virtual runs are
+made in forks, one per core (--jobs), live ones and such as are timed one after another: leave the machine alone
+meanwhile. The exit code is 0 for a report (missed claims are part of it), 1 when a run failed, 2 for input that is of
+no use.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,9 +44,11 @@ from analysis.load import RecordError, Run, load_run
 from runtime.composing import Composer, hydra_for, parse_arguments
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.explaining import own_part
+from runtime.meta import describe_versions
 from runtime.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
+from scripts.forks import run_here
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
 
 SPECS = ROOT / "conf" / "experiment"
@@ -68,6 +76,8 @@ INTROS = {
 }
 PAGES = {"gc": "gradient_coding"}
 """Pages that are not called as their ledger."""
+DIRTY = "-dirty"
+"""At the end of a commit's name: with changes that are not in it."""
 APART = ("hydra", "names")
 """Parts of a stored configuration that say nothing about the job."""
 
@@ -80,8 +90,20 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         asked = parse(sys.argv[1:] if argv is None else list(argv))
         if asked.list:
             return show_list(console)
-        for names in asked.names:
-            run_one(asked, names, console, runner or run_child)
+        specs = asked_for(asked)
+        asked.commit = None if asked.redraw else commit_of(asked, console)
+        failed: dict[str, str] = {}
+        for names, spec in specs.items():
+            if not asked.redraw and spec.table is None:
+                try:
+                    make_records(spec, asked, console, runner)
+                except JobFailed as error:
+                    failed[names] = f"{names}: {error}"
+        for names, spec in specs.items():
+            if names not in failed:
+                report_one(spec, asked, console)
+        if failed:
+            raise JobFailed("; ".join(failed.values()))
     except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
         return told("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
@@ -91,28 +113,36 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     return 0
 
 
-def run_one(asked: argparse.Namespace, name: str, console: Console, runner: Runner) -> None:
-    """An experiment from its description to its page."""
-    whole = load_spec(SPECS / f"{name}.yaml")
-    spec = narrowed(whole, asked.seeds, asked.only)
-    out = (asked.out / name).absolute()
-    console.print(f"{name}: {spec.title} ({spec.where}), {len(list(cells(spec)))} runs")
-    if spec.table is not None:
-        results = tabulated(spec)
-    else:
-        runs = read_records(spec, out) if asked.redraw else make_records(spec, out, console, runner, asked.again)
-        results = collect(spec, runs)
-    report(results, asked, out, console, partial=spec != whole)
+def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
+    """The experiments, by name, or the parts of them; raises :class:`ConfigError` where nothing is left."""
+    whole = {name: load_spec(SPECS / f"{name}.yaml") for name in asked.names}
+    kept = {name: spec for name, spec in whole.items() if asked.kind in (None, "live" if spec.live else "virtual")}
+    if not kept:
+        raise ConfigError(f"--{asked.kind}: none of {', '.join(whole)} is")
+    return {name: narrowed(spec, asked.seeds, asked.only) for name, spec in kept.items()}
+
+
+def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
+    """From the records to the page."""
+    out = folder_of(spec, asked)
+    results = tabulated(spec) if spec.table is not None else collect(spec, read_records(spec, out))
+    report(results, asked, out, console, partial=spec != load_spec(SPECS / f"{spec.name}.yaml"))
+
+
+def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
+    """Of its records and what is drawn of a part."""
+    folder: Path = (asked.out / spec.name).absolute()
+    return folder
 
 
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
-def make_records(
-    spec: Spec, out: Path, console: Console, runner: Runner, again: bool = False
-) -> list[tuple[Cell, Run]]:
-    """Those that are there and still current, and the others, made now."""
+def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner: Runner | None) -> None:
+    """Those that are missing or of no use any more. ``runner``: instead of ``run.py``, for tests."""
+    out = folder_of(spec, asked)
     there = {cell.name: cell for cell in cells(spec)}
+    console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs")
     wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
     for name, cell in there.items():
         if (
@@ -121,11 +151,22 @@ def make_records(
             preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
     with composing() as compose_words:
         found = {
-            name: None if again else current(record_of(out, name), compose_words(words))
+            name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
             for name, words in wanted.items()
         }
-    runs = fill(wanted, found, out, console, runner, live=spec.live)
-    return [(there[name], run) for name, run in runs.items()]
+    forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or os.cpu_count() or 1
+    fill(wanted, found, out, console, runner or (run_here if forks else run_child), live=spec.timed, forks=forks)
+
+
+def commit_of(asked: argparse.Namespace, console: Console) -> str | None:
+    """With ``--fresh`` the commit that records are to be of; raises :class:`ConfigError` with uncommitted changes."""
+    commit = describe_versions()["commit"]
+    if asked.fresh and (commit == "unknown" or commit.endswith(DIRTY)):
+        why = "this is no git repository" if commit == "unknown" else "there are uncommitted changes; commit them first"
+        raise ConfigError(f"--fresh: {why}")
+    if commit.endswith(DIRTY):
+        console.print(f"there are uncommitted changes: records made now say {commit}, and so will their page")
+    return commit if asked.fresh else None
 
 
 @contextmanager
@@ -143,14 +184,20 @@ def plain(config: Any) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if key not in APART}
 
 
-def current(path: Path, config: dict[str, Any]) -> Run | None:
-    """The record, if it is there, of these settings, and of the cost model as it is now."""
+def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Run | None:
+    """The record, if it is there, of these settings, of the cost model as it is now, and of ``commit`` if that counts.
+
+    ``composed`` gives the settings; it takes a tenth of a second, and is asked last.
+    """
     if not (path / "meta.json").exists():
         return None
-    said = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes())
+    run = load_run(path)
+    if commit is not None and run.meta["versions"].get("commit") != commit:
+        return None
+    said, config = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()), composed()
     if plain(said) != config:
         return None
-    run, costs = load_run(path), config["cluster"].get("costs")
+    costs = config["cluster"].get("costs")
     if costs is None:
         return run
     model = load_costs(costs)
@@ -251,6 +298,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", metavar="AXIS=LEVELS", action="append", default=[], help="a part of the experiment")
     parser.add_argument("--redraw", action="store_true", help="from the records that are there; run nothing")
     parser.add_argument("--again", action="store_true", help="make every record anew, as after a change of the code")
+    parser.add_argument("--fresh", action="store_true", help="make anew every record that is not of this very commit")
+    parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="leave live ones out")
+    kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="those with live runs only")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for records (default: {OUT})")
     parser.add_argument(
         "--pages", metavar="DIR", type=Path, default=ROOT / "docs" / "paper", help="default: docs/paper"
@@ -263,6 +315,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = seeds_of(asked.seeds)
+    asked.jobs = jobs_of(asked.jobs)
     asked.only = dict(levels_of(text) for text in asked.only)
     return asked
 
@@ -283,6 +336,15 @@ def seeds_of(text: str | None) -> list[int] | None:
     if not items or not all(item.isascii() and item.isdigit() for item in items):
         refuse(f"--seeds {text!r}: must be whole numbers from 0 on, such as 0,1,2")
     return list(dict.fromkeys(map(int, items)))
+
+
+def jobs_of(text: str | None) -> int | None:
+    """A number from 1 on."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        refuse(f"--jobs {text}: must be a whole number from 1 on")
+    return int(text)
 
 
 def levels_of(text: str) -> tuple[str, list[str]]:

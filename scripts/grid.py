@@ -1,4 +1,4 @@
-"""The records of a grid of runs: what is there is kept, what is missing is made, one ``run.py`` after another."""
+"""The records of a grid of runs: what is there is kept, what is missing is made, one run after another or in forks."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from analysis.load import Run, load_run
 from analysis.metrics import jct_s
 from runtime.errors import REFUSED, ConfigError
 from runtime.live.process import die_with
+from scripts.forks import in_forks
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S, GRACE_S = 60.0, 10.0
@@ -48,11 +49,14 @@ def fill(
     runner: Runner,
     *,
     live: bool,
+    forks: int = 0,
 ) -> dict[str, Run]:
-    """The records that are ``found`` and those that are missing, made one at a time in the order of ``wanted``.
+    """The records that are ``found`` and those that are missing, made in the order of ``wanted``.
 
-    ``wanted`` holds the settings of every run by its name; ``live`` says that some are timed on this machine. A failure
-    stops nothing but is raised at the end, as :class:`JobFailed`; a refusal ends it at once (:class:`ConfigError`).
+    ``wanted`` holds the settings of every run by its name; ``live`` says that some are timed on this machine. With
+    ``forks`` the runner is called in forks of this process, so many at a time; else here, one run after another. A
+    failure stops nothing but is raised at the end, as :class:`JobFailed`; a refusal ends it at once
+    (:class:`ConfigError`).
     """
     missing = [name for name in wanted if found.get(name) is None]
     there = {name: run for name in wanted if (run := found.get(name)) is not None}
@@ -66,15 +70,26 @@ def fill(
     failed = []
     with bar:
         task = bar.add_task("", total=len(missing))
-        for number, name in enumerate(missing, start=1):
-            bar.update(task, description=name, completed=number - 1, refresh=True)
-            try:
-                there[name] = run = make(name, wanted[name], out, runner)
-                outcome = f"JCT {jct_s(run):.1f} s"
-            except JobFailed as error:
-                failed.append(name)
-                outcome = f"failed: {error}"
-            console.print(f"{number}/{len(missing)}  {name}  {outcome}")
+
+        def begun(name: str) -> int:
+            clear(out, name)
+            if not forks:
+                bar.update(task, description=name, refresh=True)
+            return runner([*wanted[name], f"hydra.run.dir={quoted(unfinished(out, name))}"], log_of(out, name))
+
+        ended = in_forks(missing, begun, forks) if forks else ((name, begun(name)) for name in missing)
+        with contextlib.closing(ended):
+            for number, (name, code) in enumerate(ended, start=1):
+                try:
+                    there[name] = run = settle(name, out, code)
+                    outcome = f"JCT {jct_s(run):.1f} s"
+                except JobFailed as error:
+                    failed.append(name)
+                    outcome = f"failed: {error}"
+                bar.update(task, description=name, completed=number, refresh=True)
+                console.print(f"{number}/{len(missing)}  {name}  {outcome}")
+    with contextlib.suppress(OSError):  # not there, or not empty: something failed
+        (out / "unfinished").rmdir()
     if failed:
         raise JobFailed(
             f"{len(failed)} of {len(missing)} runs failed, {failed[0]} first; the same command repeats them"
@@ -101,14 +116,26 @@ def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Ru
     return run
 
 
-def make(name: str, words: Sequence[str], out: Path, runner: Runner) -> Run:
-    """Run it. The record gets its place when it is whole, so that what lies there is never half a run."""
-    new, place = out / "unfinished" / name, record_of(out, name)
-    shutil.rmtree(new, ignore_errors=True)
-    for folder in (new.parent, place.parent):
+def unfinished(out: Path, name: str) -> Path:
+    """Where the record of the run ``name`` grows: what lies at its own place is never half a run."""
+    return out / "unfinished" / name
+
+
+def log_of(out: Path, name: str) -> Path:
+    """What the run said while its record is not whole."""
+    return unfinished(out, f"{name}.log")
+
+
+def clear(out: Path, name: str) -> None:
+    """Make room for a run."""
+    shutil.rmtree(unfinished(out, name), ignore_errors=True)
+    for folder in (unfinished(out, name).parent, record_of(out, name).parent):
         folder.mkdir(parents=True, exist_ok=True)
-    log = new.with_name(f"{name}.log")
-    code = runner([*words, f"hydra.run.dir={quoted(new)}"], log)
+
+
+def settle(name: str, out: Path, code: int) -> Run:
+    """Put the record of a run that ended with ``code`` where it belongs; raises as :func:`fill` says."""
+    new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
     if code != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
         why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
@@ -116,8 +143,6 @@ def make(name: str, words: Sequence[str], out: Path, runner: Runner) -> Run:
     shutil.rmtree(place, ignore_errors=True)
     new.rename(place)
     log.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty: something failed before
-        new.parent.rmdir()
     return load_run(place)
 
 

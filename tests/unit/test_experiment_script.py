@@ -173,7 +173,7 @@ def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
     assert code == 1
     assert len(runner.ran) == 8
     assert "2_asp_seed0  failed: it broke" in out
-    assert err == "experiment.py: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
+    assert err == "experiment.py: toy_table: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
     assert not bench.page.exists()
 
 

@@ -1,0 +1,107 @@
+"""Jobs in forks of this process, several at a time: what ``run.py`` imports is imported once, and not by every run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from runtime.errors import FAILED
+from runtime.live.process import die_with
+
+ROOT = Path(__file__).resolve().parents[1]
+GRACE_S, POLL_S = 10.0, 0.05
+NEEDED = ("hydra", "torch", "scipy.stats", "runtime.experiment", "runtime.preflight", "runtime.virtual.runtime")
+"""What a virtual run imports. Nothing is computed here with it: a fork must not inherit a pool of threads."""
+
+
+def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Generator[tuple[str, int]]:
+    """``work(name)`` of every name, each in a fork, ``jobs`` at a time; its exit code as it ends.
+
+    Forks are sessions of their own: the terminal's Ctrl-C reaches this process alone, which then interrupts them, and
+    they end with it whatever ends it. A fork that was killed has the exit code 128 + signal.
+    """
+    for module in NEEDED:
+        with contextlib.suppress(ImportError):  # then a run that needs it will say so
+            import_module(module)
+    waiting, running = list(reversed(names)), dict[int, str]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                name = waiting.pop()
+                running[_fork(work, name)] = name
+            pid, status = _next_of(running)
+            code = os.waitstatus_to_exitcode(status)
+            yield running.pop(pid), code if code >= 0 else 128 - code
+    finally:
+        _end(running)
+
+
+def _next_of(running: dict[int, str]) -> tuple[int, int]:
+    """The first of these children that has ended; other children of this process are left alone."""
+    while True:
+        for pid in running:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return pid, status
+        time.sleep(POLL_S)
+
+
+def _fork(work: Callable[[str], int], name: str) -> int:
+    """The process id of a child that does ``work`` and nothing else of what this process was about to do."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    if pid := os.fork():
+        return pid
+    code = FAILED
+    try:
+        die_with(parent)
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = work(name)
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BaseException:  # noqa: BLE001 (nothing may return into what the parent was doing)
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _end(running: dict[int, str]) -> None:
+    """Interrupt what still runs, and kill it after a while."""
+    for pid in running:
+        os.kill(pid, signal.SIGINT)
+    deadline = time.monotonic() + GRACE_S
+    for pid in running:
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                break
+            time.sleep(POLL_S)
+
+
+def run_here(words: Sequence[str], log: Path) -> int:
+    """``run.py`` with these arguments in this process, which does nothing else afterwards; its output into ``log``."""
+    with log.open("wb") as output:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    sys.argv = [str(ROOT / "run.py"), *words]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED if ended.code else 0
+    return 0
