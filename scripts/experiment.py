@@ -4,7 +4,7 @@ python scripts/experiment.py antdt_table3               # runs, figure, claims, 
 python scripts/experiment.py 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; such a part changes no page
 python scripts/experiment.py antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python scripts/experiment.py antdt_table3 --redraw      # only from the records that are there
-python scripts/experiment.py '*' --virtual --fresh      # all pages' virtual runs, as the commit that is checked out has them
+python scripts/experiment.py '*' --virtual --fresh      # all virtual runs, of the commit that is checked out
 python scripts/experiment.py --list
 
 Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. A record that is there is not made
@@ -36,7 +36,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from analysis.claims.ledger import LedgerError, chosen, load_ledger
-from analysis.experiments.page import HEADS, compose, row, section, sections
+from analysis.experiments.page import HEADS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
@@ -85,32 +85,38 @@ APART = ("hydra", "names")
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     """Returns the exit code."""
     console = Console(highlight=False, markup=False)
-    names = "experiment"
     try:
         asked = parse(sys.argv[1:] if argv is None else list(argv))
         if asked.list:
             return show_list(console)
         specs = asked_for(asked)
         asked.commit = None if asked.redraw else commit_of(asked, console)
-        failed: dict[str, str] = {}
-        for names, spec in specs.items():
-            if not asked.redraw and spec.table is None:
-                try:
-                    make_records(spec, asked, console, runner)
-                except JobFailed as error:
-                    failed[names] = f"{names}: {error}"
-        for names, spec in specs.items():
-            if names not in failed:
-                report_one(spec, asked, console)
-        if failed:
-            raise JobFailed("; ".join(failed.values()))
+        if failed := run_all(specs, asked, console, runner):
+            raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
     except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
         return told("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
         return told("experiment.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("experiment.py", f"{names} interrupted; the same command goes on from here", INTERRUPTED)
+        return told("experiment.py", "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
+
+
+def run_all(
+    specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
+) -> dict[str, JobFailed]:
+    """All records, then all pages; what failed, by experiment, has no page."""
+    failed: dict[str, JobFailed] = {}
+    for name, spec in specs.items():
+        if not asked.redraw and spec.table is None:
+            try:
+                make_records(spec, asked, console, runner)
+            except JobFailed as error:
+                failed[name] = error
+    for name, spec in specs.items():
+        if name not in failed:
+            report_one(spec, asked, console)
+    return failed
 
 
 def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
@@ -238,7 +244,7 @@ def tabulated(spec: Spec) -> Results:
 def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
     """Figure with its CSV and a CSV of verdicts; a whole experiment also gets its section of the paper's page."""
     spec = results.spec
-    pages = asked.pages / f"{PAGES.get(spec.paper, spec.paper)}.md"
+    pages = page_of(asked.pages, spec.paper)
     folder = out if partial else pages.parent / "images"
     picture = draw(results, folder / f"{spec.name}.png")
     verdicts = verdict_frame(results)
@@ -272,9 +278,31 @@ def write_page(results: Results, page: Path, picture: Path) -> None:
     parts = sections(page.read_text()) if page.exists() else {}
     link, command = picture.relative_to(page.parent).as_posix(), f"make figures EXPERIMENT={spec.name}"
     parts[spec.name] = section(results, link, command)
-    found = [pd.read_csv(path) for path in sorted(picture.parent.glob(f"{spec.paper}_*_claims.csv"))]
-    verdicts = pd.concat([frame for frame in found if len(frame)] or [pd.DataFrame(columns=["id", "verdict"])])
-    write_file(page, compose(title, intro, parts, verdicts, list(load_ledger(spec.paper).values())))
+    ledger = list(load_ledger(spec.paper).values())
+    write_file(page, compose(title, intro, parts, verdicts_of(page, spec.paper), ledger))
+    papers = [
+        (
+            INTROS[paper][0],
+            page_of(page.parent, paper).name,
+            list(load_ledger(paper).values()),
+            verdicts_of(page, paper),
+        )
+        for paper in INTROS
+        if page_of(page.parent, paper).exists()
+    ]
+    write_file(page.parent / "README.md", front(papers))
+
+
+def page_of(folder: Path, paper: str) -> Path:
+    """That of a ledger."""
+    name = PAGES.get(paper, paper)
+    return folder / f"{name}.md"
+
+
+def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
+    """Of all experiments of a paper, as they were judged last."""
+    found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
+    return pd.concat([frame for frame in found if len(frame)] or [pd.DataFrame(columns=["id", "verdict"])])
 
 
 def show_list(console: Console) -> int:

@@ -1,10 +1,13 @@
-"""What an experiment's runs say to a claim: the median over seeds, paired by seed, with its interval."""
+"""What an experiment's runs say to a claim: the median over seeds, paired by seed, with its interval.
+
+How sure a shape is that takes more than one number to see is told by how often it is there when seeds are drawn again
+from those that ran (with replacement, whole seeds, so that what is paired stays so).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import msgspec
@@ -12,16 +15,24 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims.cells import cell_of
+from analysis.claims.intervals import CONFIDENCE, interval
 from analysis.claims.ledger import Cell, Claim
 from analysis.claims.shapes import SHAPES
-from analysis.stats import interval, median
+from analysis.stats import median
 
 UNITS = {"s": 1.0, "min": 1 / 60, "h": 1 / 3600, "%": 100.0, "x": 1.0, "": 1.0}
 """What a measure in seconds, or a plain fraction, is multiplied with."""
 
 
+RESAMPLES = 200
+
+
 class Answer(NamedTuple):
-    """Ours, in the claim's unit. ``holds`` is set for shapes only; ``text`` says what they saw."""
+    """Ours, in the claim's unit. ``holds``, ``share``, ``same``: of shapes only; ``text`` says what they saw.
+
+    ``share``: of the resampled seeds with which the shape holds, not a number of one seed; ``same``: no seed differs
+    from another. ``cases``: all that count, of which the answer itself is the least (or most) favourable.
+    """
 
     value: float = nan
     low: float = nan
@@ -29,18 +40,22 @@ class Answer(NamedTuple):
     seeds: int = 0
     holds: bool | None = None
     text: str = ""
+    share: float = nan
+    same: bool = False
+    cases: tuple[Answer, ...] = ()
 
 
-def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
+def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     """None where the runs do not hold what the claim is about.
 
     Args:
         claim: of the ledger.
+        chances: among how many cases this is one of which the best counts; intervals are as much more confident
+            (Bonferroni), since one of many will do by chance.
         runs: a row per run: a column for each axis, ``seed``, and measures (:mod:`analysis.experiments.results`).
     """
     if claim.shape is not None:
-        seen = SHAPES[claim.shape](runs, claim)
-        return None if seen is None else Answer(holds=seen.holds, text=seen.text, seeds=seeds_of(runs))
+        return shaped(claim, runs)
     if not claim.subject:
         return None
     if claim.over is not None:
@@ -53,25 +68,63 @@ def answer(claim: Claim, runs: pd.DataFrame) -> Answer | None:
         return rising(claim, [subject, *others])
     if not others:
         return described(subject * UNITS[claim.unit])
-    found = [described(compared(claim.how, subject, other) * UNITS[claim.unit]) for other in others]
-    usable = [each for each in found if each.seeds]
-    return (max if claim.best else min)(usable, key=lambda each: each.value) if usable else None
+    chances *= len(others) if claim.best else 1
+    confidence = 1.0 - (1.0 - CONFIDENCE) / chances
+    found = {
+        ", ".join(cell.values()): described(compared(claim.how, subject, other) * UNITS[claim.unit], confidence)
+        for cell, other in zip(claim.against, others, strict=True)
+    }
+    usable = {name: each for name, each in found.items() if each.seeds}
+    return favoured(claim, usable) if usable else None
+
+
+def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
+    """The least favourable of them, with ``best`` the most favourable; of several the text has all."""
+    chosen = (max if claim.best else min)(cases.values(), key=lambda each: each.value)
+    if len(cases) == 1:
+        return chosen
+    return chosen._replace(text=f"{listed(cases)} {claim.unit}".strip(), cases=tuple(cases.values()))
+
+
+def listed(cases: dict[str, Answer]) -> str:
+    """``lb_bsp 2.3 [2.2, 2.4], bsp 2.5 [2.4, 2.6]``."""
+    return ", ".join(
+        f"{name} {each.value:.3g}" + ("" if isnan(each.low) else f" [{each.low:.3g}, {each.high:.3g}]")
+        for name, each in cases.items()
+    )
+
+
+def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
+    """What a function of the whole experiment sees, and how sure that is."""
+    look = SHAPES[claim.shape or ""]
+    seen = look(runs, claim)
+    if seen is None:
+        return None
+    parts = [rows for _, rows in runs.groupby("seed")]
+    ours = Answer(holds=seen.holds, text=seen.text, seeds=len(parts))
+    if len(parts) < 2:
+        return ours
+    values = [rows[claim.of].to_numpy("float64") for rows in parts]
+    if all(np.array_equal(each, values[0], equal_nan=True) for each in values):
+        return ours._replace(share=float(seen.holds), same=True)
+    draws = np.random.default_rng(0).integers(len(parts), size=(RESAMPLES, len(parts)))
+    again = [look(pd.concat([parts[index] for index in draw]), claim) for draw in draws]
+    usable = [each.holds for each in again if each is not None]
+    return ours._replace(share=float(np.mean(usable)) if usable else nan)
 
 
 def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     """The least favourable level of the claim's axis, or with ``best`` the most favourable; the text has all."""
     axis, found = str(claim.over), {}
-    for level in runs[axis].unique() if axis in runs else ():
+    levels = list(runs[axis].unique()) if axis in runs else []
+    for level in levels:
         cell = msgspec.structs.replace(claim, over=None, subject={**claim.subject, axis: level})
-        if (ours := answer(cell, runs)) is not None and ours.seeds:
-            found[level] = ours
+        if (ours := answer(cell, runs, len(levels) if claim.best else 1)) is not None and ours.seeds:
+            found[f"{axis} {level}"] = ours
     if not found:
         return None
-    text = ", ".join(
-        f"{axis} {level} {each.value:.3g} [{each.low:.3g}, {each.high:.3g}]" for level, each in found.items()
-    )
-    chosen = (max if claim.best else min)(found.values(), key=lambda each: each.value)
-    return chosen._replace(text=f"{text} {claim.unit}".strip())
+    chosen = favoured(claim, found)
+    return chosen._replace(text=f"{listed(found)} {claim.unit}".strip(), cases=tuple(found.values()))
 
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
@@ -103,22 +156,19 @@ def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
     return found.dropna()
 
 
-def described(values: pd.Series) -> Answer:
-    """Median and its bootstrap interval."""
-    low, high = interval(values)
+def described(values: pd.Series, confidence: float = CONFIDENCE) -> Answer:
+    """Median and its interval."""
+    low, high = interval(values, confidence)
     return Answer(median(values), low, high, len(values))
 
 
 def rising(claim: Claim, values: list[pd.Series]) -> Answer:
-    """Whether the medians rise from one cell to the next."""
+    """The steps from one cell to the next, by seed, and the medians."""
     medians = [median(each) for each in values]
     names = [next(iter(cell.values()), "") for cell in (claim.against[0], *claim.against)]
     names[0] = next((level for axis, level in claim.subject.items() if axis in claim.against[0]), "subject")
     text = " < ".join(f"{name} {value * UNITS[claim.unit]:.3g}" for name, value in zip(names, medians, strict=True))
-    holds = all(a < b for a, b in pairwise(medians))
-    return Answer(holds=holds, text=text if holds else f"not {text}", seeds=min(map(len, values)))
-
-
-def seeds_of(runs: pd.DataFrame | Iterable[int]) -> int:
-    """How many different ones."""
-    return int(runs["seed"].nunique()) if isinstance(runs, pd.DataFrame) else len(set(runs))
+    steps = tuple(described(compared("excess", b, a) * UNITS[claim.unit]) for a, b in pairwise(values))
+    least = min(steps, key=lambda step: step.value)
+    said = text if least.value > 0 else f"not {text}"
+    return least._replace(text=f"{said}; least step {least.value:.3g} [{least.low:.3g}, {least.high:.3g}]", cases=steps)

@@ -17,6 +17,7 @@ import yaml
 
 FOLDER = Path(__file__).parent
 Cell = dict[str, str]
+Bounds = tuple[float | None, float | None]
 Check = Literal["number", "ratio", "shape", "context"]
 Scale = Literal["virtual", "emulated", "analysis"]
 How = Literal["value", "lower", "faster", "longer", "times", "excess", "order"]
@@ -35,7 +36,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     says: str = ""
     """What is claimed, where subject and value do not say it."""
     check: Check
-    """``number``: within 15 %; ``ratio``: same side and within 15 points; ``shape``: as said; ``context``: none."""
+    """``number``: within 15 %; ``ratio``: within 15 points and a third of the paper's; ``shape``: as said;
+    ``context``: none. :mod:`analysis.claims.judge` has the whole rules."""
     scale: Scale = "virtual"
     """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy."""
     value: float | None = None
@@ -46,8 +48,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The paper's standard deviation, in ``unit``."""
     unit: str = ""
     """``s``, ``min``, ``%``, ``x`` (a ratio) or nothing (a plain number)."""
-    accept: tuple[float | None, float | None] | None = None
-    """The range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open."""
+    accept: Bounds | None = None
+    """The range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open. Its ends do
+    not belong to it, unless they are the same."""
+    magnitude: Bounds | None = None
+    """The range that the paper reports, where ``accept`` is open at one end; null: ``value`` is what it reports."""
+    calibrated: str = ""
+    """What here was fitted to, or chosen by, this very claim. Such an answer confirms nothing."""
+    arithmetic: bool = False
+    """It evaluates a definition; nothing is measured."""
     experiment: str | None = None
     """That answers it; none where nothing here can."""
     of: str = "jct_s"
@@ -103,8 +112,14 @@ def _problem(claim: Claim) -> str | None:
         return f"how={claim.how}: names nothing to compare with; add against"
     if claim.shape is None and claim.how != "order" and claim.value is None and claim.accept is None:
         return "value and accept are both null: there is nothing to hold ours against"
-    if claim.accept is not None and None not in claim.accept and claim.accept[0] > claim.accept[1]:  # type: ignore[operator]
-        return f"accept={list(claim.accept)}: the lower end comes first"
+    for name in ("accept", "magnitude"):
+        ends = getattr(claim, name)
+        if ends is not None and None not in ends and ends[0] > ends[1]:
+            return f"{name}={list(ends)}: the lower end comes first"
+    if claim.magnitude is not None and (claim.accept is None or None not in claim.accept):
+        return "magnitude: belongs to accept with an open end"
+    if claim.calibrated and claim.arithmetic:
+        return "calibrated, arithmetic: one of the two"
     return None
 
 

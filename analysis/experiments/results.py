@@ -12,13 +12,14 @@ import pandas as pd
 
 from analysis import targets
 from analysis.claims.answers import UNITS, Answer, answer, by_seed
-from analysis.claims.judge import judge
+from analysis.claims.intervals import interval
+from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
 from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.spec import Cell, Spec
 from analysis.load import Run
 from analysis.metrics import completed
-from analysis.stats import interval, median
+from analysis.stats import median
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ def verdict_frame(results: Results) -> pd.DataFrame:
                 "ratio": found.value / claim.value if claim.value else None,
                 "seen": found.text,
                 "verdict": verdict,
+                "magnitude": judge_magnitude(claim, ours),
                 "seeds": found.seeds,
                 "runtime": ", ".join(dict.fromkeys(results.runs["runtime"])) if ours else "",
                 "calibration": ", ".join(filter(None, dict.fromkeys(results.runs["calibration"]))) if ours else "",
