@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup run test check bench fidelity harm injectors figures predictors chaos slow clean
+.PHONY: help setup run test check bench fidelity harm injectors figures paper predictors chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -47,6 +47,9 @@ injectors: $(VENV)/.run  ## requested against achieved for every injector, into 
 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
 	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
+
+paper: $(VENV)/.run  ## all runs of docs/paper anew on this commit, and the pages (ARGS=--virtual: half an hour on 2 cores; --live: 90 minutes, leave the machine alone)
+	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)

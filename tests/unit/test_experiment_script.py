@@ -44,6 +44,7 @@ class FakeRunner:
         self.ran: list[str] = []
         self.failing: dict[str, int] = {}
         self.interrupted_at: str | None = None
+        self.commit = "1a2b3c4"
 
     def __call__(self, words: Sequence[str], log: Path) -> int:
         said = dict(word.split("=", 1) for word in words)
@@ -55,6 +56,7 @@ class FakeRunner:
         epochs = int(said["workload.epochs"])
         told = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
         told.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
+        told.meta["versions"]["commit"] = self.commit
         told.write(new)
         (new / ".hydra").mkdir()
         with script.composing() as composed:
@@ -87,7 +89,8 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setattr(script, "SPECS", tmp_path / "conf")
     monkeypatch.setattr(script, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
     monkeypatch.setattr(script, "preflight", lambda _: None)  # it takes longer than everything else together
-    monkeypatch.setitem(script.INTROS, "toy", ("Toy", "About it."))
+    monkeypatch.setattr(script, "INTROS", {"toy": ("Toy", "About it.")})
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4"})
     found = Bench(tmp_path, capsys)
     found.describe()
     return found
@@ -146,6 +149,90 @@ def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -
     assert len(runner.ran) == 8
 
 
+def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not(bench: Bench) -> None:
+    older, runner = FakeRunner(), FakeRunner()
+    older.commit = "0000000"
+    bench.run("--seeds", "0", runner=older)
+    bench.run("--fresh", runner=runner)
+    assert len(older.ran) == 4
+    assert len(runner.ran) == 8
+    assert bench.run("--fresh", runner=runner)[0] == 0
+    assert len(runner.ran) == 8, "so it goes on where it was interrupted"
+
+
+@pytest.mark.parametrize(("commit", "why"), [("1a2b3c4-dirty", "there are uncommitted"), ("unknown", "this is no git")])
+def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
+    commit: str, why: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": commit})
+    runner = FakeRunner()
+    code, _, err = bench.run("--fresh", runner=runner)
+    assert (code, runner.ran) == (2, [])
+    assert err.startswith(f"experiment.py: --fresh: {why}")
+
+
+def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4-dirty"})
+    runner = FakeRunner()
+    runner.commit = "1a2b3c4-dirty"
+    _, out, _ = bench.run(runner=runner)
+    assert "there are uncommitted changes" in out.replace("\n", " ")
+    assert "to be made again: toy_table." in bench.page.read_text()
+
+
+def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
+    """A page is an uncommitted change: what ran afterwards would say so."""
+    (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
+    seen: list[bool] = []
+    runner = FakeRunner()
+
+    def watching(words: Sequence[str], log: Path) -> int:
+        seen.append(bench.page.exists())
+        return runner(words, log)
+
+    places = ("-o", str(bench.folder / "out"), "--pages", str(bench.folder / "pages"))
+    assert script.main(["toy_*", *places], watching) == 0
+    assert seen == [False] * 16
+    assert "<!-- experiment: toy_other -->" in bench.page.read_text()
+
+
+def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
+    (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump({**SPEC, "seeds": [7]}, sort_keys=False))
+    runner = FakeRunner()
+    runner.failing = {"2_asp_seed7": 1}
+    code, _, err = bench.run(runner=runner, name="toy_*")
+    assert (code, err.partition(": 1 of 4")[0]) == (1, "experiment.py: toy_other")
+    assert "<!-- experiment: toy_table -->" in bench.page.read_text()
+    assert "toy_other" not in bench.page.read_text()
+
+
+def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
+    runner = FakeRunner()
+    assert bench.run("--virtual", runner=runner)[0] == 0
+    assert len(runner.ran) == 8
+    code, _, err = bench.run("--live")
+    assert (code, err) == (2, "experiment.py: --live: none of toy_table is\n")
+
+
+def test_forks_leave_the_same_records(bench: Bench) -> None:
+    runner = FakeRunner()
+    assert bench.run("--jobs", "3", runner=runner)[0] == 0
+    assert runner.ran == [], "another process ran them"
+    assert len(list(bench.records.iterdir())) == 8
+    before = bench.page.read_text()
+    bench.run("--again")
+    assert bench.page.read_text() == before
+    runner.failing = {"2_asp_seed0": 1}
+    code, out, _ = bench.run("--jobs", "2", "--again", runner=runner)
+    assert code == 1
+    assert "2_asp_seed0  failed: it broke" in out
+
+
+def test_the_page_over_all_papers_is_written_too(bench: Bench) -> None:
+    bench.run()
+    assert "| [Toy](toy.md) | 2 | 1 | 1 |" in (bench.page.parent / "README.md").read_text()
+
+
 def test_a_part_changes_no_page(bench: Bench) -> None:
     runner = FakeRunner()
     code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", runner=runner)
@@ -193,6 +280,7 @@ def test_the_same_records_give_the_same_page(bench: Bench) -> None:
         (["--only", "system"], "--only system: must be an axis and some of its levels"),
         (["--only", "system=ssp"], "--only system=ssp: no such level; there are bsp, asp"),
         (["--only", "size=1"], "--only size: toy_table has no such axis"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
         (["--redraw"], "no record of toy_table here"),
         (["--quick"], "--quick"),
     ],
