@@ -150,17 +150,16 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
     there = {cell.name: cell for cell in cells(spec)}
     console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs")
     wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
-    for name, cell in there.items():
-        if (
-            cell.seed == spec.seeds[0]
-        ):  # refused before the first run, not at the last one; seeds change nothing about that
-            preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
     with composing() as compose_words:
         found = {
             name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
             for name, words in wanted.items()
         }
     forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or os.cpu_count() or 1
+    if not forks:  # refused before the first run, not at the last one; in forks the first seed's runs come first anyway
+        for name, cell in there.items():
+            if cell.seed == spec.seeds[0]:  # seeds change nothing about that
+                preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
     fill(wanted, found, out, console, runner or (run_here if forks else run_child), live=spec.timed, forks=forks)
 
 

@@ -99,6 +99,7 @@ def run_here(words: Sequence[str], log: Path) -> int:
             stream.flush()
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
     sys.argv = [str(ROOT / "run.py"), *words]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
