@@ -3,6 +3,7 @@
 from injectors.patterns.base import Pattern
 from injectors.patterns.combined import Combined
 from injectors.patterns.heterogeneity import Heterogeneity
+from injectors.patterns.iteration_times import IterationTimes
 from injectors.patterns.markov import Markov
 from injectors.patterns.none import NoStragglers
 from injectors.patterns.on_off import OnOff
@@ -21,6 +22,7 @@ __all__ = [
     "Combined",
     "Heterogeneity",
     "IterationSlowdown",
+    "IterationTimes",
     "Markov",
     "NoStragglers",
     "OnOff",

@@ -10,23 +10,24 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number, check_targets, expand_targets
+from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number, check_targets, expand_targets, one_line
 from injectors.patterns.tables import check_path, read_table
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 
-COLUMNS = ("dp_rank", "step", "optype", "start_ts", "duration")
+COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration")
 COMPUTE = ("forward-compute", "backward-compute")
+BASELINES = ("balanced", "median")
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class StepSlowdowns(NamedTuple):
-    """How much longer each data-parallel rank computed in each step than the median rank did."""
+    """How much longer the pipeline of each data-parallel rank took in each step than the baseline."""
 
     edges_s: Floats
     """[steps + 1]: where the steps begin and the last one ends, in seconds, the first at 0."""
     slowdown_frac: Floats
-    """[steps, ranks], ascending by number: computing time over the median's, less 1; 0 for who was faster or absent."""
+    """[steps, ranks], ascending by number: extent over the baseline, less 1; 0 for who was faster or absent."""
 
 
 @final
@@ -35,11 +36,19 @@ class OperatorTrace(Pattern):
     """Each target is slowed, step by step, as a data-parallel rank of a real job was. Nothing is random.
 
     Source of the format: the traces published with "Understanding Stragglers in Large Model Training Using What-if
-    Analysis" (OSDI 2025; ByteDance-Seed/StragglerAnalysis): a row per operator with ``dp_rank``, ``step``, ``optype``,
-    ``start_ts`` and ``duration`` in seconds (other columns are not read). In a step, a rank's computing time is the sum
-    of its ``forward-compute`` and ``backward-compute`` over all its pipeline stages and micro-batches, and it is slowed
-    by what that takes longer than the median of the ranks. What all ranks share, such as an uneven cut into stages, and
-    who was faster than the median do not show. Steps follow each other in the order of their numbers, without the gaps
+    Analysis" (OSDI 2025; ByteDance-Seed/StragglerAnalysis): a row per operator with ``dp_rank``, ``stage``, ``step``,
+    ``optype``, ``start_ts`` and ``duration`` in seconds (other columns are not read). In a step, a rank's extent is the
+    time from its first ``forward-compute`` to the end of its last ``backward-compute``, over all its pipeline stages,
+    with what stages waited for each other: a slow stage is in it, which a sum of computing times would hide. A rank is
+    slowed by what its extent is longer than the baseline:
+
+    - ``balanced``: the extent of a pipeline of equal operators, as in the paper's what-if analysis: with m
+      micro-batches and p stages (m + p - 1)(f + b), f and b the means of the whole trace. What all ranks share, such as
+      an uneven cut into stages, slows all targets.
+    - ``median``: the median of the ranks in that step: only what ranks differ in.
+
+    What is lost: whatever is outside the pipeline (launch, optimizer, collectives, garbage collection), who was faster
+    than the baseline, and which stage it was. Steps follow each other in the order of their numbers, without the gaps
     between these, each as long as it was.
 
     Attributes:
@@ -48,6 +57,7 @@ class OperatorTrace(Pattern):
             an iteration meets the step in which it begins.
         targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed as the first rank, and so on.
         repeat: start over at the end of the trace, up to the horizon; False: nothing happens from there on.
+        baseline: ``balanced`` or ``median``, as above.
         name: see :class:`Pattern`.
     """
 
@@ -55,6 +65,7 @@ class OperatorTrace(Pattern):
     time_scale: float = 1.0
     targets: tuple[str, ...] = ("worker:*",)
     repeat: bool = True
+    baseline: str = "balanced"
     name: str = "operator_trace"
 
     def __post_init__(self) -> None:
@@ -64,14 +75,16 @@ class OperatorTrace(Pattern):
         check_targets(self.targets)
         if type(self.repeat) is not bool:
             raise ValueError(f"repeat={self.repeat}: must be true or false")
+        if self.baseline not in BASELINES:
+            raise ValueError(f"baseline={one_line(self.baseline)}: must be {' or '.join(BASELINES)}")
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target and step in which its rank was slower than the median."""
+        """One window per target and step in which its rank was slower than the baseline."""
         targets = expand_targets(self.targets, cluster)
         columns = read_table(self.path, COLUMNS, others=True).columns
         try:
-            steps = step_slowdowns(*(columns[name] for name in COLUMNS))
+            steps = step_slowdowns(*(columns[name] for name in COLUMNS), baseline=self.baseline)
         except ValueError as error:
             raise ValueError(f"path={self.path}: {error}") from None
         num_ranks = steps.slowdown_frac.shape[1]
@@ -108,10 +121,13 @@ class OperatorTrace(Pattern):
 
 def step_slowdowns(
     dp_rank: Sequence[object],
+    stage: Sequence[object],
     step: Sequence[object],
     optype: Sequence[object],
     start_ts: Sequence[object],
     duration: Sequence[object],
+    *,
+    baseline: str = "balanced",
 ) -> StepSlowdowns:
     """The slow-downs in a trace, given as columns with a row per operator (pure); times in seconds.
 
@@ -124,17 +140,35 @@ def step_slowdowns(
         raise ValueError("column duration: holds a negative number")
     numbers, step_of = np.unique(_numbers("step", step), return_inverse=True)
     ranks, rank_of = np.unique(_numbers("dp_rank", dp_rank), return_inverse=True)
-    begin, end = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
-    np.minimum.at(begin, step_of, start)
-    np.maximum.at(end, step_of, start + seconds)
-    computes = np.isin(np.array(optype, dtype=str), COMPUTE)
-    compute_s = np.zeros((len(numbers), len(ranks)))
-    np.add.at(compute_s, (step_of[computes], rank_of[computes]), seconds[computes])
-    if idle := [f"{number:g}" for number, row in zip(numbers, compute_s, strict=True) if not row.any()]:
+    stages, stage_of = np.unique(_numbers("stage", stage), return_inverse=True)
+    begin, end = _span(step_of, start, start + seconds, len(numbers))
+    kinds = np.array(optype, dtype=str)
+    computes = np.isin(kinds, COMPUTE)
+    busy_s = np.bincount(step_of[computes], seconds[computes], len(numbers))
+    if idle := [f"{number:g}" for number, busy in zip(numbers, busy_s, strict=True) if not busy > 0]:
         raise ValueError(f"step {idle[0]}: nobody computed ({' or '.join(COMPUTE)}) for any time")
-    median_s = np.array([np.median(row[row > 0]) for row in compute_s])
-    slowdown_frac = np.maximum(compute_s / median_s[:, None] - 1.0, 0.0)
+    pipeline_of = step_of * len(ranks) + rank_of
+    first, last = _span(pipeline_of[computes], start[computes], (start + seconds)[computes], len(numbers) * len(ranks))
+    extent_s = (last - first).reshape(len(numbers), len(ranks))  # minus infinity for who is absent
+    base_s = np.array([np.median(row[row > 0]) for row in extent_s])
+    if baseline == "balanced":
+        base_s = np.zeros(len(numbers))
+        for kind in COMPUTE:
+            mine = kinds == kind
+            places = (pipeline_of * len(stages) + stage_of)[mine]
+            counts = np.bincount(places, minlength=extent_s.size * len(stages)).reshape(len(numbers), -1)
+            batches = np.array([np.median(row[row > 0]) if row.any() else 1 - len(stages) for row in counts])
+            base_s += (batches + len(stages) - 1) * (seconds[mine].mean() if mine.any() else 0.0)
+    slowdown_frac = np.maximum(extent_s / base_s[:, None] - 1.0, 0.0)
     return StepSlowdowns(np.concatenate([[0.0], np.cumsum(end - begin)]), slowdown_frac)
+
+
+def _span(group: np.ndarray[Any, Any], start: Floats, end: Floats, number: int) -> tuple[Floats, Floats]:
+    """The least start and the largest end of each group; of an empty one infinity and minus infinity."""
+    first, last = np.full(number, np.inf), np.full(number, -np.inf)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    return first, last
 
 
 def _numbers(column: str, values: Sequence[object]) -> Floats:
