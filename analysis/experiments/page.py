@@ -197,7 +197,7 @@ def said_of(verdicts: pd.DataFrame, column: str) -> dict[str, str]:
 
 def verdict_of(claim: Claim, said: dict[str, str]) -> str:
     """Of a claim that nobody has asked about: that."""
-    return said.get(claim.id, CONTEXT if claim.check == "context" else OPEN)
+    return CONTEXT if claim.check == "context" else said.get(claim.id, OPEN)
 
 
 def magnitudes_of(ledger: Sequence[Claim], sizes: dict[str, str]) -> list[str]:
