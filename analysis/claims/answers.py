@@ -6,6 +6,7 @@ from those that ran (with replacement, whole seeds, so that what is paired stays
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from math import inf, isnan, nan
 from typing import NamedTuple
@@ -24,7 +25,11 @@ UNITS = {"s": 1.0, "min": 1 / 60, "h": 1 / 3600, "%": 100.0, "x": 1.0, "": 1.0}
 """What a measure in seconds, or a plain fraction, is multiplied with."""
 
 
+QUOTIENTS = {"lower": (-1.0, 1.0), "faster": (1.0, 1.0), "longer": (1.0, 1.0), "times": (1.0, 0.0)}
+"""A quotient of times, q, by what is said of it: q = base + sign * said."""
 RESAMPLES = 200
+NOTHING = 1e-6
+"""What rounding leaves of a difference."""
 
 
 class Answer(NamedTuple):
@@ -71,7 +76,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     chances *= len(others) if claim.best else 1
     confidence = 1.0 - (1.0 - CONFIDENCE) / chances
     found = {
-        ", ".join(cell.values()): described(compared(claim.how, subject, other) * UNITS[claim.unit], confidence)
+        ", ".join(cell.values()): versus(claim, subject, other, confidence)
         for cell, other in zip(claim.against, others, strict=True)
     }
     usable = {name: each for name, each in found.items() if each.seeds}
@@ -89,9 +94,14 @@ def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
 def listed(cases: dict[str, Answer]) -> str:
     """``lb_bsp 2.3 [2.2, 2.4], bsp 2.5 [2.4, 2.6]``."""
     return ", ".join(
-        f"{name} {each.value:.3g}" + ("" if isnan(each.low) else f" [{each.low:.3g}, {each.high:.3g}]")
+        f"{name} {shown(each.value)}" + ("" if isnan(each.low) else f" [{shown(each.low)}, {shown(each.high)}]")
         for name, each in cases.items()
     )
+
+
+def shown(value: float) -> str:
+    """Three digits; what rounding leaves is nothing."""
+    return f"{0.0 if abs(value) < NOTHING else value:.3g}"
 
 
 def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
@@ -138,6 +148,20 @@ def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
     return values.groupby(mine["seed"]).median().dropna()
 
 
+def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:
+    """Median and interval of what ``how`` makes of two systems; that of a quotient is made of its logarithms."""
+    values, factor = compared(claim.how, subject, other), UNITS[claim.unit]
+    found = described(values * factor, confidence)
+    if claim.how not in QUOTIENTS or not np.isfinite(values).all() or isnan(found.low):
+        return found
+    sign, base = QUOTIENTS[claim.how]
+    quotients = base + sign * values
+    if not (quotients > 0).all():
+        return found
+    ends = [(math.exp(end) - base) * sign * factor for end in interval(np.log(quotients), confidence)]
+    return found._replace(low=min(*ends, found.value), high=max(*ends, found.value))
+
+
 def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
     """By seed; seeds that only one side has are left out. Percentages are fractions here."""
     ours, theirs = subject.align(other, join="inner")
@@ -170,5 +194,5 @@ def rising(claim: Claim, values: list[pd.Series]) -> Answer:
     text = " < ".join(f"{name} {value * UNITS[claim.unit]:.3g}" for name, value in zip(names, medians, strict=True))
     steps = tuple(described(compared("excess", b, a) * UNITS[claim.unit]) for a, b in pairwise(values))
     least = min(steps, key=lambda step: step.value)
-    said = text if least.value > 0 else f"not {text}"
-    return least._replace(text=f"{said}; least step {least.value:.3g} [{least.low:.3g}, {least.high:.3g}]", cases=steps)
+    said = text if least.value > NOTHING else f"not {text}"
+    return least._replace(text=f"{said}; {listed({'least step': least})}", cases=steps)

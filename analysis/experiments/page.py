@@ -22,9 +22,9 @@ MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict", "magnitude")
 ROUNDING = 1e-6
 RULES = """\
-Ours is the median over the seeds, by seed where two systems are compared, in brackets its 95 % interval: Student's t,
-or order statistics where a run never ended. One seed has no interval. "Lower" is 1 - T/T_b, "faster" is T_b/T - 1,
-with T the job completion time of the first system and T_b that of the second.
+Ours is the median over the seeds, by seed where two systems are compared, in brackets its 95 % interval: Student's t
+(of a quotient's logarithms), or order statistics where a run never ended. One seed has no interval. "Lower" is
+1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time of the first system and T_b that of the second.
 
 - **met**: the interval is on the right side of the bound, which itself does not pass; or ours is within the tolerance
   *and* the interval is no wider than that. The tolerance is 15 % of a *number*, and of a *ratio* 15 percentage points

@@ -138,10 +138,40 @@ def test_one_of_many_is_held_to_a_higher_confidence() -> None:
     best, worst = (answer(claim(**about, best=best), frame) for best in (True, False))
     assert best is not None
     assert worst is not None
-    confident = stats.t.interval(1 - 0.05 / 3, 2, loc=20.0, scale=stats.sem([10.0, 20.0, 30.0]))
-    assert (best.low, best.high) == pytest.approx(confident)
+    assert (best.low, best.high) == pytest.approx(by_logarithms([1.1, 1.2, 1.3], 1 - 0.05 / 3))
     assert [round(each.value, 6) for each in worst.cases] == [20.0, 0.0, 0.0]
-    assert worst.text.startswith("a 20 [-4.84, 44.8], b ")
+    assert worst.text.startswith("a 20 [-2.72, 47.3], b 0 [-9.96, 18.3], c 0 ")
+
+
+def by_logarithms(quotients: list[float], confidence: float = 0.95) -> list[float]:
+    """In percent above 1."""
+    logs = np.log(quotients)
+    ends = stats.t.interval(confidence, len(logs) - 1, loc=logs.mean(), scale=stats.sem(logs))
+    return [100 * (np.exp(end) - 1) for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("how", "unit", "expected"),
+    [
+        ("faster", "%", by_logarithms([2.0, 3.0, 8.0])),
+        ("times", "x", [1 + end / 100 for end in by_logarithms([2.0, 3.0, 8.0])]),
+        ("longer", "%", by_logarithms([1 / 2, 1 / 3, 1 / 8])),
+        ("lower", "%", [-end for end in reversed(by_logarithms([1 / 2, 1 / 3, 1 / 8]))]),
+    ],
+)
+def test_a_quotient_s_interval_is_the_same_whichever_way_it_is_said(how: str, unit: str, expected: list[float]) -> None:
+    """Twice, three and eight times as fast; plain t would not rule out that it is slower."""
+    frame = runs({"nd": [1.0, 1.0, 1.0], "bsp": [2.0, 3.0, 8.0]})
+    found = answer(claim(how=how, unit=unit, subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_a_quotient_of_what_never_ended_keeps_its_order_statistics() -> None:
+    frame = runs({"nd": [1.0] * 6, "bsp": [2.0, 3.0, inf, 4.0, 5.0, 6.0]})
+    found = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
+    assert found is not None
+    assert (found.value, found.low, found.high) == (4.5, 2.0, inf)
 
 
 # ---- shapes ---------------------------------------------------------------------------------------------------------
