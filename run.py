@@ -25,6 +25,7 @@ from hydra.core.hydra_config import HydraConfig  # noqa: E402
 from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
+from runtime.claiming import claimed  # noqa: E402
 from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
 from runtime.errors import FAILED, ConfigError, told  # noqa: E402
@@ -41,10 +42,12 @@ def main(composed: DictConfig) -> int:
     """One job. A failure does not stop the other jobs of a sweep, but shows in the exit code of all."""
     run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
-        exit_code = run_job(parse(to_raw(composed)), run_dir)
+        exit_code = run_job(parse(to_raw(composed)), run_dir, Path(HydraConfig.get().runtime.cwd))
     except ConfigError as error:
         exit_code = told("run.py", error)
-        if HydraConfig.get().mode == RunMode.RUN:  # what is missing of a sweep, its report tells by these directories
+        if HydraConfig.get().mode == RunMode.RUN and claimed(
+            run_dir
+        ):  # what is missing of a sweep, its report tells by these directories
             forget(run_dir)
     except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
         traceback.print_exc()
@@ -55,12 +58,12 @@ def main(composed: DictConfig) -> int:
     return exit_code
 
 
-def run_job(config: Config, run_dir: Path) -> int:
-    """From the configuration to the figures; returns the exit code."""
+def run_job(config: Config, run_dir: Path, start: Path) -> int:
+    """From the configuration to the figures; relative paths are below ``start``. Returns the exit code."""
     from runtime.experiment import JobFailed, run_experiment
 
     try:
-        exit_code = run_experiment(config, run_dir)
+        exit_code = run_experiment(config, run_dir, start)
     except JobFailed as error:
         exit_code = told("run.py", error, FAILED)
     if config.draw and exit_code < KILLED:

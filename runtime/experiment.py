@@ -11,6 +11,7 @@ import msgspec
 
 from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
 from injectors.schedule import Schedule
+from runtime.anchoring import anchored
 from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
@@ -29,11 +30,13 @@ from strategies.protocol import Strategy
 EXIT_CODES = {"done": 0, "failed": 1, "interrupted": 130}
 
 
-def run_experiment(config: Config, run_dir: Path) -> int:
+def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> int:
     """Run one job into ``run_dir``; returns the exit code (0 done, 1 failed, 130 or 128 + signal interrupted).
 
-    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at.
+    Relative paths of ``config`` are below ``start`` (None: the current directory). Raises
+    :class:`runtime.errors.ConfigError` for what only shows when the data is looked at.
     """
+    written, config = config, anchored(config, start or Path.cwd())
     strategy: Strategy = instantiate(config.strategy, "strategy")
     runtime = instantiate(config.cluster, "cluster")
     refuse_incapable(strategy, runtime)
@@ -43,7 +46,7 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     around = circumstances_of(config, plan)
     run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(config, run_dir)
-    write_head(run_dir, config, job, strategy, runtime.machine(around), runtime, plan)
+    write_head(run_dir, written, job, strategy, runtime.machine(around), runtime, plan)
     picture = Picture(job, title(config, job), plan)
     view = make_view(config.view, picture)
     experiment = make_experiment(

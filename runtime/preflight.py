@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from runtime.anchoring import start_directory
 from runtime.checking import leaves
+from runtime.claiming import holds_record
 from runtime.composing import Composer, hydra_for, parse_arguments
 from runtime.config import Config, parse
 from runtime.errors import ConfigError
@@ -48,6 +50,7 @@ def preflight(argv: Sequence[str]) -> Ready:
     What only shows something (``--help``, ``--cfg``, ``--info``,
     ``--version``, ``--shell-completion``) is Hydra's.
     """
+    start_directory()
     args = parse_arguments(argv)
     if args.help or args.hydra_help or args.cfg or args.info or args.shell_completion:
         return Ready(list(argv), Needs())
@@ -274,7 +277,7 @@ def check_port(port: object) -> None:
 def check_output(setting: str, directory: Path) -> None:
     """The directory holds no record yet and can be created; nothing stays behind."""
     try:
-        if any(directory.glob("meta.json")) or any(directory.glob("*/meta.json")):
+        if holds_record(directory):
             raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
         parent = next(path for path in (directory, *directory.absolute().parents) if path.exists())
         with _uninterrupted():

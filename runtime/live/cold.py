@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
+from runtime.live.interpreter import program, surroundings
 from runtime.live.process import die_with, keep_freed_memory
 
 
@@ -26,7 +27,7 @@ def become_cold(spec: object, board_fd: int, role: str, number: int, incarnation
     if board_fd >= 0:
         os.set_inheritable(board_fd, True)
     words = [role, number, incarnation, board_fd, os.getppid()]
-    os.execv(sys.executable, [sys.executable, "-m", "runtime.live.cold", *map(str, words)])
+    os.execve(sys.executable, program("runtime.live.cold", *map(str, words)), surroundings())
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from runtime.instantiate import instantiate
 from runtime.live.cast import cast_for
 from runtime.live.hub import Hub
 from runtime.live.injecting import Injector
+from runtime.live.interpreter import program, surroundings
 from runtime.live.loop import Loop
 from runtime.live.machines import build_machines
 from runtime.live.means import Means
@@ -150,11 +151,11 @@ class LiveRun:
     def _start_agent(self) -> None:
         log = (Path(self.experiment.run_dir) / "logs" / "agent.log").open("ab")
         self.agent = subprocess.Popen(
-            [sys.executable, "-m", "runtime.live.agent", str(os.getpid())],
+            program("runtime.live.agent", str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            cwd=Path(__file__).resolve().parents[2],
+            env=surroundings(),
             process_group=0,
             pass_fds=self.machines.namespace_fds,
         )

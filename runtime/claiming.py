@@ -1,0 +1,107 @@
+"""A run's directory belongs to one run: claimed by a lock before Hydra writes into it, which ends with the process.
+
+Preflight only looks whether there is a record already; two runs that look at the same moment both find none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from runtime.errors import ConfigError, told
+
+_held: dict[Path, int] = {}
+"""Descriptors of directories that are locked; nobody closes them but the end of the process."""
+
+
+class ClaimDirectory(Callback):
+    """Hydra callback; it ends the program, since Hydra makes a warning of any exception here."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Before the directory of a single run is made."""
+        _claim_or_end("hydra.run.dir", config)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Before the directory of a sweep is made."""
+        _claim_or_end("hydra.sweep.dir", config)
+
+
+def _claim_or_end(setting: str, config: DictConfig) -> None:
+    hydra = HydraConfig.instance()
+    before, hydra.cfg = hydra.cfg, config  # where ${hydra:...} looks
+    try:
+        claim(setting, Path(str(OmegaConf.select(config, setting))))
+    except ConfigError as error:
+        raise SystemExit(told("run.py", error)) from None
+    finally:
+        hydra.cfg = before
+
+
+def claim(setting: str, directory: Path) -> None:
+    """Make the directory and lock it; raises :class:`ConfigError` when it is another run's, or holds a record."""
+    try:
+        descriptor = _locked(directory)
+    except BlockingIOError:
+        raise ConfigError(f"{setting}={directory}: another run is writing there; choose another directory") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{setting}={directory}: cannot be written ({(error.strerror or str(error)).lower()})"
+        ) from None
+    if holds_record(directory):
+        os.close(descriptor)
+        raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
+    _held[directory.resolve()] = descriptor
+
+
+def claimed(directory: Path) -> bool:
+    """Whether it is ours."""
+    return directory.resolve() in _held
+
+
+def holds_record(directory: Path) -> bool:
+    """Of a run, or of one of a sweep."""
+    return any(any(directory.glob(name)) for name in ("events.jsonl", "meta.json", "*/meta.json"))
+
+
+def _locked(directory: Path) -> int:
+    """Raises ``BlockingIOError`` when somebody else has the lock."""
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # another run was refused and has just taken it away
+            continue
+        try:
+            _lock(descriptor)
+            if _is_still(directory, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Where a file system has no locks, the event log, which must be new, is all that keeps runs apart."""
+    with suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise
+
+
+def _is_still(directory: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(directory), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,131 @@
+"""Two runs on one directory: one of them writes there, the other leaves no trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime import claiming
+from runtime.claiming import claim, claimed
+from runtime.errors import ConfigError
+from runtime.preflight import preflight
+from tests.cli import ROOT, run_cli
+
+JOB = ("workload=ledger", "backend=numpy", "cluster=virtual", "workload.epochs=1", "straggler=none")
+QUIET = ("view=none", "draw=false", "eval_every_s=null")
+CLAIM = """
+import sys, time
+from pathlib import Path
+from runtime.claiming import claim
+from runtime.errors import ConfigError
+try:
+    claim("hydra.run.dir", Path(sys.argv[1]))
+except ConfigError as error:
+    print("refused", flush=True)
+    raise SystemExit
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    claiming._held.clear()
+
+
+def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
+    for number in range(4):
+        place = tmp_path / str(number)
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-c", CLAIM, str(place)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(3)
+        ]
+        assert all(child.stdout is not None for child in children)
+        words = sorted(child.stdout.readline() for child in children if child.stdout is not None)
+        for child in children:
+            child.communicate()
+        assert words == ["claimed\n", "refused\n", "refused\n"]
+
+
+def test_the_refused_one_of_two_leaves_the_other_s_configuration(tmp_path: Path) -> None:
+    """Hydra writes .hydra/ before the job begins, and what was refused is taken away again: not the winner's."""
+    for number in range(5):
+        place = tmp_path / str(number)
+        command = [sys.executable, str(ROOT / "run.py"), *JOB, *QUIET, f"hydra.run.dir={place}"]
+        children = [
+            subprocess.Popen([*command, f"seed={seed}"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+            for seed in range(2)
+        ]
+        said = [child.communicate()[1] for child in children]
+        codes = [child.returncode for child in children]
+        assert sorted(codes) == [0, 2], said
+        winner = codes.index(0)
+        loser = said[1 - winner]
+        assert loser.startswith(f"run.py: hydra.run.dir={place}: ")
+        assert loser.endswith("choose another directory\n")
+        assert loser.count("\n") == 1
+        assert f"seed: {winner}\n" in (place / ".hydra" / "config.yaml").read_text()
+        assert f'"seed": {winner},' in (place / "meta.json").read_text()
+
+
+def test_a_claim_between_preflight_and_the_run_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have passed preflight; the first is writing already."""
+    place = tmp_path / "x"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", CLAIM, str(place)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "claimed\n"
+    preflight([*JOB, f"hydra.run.dir={place}"])
+    for words, setting in (((), "run"), (("-m", "seed=0,1"), "sweep")):
+        done = run_cli(*JOB, *QUIET, *words, f"hydra.{setting}.dir={place}", cwd=tmp_path)
+        assert done.exit_code == 2
+        assert (
+            done.err == f"run.py: hydra.{setting}.dir={place}: another run is writing there; choose another directory\n"
+        )
+        assert list(place.iterdir()) == []
+    holder.communicate()
+    assert (
+        run_cli(*JOB, *QUIET, f"hydra.run.dir={place}", cwd=tmp_path).exit_code == 0
+    )  # the lock ended with its process
+
+
+def test_a_record_is_seen_after_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    with pytest.raises(ConfigError, match="holds a record already"):
+        claim("hydra.run.dir", tmp_path)
+    assert not claimed(tmp_path)
+
+
+def test_a_directory_that_is_taken_away_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was refused removes its directory; a lock on that one would keep nobody off the next."""
+    place, lock, taken = tmp_path / "x", claiming._lock, []
+
+    def lock_late(descriptor: int) -> None:
+        if not taken:
+            os.rmdir(place)
+            taken.append(True)
+        lock(descriptor)
+
+    monkeypatch.setattr(claiming, "_lock", lock_late)
+    claim("hydra.run.dir", place)
+    assert claimed(place)
+    assert os.path.samestat(os.stat(place), os.fstat(claiming._held[place.resolve()]))
+
+
+def test_a_run_that_is_refused_late_leaves_nothing(tmp_path: Path) -> None:
+    words = ("workload=resnet20_cifar10", "cluster=virtual", "cluster.device={base_s:0.1}", "hydra.run.dir=out/x")
+    done = run_cli(*words, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "cifar10" in done.err
+    assert not (tmp_path / "out" / "x").exists()
