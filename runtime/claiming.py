@@ -35,7 +35,7 @@ class ClaimDirectory(Callback):
 
 def _claim_or_end(setting: str, config: DictConfig) -> None:
     hydra = HydraConfig.instance()
-    before, hydra.cfg = hydra.cfg, config  # where ${hydra:...} looks
+    before, hydra.cfg = hydra.cfg, config  # type: ignore[assignment]  # where ${hydra:...} looks
     try:
         claim(setting, Path(str(OmegaConf.select(config, setting))))
     except ConfigError as error:

@@ -32,6 +32,7 @@ from runtime.explaining import REFUSALS, explain, explain_unknown, own_part, unk
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_JOBS = 10_000
+BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 
@@ -125,7 +126,13 @@ class Composer:
 
     def _unknown(self, key: str, overrides: Sequence[Override]) -> ConfigError:
         """Compose again with the choices alone, to see which settings there are."""
-        choices = [o for o in overrides if o.key_or_group in self.groups and not o.is_sweep_override()]
+        choices = [
+            o
+            for o in overrides
+            if o.key_or_group in self.groups and o.get_key_element() != key and not o.is_sweep_override()
+        ]
+        if len(choices) == len(overrides):  # it is a file that sets it
+            return ConfigError(f"{key}: no such setting")
         line = next((o.input_line for o in overrides if o.get_key_element() == key), None) or key
         known = self.compose([o.input_line for o in choices if o.input_line])
         return explain_unknown(key, line, known, self.groups)

@@ -22,10 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 from runtime.anchoring import start_directory
 from runtime.checking import leaves
 from runtime.claiming import holds_record
-from runtime.composing import Composer, hydra_for, parse_arguments
+from runtime.composing import BASIC_LAUNCHER, Composer, hydra_for, parse_arguments
 from runtime.config import Config, parse
 from runtime.errors import ConfigError
-from runtime.instantiate import TARGET, explain, instantiate, is_allowed
+from runtime.instantiate import TARGET, explain, instantiate, is_allowed, locate
+from runtime.shadowing import refuse_shadowed_files
 from runtime.spec import Needs
 from runtime.topologies import check_topology
 from strategies.protocol import DATA_POLICIES, Partition, Strategy
@@ -60,10 +61,13 @@ def preflight(argv: Sequence[str]) -> Ready:
         refuse_misused_groups(composer)
         master = composer.master()
         refuse_foreign_targets(master)
+        refuse_shadowed_files(master)
         needs = Needs()
         for label, raw in composer.jobs(master):
             with _labelled(label):
-                needs = needs.with_those_of(check_job(parse(raw)))
+                config = parse(raw)
+                needs = needs.with_those_of(check_job(config))
+                check_launcher(master, config, composer.multirun)
         check_output(*composer.output_directory(master))
         return Ready(composer.hydra_argv(argv), needs)
 
@@ -101,6 +105,17 @@ def refuse_foreign_targets(master: DictConfig) -> None:
         foreign = not str(value).startswith(("hydra.", "hydra_plugins.")) and not is_allowed(str(value))
         if path.endswith((TARGET, "()")) and foreign:
             raise ConfigError(f"{path}={value}: not below a package that may be named in a configuration")
+
+
+def check_launcher(master: DictConfig, config: Config, multirun: bool) -> None:
+    """Hydra's launchers but the basic one run several jobs of a sweep at once, or elsewhere."""
+    launcher = str(master.hydra.launcher.get(TARGET))
+    if multirun and launcher != BASIC_LAUNCHER and locate(config.cluster[TARGET]).real_time:  # type: ignore[attr-defined]
+        name = master.hydra.runtime.choices.get("hydra/launcher")
+        raise ConfigError(
+            f"hydra/launcher={name}: starts jobs at once or elsewhere, and those of cluster={config.names.cluster} need "
+            "this machine and its namespaces to themselves; leave it out, or choose cluster=virtual"
+        )
 
 
 def check_job(config: Config) -> Needs:

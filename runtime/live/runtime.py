@@ -38,6 +38,7 @@ class LiveRuntime:
     capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "live"
     needs_gradients: ClassVar[bool] = True
+    real_time: ClassVar[bool] = True
 
     num_workers: int
     device: dict[str, float] | None = None

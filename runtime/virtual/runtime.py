@@ -40,6 +40,7 @@ class VirtualRuntime:
     capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "virtual"
     needs_gradients: ClassVar[bool] = False
+    real_time: ClassVar[bool] = False
 
     num_workers: int
     device: dict[str, float] | None = None
