@@ -79,4 +79,4 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].rstrip(":.")
+    return str(error).strip().partition("\n")[0].rstrip(":.")

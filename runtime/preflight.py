@@ -113,7 +113,7 @@ def check_launcher(master: DictConfig, config: Config, multirun: bool) -> None:
     if multirun and launcher != BASIC_LAUNCHER and locate(config.cluster[TARGET]).real_time:  # type: ignore[attr-defined]
         name = master.hydra.runtime.choices.get("hydra/launcher")
         raise ConfigError(
-            f"hydra/launcher={name}: starts jobs at once or elsewhere, and those of cluster={config.names.cluster} need "
+            f"hydra/launcher={name}: starts jobs at once or elsewhere; those of cluster={config.names.cluster} need "
             "this machine and its namespaces to themselves; leave it out, or choose cluster=virtual"
         )
 

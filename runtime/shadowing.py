@@ -1,7 +1,7 @@
 """Files of the user that Hydra would never read, since another of that name comes first on its search path.
 
-Hydra looks into its own package, then into ``conf/``, then into ``--config-dir`` and ``hydra.searchpath``, and takes the
-first file of a name without a word about the others.
+Hydra looks into its own package, then into ``conf/``, then into ``--config-dir`` and ``hydra.searchpath``, and takes
+the first file of a name without a word about the others.
 """
 
 from __future__ import annotations

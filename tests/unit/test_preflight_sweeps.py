@@ -34,9 +34,13 @@ def test_a_file_of_the_user_with_a_built_in_s_name(by: str, chosen: str, tmp_pat
 
 
 def test_a_file_of_the_user_with_the_name_of_hydra_s(tmp_path: Path) -> None:
-    write(tmp_path / "hydra" / "launcher" / "basic.yaml", "_target_: hydra_plugins.mine.Launcher\n")
-    with pytest.raises(ConfigError, match=r"launcher/basic.yaml: would never be read"):
+    mine = write(tmp_path / "hydra" / "job_logging" / "none.yaml", "version: 1\n")
+    with pytest.raises(ConfigError, match=r"job_logging/none.yaml: would never be read"):
         preflight(["--config-dir", str(tmp_path)])
+    mine.unlink()
+    write(tmp_path / "hydra" / "launcher" / "basic.yaml", "_target_: hydra_plugins.mine.Launcher\n")
+    with pytest.raises(ConfigError, match=r"^'hydra/launcher/basic' is validated against ConfigStore schema"):
+        preflight(["--config-dir", str(tmp_path)])  # of this Hydra makes a warning with an empty first line
 
 
 def test_files_of_the_user_with_names_of_their_own(tmp_path: Path) -> None:
