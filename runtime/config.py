@@ -30,6 +30,9 @@ CORE: dict[str, Any] = {
     "workload.lr_schedule.name": str,
 }
 """Fields of the free sections that every choice has."""
+FRACTIONS = ("accuracy", "auc")
+"""Endings of the names of metrics that are fractions."""
+NEARBY = "0.95 for 95 %"
 MAX_JOB_S = 7 * 24 * 3600.0
 """A week. Plans are written down before the job starts, so a horizon needs an end."""
 
@@ -135,7 +138,16 @@ def parse(raw: Mapping[str, Any]) -> Config:
             f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "
             "every worker needs at least one sample"
         )
+    refuse_impossible_target(config.workload.metric, config.workload.target, "workload.target")
     return config
+
+
+def refuse_impossible_target(metric: str, target: float | None, setting: str) -> None:
+    """A fraction never leaves the range from 0 to 1; raises :class:`ConfigError` for a target outside."""
+    if target is not None and metric.endswith(FRACTIONS) and not 0 <= target <= 1:
+        raise ConfigError(
+            f"{setting}={target:g}: {metric} is between 0 and 1, so it would never be there; use {NEARBY}"
+        )
 
 
 def _at(raw: Mapping[str, Any], path: str) -> Any:

@@ -26,6 +26,7 @@ from runtime.composing import BASIC_LAUNCHER, Composer, hydra_for, parse_argumen
 from runtime.config import Config, parse
 from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed, locate
+from runtime.resources import check_fits
 from runtime.shadowing import refuse_shadowed_files
 from runtime.spec import Needs
 from runtime.topologies import check_topology
@@ -138,6 +139,7 @@ def check_job(config: Config) -> Needs:
     check_rules(config)
     check_shards(strategy, task, config)
     check_port(config.cluster.get("port"))
+    check_fits(config, task, runtime, backend, strategy.validation_samples)
     return check_plan(strategy, pattern, runtime, config)
 
 

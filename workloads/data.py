@@ -33,6 +33,8 @@ class Split(msgspec.Struct, frozen=True):
     test: tuple[NDArray[Any], NDArray[Any]]
 
 
+NUMBERS = "iufb"
+"""Kinds of dtypes."""
 _NAMES = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
@@ -75,9 +77,35 @@ def store(directory: Path, split: Split) -> None:
 
 
 def load_array(directory: Path, name: str) -> NDArray[Any]:
-    """Memory-map one array, copied where it is written to; raises ``FileNotFoundError`` when it is not there."""
-    array: NDArray[Any] = np.load(directory / f"{name}.npy", mmap_mode="c")
+    """Memory-map one array, copied where it is written to.
+
+    Raises ``FileNotFoundError`` when it is not there, and :class:`DataError`, naming the file, when it is no such file.
+    """
+    path = directory / f"{name}.npy"
+    try:
+        array = np.load(path, mmap_mode="c")
+    except (EOFError, ValueError):
+        state = "is empty" if not path.stat().st_size else "is not a whole NumPy array"
+        raise DataError(f"{path}: {state}") from None
+    if not isinstance(array, np.ndarray):  # an archive of several
+        array.close()
+        raise DataError(f"{path}: is not a whole NumPy array")
     return array
+
+
+def check_split(directory: Path, split: Split, input_shape: tuple[int, ...]) -> None:
+    """Whether the arrays are of this kind of data at all.
+
+    Raises :class:`DataError` for inputs and targets of different lengths, of none, or of other shapes of a sample.
+    """
+    for part, (inputs, targets) in (("train", split.train), ("test", split.test)):
+        if len(inputs) != len(targets) or not len(inputs):
+            raise DataError(f"{directory}: {part} has {len(inputs)} inputs and {len(targets)} targets")
+        if inputs.shape[1:] != input_shape:
+            raise DataError(f"{directory}: {part} inputs have the shape {inputs.shape[1:]} instead of {input_shape}")
+        for what, array in (("inputs", inputs), ("targets", targets)):
+            if array.dtype.kind not in NUMBERS:
+                raise DataError(f"{directory}: {part} {what} are {array.dtype}, and no numbers")
 
 
 def load(directory: Path) -> Split:

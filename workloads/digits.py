@@ -20,6 +20,7 @@ SPLIT_SEED = 1797
 """The held-out fifth is the same in every run, whatever its seed."""
 NUM_IMAGES = 1797
 NUM_TEST = NUM_IMAGES // 5
+NUM_PIXELS = 64
 MODELS = ("mlp", "cnn")
 
 
@@ -53,10 +54,25 @@ class Digits:
         """Training samples, known without the data."""
         return NUM_IMAGES - NUM_TEST
 
+    @property
+    def num_weights(self) -> int:
+        """Of the network; by the name ``num_parameters`` it would give messages of ``backend=none`` a size."""
+        hidden = self.hidden_units
+        if self.model == "mlp":
+            return hidden * 65 + 10 * (hidden + 1)
+        return 16 * 10 + hidden * 145 + 10 * (hidden * 16 + 1)
+
     def prepare(self) -> int:
         """Convert the images once; returns the number of training samples. Runs before any process starts."""
         if not data.is_stored(self.directory):
             data.store(self.directory, _convert())
+        try:
+            split = self.load()
+            data.check_split(self.directory, split, (NUM_PIXELS,))
+            if (len(split.train[0]), len(split.test[0])) != (self.num_samples, NUM_TEST):
+                raise data.DataError(f"{self.directory}: has not the {NUM_IMAGES} digits of scikit-learn")
+        except data.DataError as error:
+            raise data.DataError(f"{error}; remove {self.directory}, it is made again") from None
         return self.num_samples
 
     def preload(self) -> list[str]:

@@ -85,12 +85,18 @@ class Backend(Protocol):
         ...
 
 
+MAX_THREADS = 1024
+"""Of one process; more would be a slip of the pen."""
+
+
 def check_counts(backend: object, *names: str) -> None:
     """Raise ``ValueError`` naming the first of these fields that is no number of at least 1."""
     for name in names:
         value = getattr(backend, name)
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value}: must be at least 1")
+    if (threads := getattr(backend, "num_threads", 1)) > MAX_THREADS:
+        raise ValueError(f"num_threads={threads}: must be at most {MAX_THREADS}; more than there are cores only harm")
 
 
 def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], Drawn | None], NDArray[Any]]:

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, final
 import msgspec
 
 from injectors.schedule import Schedule
+from runtime.checking import convert
 from runtime.containment import inside
 from runtime.coordinator import CAPABILITIES
 from runtime.device import DeviceProfile, profiles_of, slowest_s
-from runtime.hosts import Hosts, parse_hosts
+from runtime.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.live.address import congestion_control
 from runtime.live.doctor import missing
 from runtime.live.means import CpuBy, Look, Means, choose_means
@@ -76,6 +77,7 @@ class LiveRuntime:
             raise ValueError(f"evaluator_niceness={self.evaluator_niceness}: must be between 0 and {MAX_NICENESS}")
         if self.nominal_iter_s is not None and not self.nominal_iter_s > 0:
             raise ValueError(f"nominal_iter_s={self.nominal_iter_s}: must be more than 0 (null for not known)")
+        self._num_hosts = 0 if self.hosts is None else convert(dict(self.hosts), HostsSpec, "cluster.hosts").count
         self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
@@ -93,7 +95,7 @@ class LiveRuntime:
     @property
     def num_hosts(self) -> int:
         """Emulated machines; 0 without."""
-        return 0 if self.hosts is None else int(self.hosts.get("count", 0))
+        return int(self._num_hosts)
 
     def check(self, around: Circumstances) -> Needs:
         """What a run needs around it; raises ``ConfigError`` for what cannot be done here."""

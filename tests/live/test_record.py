@@ -17,6 +17,7 @@ import pytest
 
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
+from runtime.resources import TASK_BYTES
 from scripts.replay import main as replay_script
 from tests.invariants import Book, problems, replay, strategy_of
 from tests.leaks import Start
@@ -298,3 +299,10 @@ def test_parameters_are_saved_as_they_were_fingerprinted(start: Start, tmp_path:
     run = start("run", *LEDGER, "workload.epochs=1", "save_parameters=true").finish()
     assert hashlib.sha256(run.parameters().tobytes()).hexdigest() == run.sha256
     assert run.parameters().tolist() == [1.0] * 2000
+
+
+def test_preflight_does_not_overestimate_the_memory_of_a_task(run: Run) -> None:
+    """It refuses by this estimate, so it has to be one from below."""
+    memory = run.notes("Finished")[0]["memory"]
+    assert len(memory) == WORKERS + 3
+    assert min(memory.values()) >= TASK_BYTES

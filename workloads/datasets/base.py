@@ -98,9 +98,26 @@ class Dataset(ABC):
         if not directory.is_dir():
             self.convert(self._find(data_dir) if self.from_files else Path(), directory)
         try:
-            return len(self.load(data_dir).train[1])
+            split = self.load(data_dir)
+            self._check(directory, split)
+            return len(split.train[1])
         except (OSError, ValueError) as error:
             raise DataError(f"{directory}: cannot be read ({error}); remove it, and {self.cure}") from error
+
+    def _check(self, directory: Path, split: Split) -> None:
+        """Files that were put there by hand, or by another version, are seen before any process starts."""
+        first = Split(train=self._first(split.train), test=self._first(split.test))
+        data.check_split(directory, first, self.facts.input_shape)
+        for part, (inputs, targets) in (("train", split.train), ("test", split.test)):
+            if len(inputs) != len(targets):
+                raise DataError(f"{part} has {len(inputs)} inputs and {len(targets)} targets")
+        if self.num_samples is not None and len(split.train[1]) != self.num_samples:
+            raise DataError(f"has {len(split.train[1])} training samples instead of {self.num_samples}")
+
+    def _first(self, part: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """One sample as a model sees it."""
+        inputs, targets = part
+        return self.batch_inputs(inputs[:1], None), targets[:1]
 
     def _find(self, data_dir: str) -> Path:
         own = Path(self.raw_dir) if self.raw_dir is not None else Path(data_dir) / "raw" / self.name

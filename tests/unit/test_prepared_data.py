@@ -1,0 +1,82 @@
+"""Prepared arrays that are of no use are seen before any process starts: the file, what is wrong, the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli import run_cli
+from workloads.data import DataError, Split, store
+from workloads.datasets.fashion_mnist import FashionMnist
+from workloads.digits import Digits
+
+VIRTUAL = ("cluster=virtual", "workload.epochs=1", "view=none", "draw=false", "straggler=none", "eval_every_s=null")
+Spoil = Callable[[Path], Any]
+
+
+def save(name: str, array: Any) -> Spoil:
+    return lambda place: np.save(place / f"{name}.npy", array)
+
+
+SPOILED: dict[str, tuple[Spoil, str]] = {
+    "empty": (lambda place: (place / "train_inputs.npy").write_bytes(b""), "/train_inputs.npy: is empty"),
+    "text": (lambda place: (place / "test_targets.npy").write_text("hello"), "/test_targets.npy: is not a whole NumPy"),
+    "short": (lambda place: (place / "test_inputs.npy").write_bytes(b"\x93NUMPY\x01"), "/test_inputs.npy: is not a"),
+    "cut": (
+        lambda place: (place / "train_inputs.npy").write_bytes((place / "train_inputs.npy").read_bytes()[:4000]),
+        "/train_inputs.npy: is not a whole NumPy array",
+    ),
+    "objects": (save("train_targets", np.array([{}], dtype=object)), "/train_targets.npy: is not a whole NumPy array"),
+    "archive": (
+        lambda place: (np.savez(place / "x.npz", a=np.zeros(3)), (place / "x.npz").rename(place / "train_inputs.npy")),
+        "/train_inputs.npy: is not a whole NumPy array",
+    ),
+    "images": (save("train_inputs", np.zeros((1438, 3, 32, 32))), "train inputs have the shape (3, 32, 32) instead of"),
+    "targets": (save("train_targets", np.zeros(7, np.int64)), ": train has 1438 inputs and 7 targets"),
+    "words": (save("test_targets", np.array(["a"] * 359)), ": test targets are <U1, and no numbers"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_digits(case: str, tmp_path: Path) -> None:
+    place = tmp_path / "data" / "digits"
+    Digits(data_dir=str(tmp_path / "data")).prepare()
+    spoil, problem = SPOILED[case]
+    spoil(place)
+    done = run_cli(*VIRTUAL, "hydra.run.dir=out", cwd=tmp_path)
+    assert (done.exit_code, done.out) == (2, "")
+    assert problem in done.err
+    assert done.err.startswith(f"run.py: workload=digits: {place}")
+    assert done.err.endswith(f"; remove {place}, it is made again\n")
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_digits_of_another_number(tmp_path: Path) -> None:
+    task = Digits(data_dir=str(tmp_path))
+    few = (np.zeros((5, 64), np.float32), np.zeros(5, np.int64))
+    store(task.directory, Split(train=few, test=few))
+    with pytest.raises(DataError, match="has not the 1797 digits of scikit-learn; remove"):
+        task.prepare()
+
+
+def test_a_data_set(tmp_path: Path) -> None:
+    data = FashionMnist(verify=False)
+    place = data.directory(str(tmp_path))
+    images, labels = np.zeros((5, 1, 28, 28), np.uint8), np.zeros(5, np.int64)
+    store(place, Split(train=(images, labels), test=(images, labels)))
+    assert data.prepare(str(tmp_path)) == 5
+    for array, problem in (
+        (images[:, :, :20], r"train inputs have the shape \(1, 20, 28\) instead of \(1, 28, 28\)"),
+        (images[:4], "train has 4 inputs and 5 targets"),
+    ):
+        np.save(place / "train_inputs.npy", array)
+        with pytest.raises(DataError, match=f"{problem}.*; remove it, and prepare the data with: python scripts/"):
+            data.prepare(str(tmp_path))
+    (place / "train_inputs.npy").write_bytes(b"")
+    with pytest.raises(DataError, match=r"/train_inputs\.npy: is empty\); remove it, and prepare the data with"):
+        data.prepare(str(tmp_path))
