@@ -6,10 +6,7 @@ parsed and built, its straggler plan made, its output directory and port tried o
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -26,6 +23,7 @@ from runtime.composing import BASIC_LAUNCHER, Composer, hydra_for, parse_argumen
 from runtime.config import Config, parse
 from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed, locate
+from runtime.probing import probe_folder, reason
 from runtime.resources import check_fits
 from runtime.shadowing import refuse_shadowed_files
 from runtime.spec import Needs
@@ -288,7 +286,7 @@ def check_port(port: object) -> None:
         try:
             sock.bind((LOOPBACK, port))
         except OSError as error:
-            raise ConfigError(f"cluster.port={port}: {_reason(error)}; choose another, or 0 for any free one") from None
+            raise ConfigError(f"cluster.port={port}: {reason(error)}; choose another, or 0 for any free one") from None
 
 
 def check_output(setting: str, directory: Path) -> None:
@@ -296,22 +294,6 @@ def check_output(setting: str, directory: Path) -> None:
     try:
         if holds_record(directory):
             raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
-        parent = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-        with _uninterrupted():
-            os.rmdir(tempfile.mkdtemp(prefix=".stragglab-", dir=parent))
+        probe_folder(directory)
     except OSError as error:
-        raise ConfigError(f"{setting}={directory}: cannot be written ({_reason(error)})") from None
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits, so that it cannot leave the probe behind."""
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None

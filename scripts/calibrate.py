@@ -28,6 +28,7 @@ from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
 from analysis.robust import Estimate
 from runtime.errors import ConfigError, told
+from runtime.probing import refuse_unwritable_file
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
@@ -37,6 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 0, or 2 when the input is of no use or the output exists."""
     arguments = _parser().parse_args(argv)
     try:
+        refuse_unwritable_file("-o", arguments.out)
         runs = [load_run(path) for path in _find(arguments.folders)]
         check(runs)
         target = _target(arguments, runs[0])

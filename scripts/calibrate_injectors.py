@@ -38,6 +38,7 @@ from analysis.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.live.doctor import missing
 from runtime.live.means import Look
+from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.compare import read_records
 from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
@@ -272,11 +273,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
-    if asked.report and asked.report.is_dir():
-        refuse(f"--report {asked.report}: is a directory; name a file")
+    refuse_unwritable_file("--report", asked.report)
     if asked.source and asked.quick:
         refuse("--quick: not together with --from, which takes the records as they are")
     asked.out = (asked.out or asked.source or Path("out/injectors")).absolute()
+    refuse_unwritable_folder("-o", asked.out)
     return asked
 
 

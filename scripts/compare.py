@@ -36,6 +36,7 @@ from analysis.pacing import is_paced
 from analysis.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.preflight import preflight
+from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.virtual.costs import load_costs
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
 
@@ -215,8 +216,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
     asked.grid = GRIDS[asked.grid]
-    if asked.report and asked.report.is_dir():
-        refuse(f"--report {asked.report}: is a directory; name a file")
+    refuse_unwritable_file("--report", asked.report)
+    refuse_unwritable_folder("-o", asked.out)
     if asked.source:
         if given := [f"--{name}" for name in CHOICES if getattr(asked, name) is not None] + asked.overrides:
             refuse(f"{given[0]}: not together with --from, which takes the records as they are")

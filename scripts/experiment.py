@@ -46,6 +46,7 @@ from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, to
 from runtime.explaining import own_part
 from runtime.meta import describe_versions
 from runtime.preflight import preflight
+from runtime.probing import refuse_unwritable_folder
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
 from scripts.forks import run_here
@@ -337,6 +338,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
     asked.pages = asked.pages.absolute()
+    refuse_unwritable_folder("--pages", asked.pages)
+    refuse_unwritable_folder("-o", asked.out)
     known = find_specs(SPECS)
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     if not asked.names and not asked.list:

@@ -19,7 +19,8 @@ from analysis.injections import collect
 from analysis.injector_errors import errors
 from analysis.load import RecordError, find_runs, load_run
 from analysis.report import compare, finish_run, print_summary
-from runtime.errors import told
+from runtime.errors import ConfigError, told
+from runtime.probing import refuse_unwritable_folder
 
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbances whose effect is drawn beside what was asked for."""
@@ -34,8 +35,9 @@ def main(argv: list[str] | None = None) -> int:
         names = ", ".join(str(folder) for folder in arguments.folders)
         return told("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
     try:
+        refuse_unwritable_folder("--out", arguments.out)
         _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
-    except (RecordError, OSError) as error:
+    except (RecordError, ConfigError, OSError) as error:
         return told("figures.py", error)
     return 0
 

@@ -28,9 +28,13 @@ from rich.table import Table
 from analysis.files import write_file
 from analysis.load import RecordError, find_runs, load_run
 from analysis.progress import Fit, Trace, errors, fit, held_out, read_trace
+from runtime.config import refuse_impossible_target
 from runtime.errors import ConfigError, told
+from runtime.probing import refuse_unwritable_file
 from runtime.progress import SCHEMA, parse_progress
 
+MAX_PHI_SAMPLES = 1e12
+"""More than any data set has; beyond it sums of progress lose all digits."""
 DIGITS = 6
 """Significant digits in the file; the fit has two or three."""
 
@@ -41,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _check(arguments)
         traces = _read(arguments.folders)
+        refuse_impossible_target(traces[0].kind["metric"], arguments.target, "--target")
         target = arguments.target if arguments.target is not None else traces[0].target
         model = fit(traces, arguments.phi)
         tested = held_out(traces, model, math.nan if target is None else target, arguments.phi)
@@ -87,9 +92,12 @@ def _read(folders: list[Path]) -> list[Trace]:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Before the work, not after it."""
-    output, phi = arguments.output, arguments.phi
-    if phi is not None and not 0 <= phi < math.inf:
-        raise ConfigError(f"--phi={phi:g}: must be a finite number of samples, at least 0")
+    output, phi, target = arguments.output, arguments.phi, arguments.target
+    if phi is not None and not 0 <= phi <= MAX_PHI_SAMPLES:
+        raise ConfigError(f"--phi={phi:g}: must be a number of samples between 0 and {MAX_PHI_SAMPLES:g}")
+    if target is not None and not math.isfinite(target):
+        raise ConfigError(f"--target={target:g}: must be a finite number")
+    refuse_unwritable_file("--output", output)
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"--output={output}: must end in .yaml")
     if output is not None and output.exists() and not arguments.force:

@@ -31,6 +31,7 @@ import yaml
 from runtime.checking import suggest
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
 from runtime.instantiate import instantiate
+from runtime.probing import refuse_unwritable_folder
 from workloads.datasets.base import Dataset, command_of, cure_of
 from workloads.datasets.catalogue import DATASETS
 
@@ -54,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
             print("\n".join(listed(Path(words.data_dir))))
             return 0
         dataset = chosen(words)
+        refuse_unwritable_folder("--data-dir", Path(words.data_dir))
         if words.fetch:
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))

@@ -46,6 +46,7 @@ from analysis.work import STRAGGLER_FRAC
 from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, told
+from runtime.probing import refuse_unwritable_folder
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -65,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     console = Console(highlight=False, markup=False)
     try:
+        refuse_unwritable_folder("--out", arguments.out)
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         runs = [load_run(path) for path in _paths(arguments.folders)]

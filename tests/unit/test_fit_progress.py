@@ -261,6 +261,16 @@ def test_the_script_takes_phi_for_a_single_batch(records: Path, capsys: pytest.C
     assert "\N{EN DASH}" in shown, "nothing was held out"
 
 
+def test_the_largest_phi_is_of_use(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records / "b64"), "--phi", f"{script.MAX_PHI_SAMPLES}"]) == 0
+    assert "phi = 1e+12 samples" in capsys.readouterr().out
+
+
+def test_a_target_that_the_metric_cannot_reach(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records), "--target", "2"]) == 2
+    assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err
+
+
 def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "mine.yaml"
     out.write_text("precious")
@@ -274,8 +284,11 @@ def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--phi", "-1"], "--phi=-1: must be a finite number"),
-        (["--phi", "nan"], "--phi=nan: must be a finite number"),
+        (["--phi", "-1"], "--phi=-1: must be a number of samples between 0 and 1e+12"),
+        (["--phi", "nan"], "--phi=nan: must be a number of samples between 0 and 1e+12"),
+        (["--phi", "1e308"], "--phi=1e+308: must be a number of samples between 0 and 1e+12"),
+        (["--target", "nan"], "--target=nan: must be a finite number"),
+        (["--target", "inf"], "--target=inf: must be a finite number"),
         (["-o", "model.txt"], "must end in .yaml"),
         ([], "no run here"),
     ],

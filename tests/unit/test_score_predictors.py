@@ -122,7 +122,7 @@ REFUSED = [
     ("good", ["--predictors", "ema:alpha=x"], "--predictors: ema:alpha=x: must be a number, above 0 and at most 1"),
     ("good", ["--tolerance-frac", "-1"], "--tolerance-frac=-1: must be a finite number, 0 or more"),
     ("good", ["--tolerance-frac", "nan"], "--tolerance-frac=nan: must be a finite number, 0 or more"),
-    ("good", ["--out", "/dev/null/x"], "/dev/null/x: not a directory"),
+    ("good", ["--out", "/dev/null/x"], "--out /dev/null/x: cannot be written (not a directory)"),
 ]
 
 

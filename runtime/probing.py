@@ -1,0 +1,63 @@
+"""Whether something can be written, found out by doing it before the work and not after it; nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.errors import ConfigError
+
+PREFIX = ".stragglab-"
+
+
+def probe_folder(folder: Path) -> None:
+    """Raise ``OSError`` unless the directory can be written, or made if it is not there."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    with _uninterrupted():
+        os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+
+
+def refuse_unwritable_folder(option: str, folder: Path | None) -> None:
+    """Raise :class:`ConfigError`, naming the option and its value."""
+    if folder is None:
+        return
+    try:
+        probe_folder(folder)
+    except OSError as error:
+        raise ConfigError(f"{option} {folder}: cannot be written ({reason(error)}); choose another directory") from None
+
+
+def refuse_unwritable_file(option: str, file: Path | None) -> None:
+    """Raise :class:`ConfigError`, naming the option and its value."""
+    if file is None:
+        return
+    try:
+        is_folder = file.is_dir()
+        file.exists()  # raises for a name that is too long
+        probe_folder(file.parent)
+    except OSError as error:
+        raise ConfigError(f"{option} {file}: cannot be written ({reason(error)}); choose another file") from None
+    if is_folder:
+        raise ConfigError(f"{option} {file}: is a directory; name a file")
+
+
+def reason(error: OSError) -> str:
+    """Why, for people."""
+    return (error.strerror or str(error)).lower()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, so that it cannot leave the probe behind."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
