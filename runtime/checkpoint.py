@@ -79,7 +79,7 @@ def publish(path: Path, parts: list[Any]) -> None:
     """Write a file that appears under its name only when it is complete; replaces one that is there."""
     try:
         fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
-    except OSError:
+    except (AttributeError, OSError):  # of Linux alone, and not of every file system
         _publish_by_rename(path, parts)
         return
     with os.fdopen(fd, "wb") as file:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra import __version__ as hydra_version
 from hydra import version
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_automatic_config_search_path, get_args_parser
@@ -29,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from runtime.ambiguity import refuse_misread_numbers
 from runtime.errors import ConfigError
 from runtime.explaining import REFUSALS, explain, explain_unknown, own_part, unknown_setting
+from runtime.version import own_version
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_JOBS = 10_000
@@ -40,6 +42,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Hydra's arguments; a mistake raises :class:`ConfigError` instead of printing a usage page."""
     parser = get_args_parser()
     parser.error = _refuse  # type: ignore[method-assign]
+    for action in parser._actions:
+        if action.dest == "version":
+            action.version = f"Stragglab {own_version()} (Hydra {hydra_version})"  # type: ignore[attr-defined]
     args = parser.parse_intermixed_args(list(argv))
     modes = {
         "--run": args.run,

@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from runtime.version import own_version
+
 SCHEMA = 1
 
 
@@ -19,15 +21,20 @@ def describe_machine() -> dict[str, Any]:
         "hostname": platform.node(),
         "kernel": platform.release(),
         "cpu": _cpu_model(),
-        "num_cores": len(os.sched_getaffinity(0)),
+        "num_cores": num_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
+
+
+def num_cores() -> int:
+    """That this process may use; of the machine, where a system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe_versions() -> dict[str, str]:
     """Ours, Python's and numpy's; those of the framework follow when it has been imported."""
     return {
-        "stragglab": _version("stragglab"),
+        "stragglab": own_version(),
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": _version("numpy"),
@@ -40,7 +47,11 @@ def started_at() -> str:
 
 
 def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    for line in lines:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()

@@ -7,6 +7,7 @@ parsed and built, its straggler plan made, its output directory and port tried o
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from runtime.checking import leaves
 from runtime.claiming import holds_record
 from runtime.composing import BASIC_LAUNCHER, Composer, hydra_for, parse_arguments
 from runtime.config import Config, parse
+from runtime.containment import is_linux
 from runtime.errors import ConfigError
 from runtime.instantiate import TARGET, explain, instantiate, is_allowed, locate
 from runtime.probing import probe_folder, reason
@@ -47,8 +49,7 @@ class Ready(NamedTuple):
 def preflight(argv: Sequence[str]) -> Ready:
     """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
 
-    What only shows something (``--help``, ``--cfg``, ``--info``,
-    ``--version``, ``--shell-completion``) is Hydra's.
+    What only shows something (``--help``, ``--cfg``, ``--info``, ``--shell-completion``) is Hydra's.
     """
     start_directory()
     args = parse_arguments(argv)
@@ -128,6 +129,7 @@ def check_job(config: Config) -> Needs:
     backend = instantiate(config.backend, "backend")
     runtime = instantiate(config.cluster, "cluster")
     instantiate(config.scheduler, "scheduler")
+    check_system(runtime, config)
     check_strategy(strategy, config)
     check_sizes(strategy, config)
     check_backend(task, backend, runtime, config)
@@ -139,6 +141,15 @@ def check_job(config: Config) -> Needs:
     check_port(config.cluster.get("port"))
     check_fits(config, task, runtime, backend, strategy.validation_samples)
     return check_plan(strategy, pattern, runtime, config)
+
+
+def check_system(runtime: Any, config: Config) -> None:
+    """Real processes are held together, disturbed and measured by what Linux alone has."""
+    if runtime.real_time and not is_linux():
+        raise ConfigError(
+            f"cluster={config.names.cluster}: real processes need Linux, and this is {sys.platform}; choose "
+            "cluster=virtual (or a virtual machine with Linux)"
+        )
 
 
 def check_strategy(strategy: object, config: Config) -> None:

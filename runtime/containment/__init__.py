@@ -1,5 +1,12 @@
 """What keeps a run's processes together, so that nothing of it outlives it however it ends."""
 
+import sys
+
 from runtime.containment.contain import Isolation, contain, inside, obstacle
 
-__all__ = ["Isolation", "contain", "inside", "obstacle"]
+__all__ = ["Isolation", "contain", "inside", "is_linux", "obstacle"]
+
+
+def is_linux() -> bool:
+    """The system that all this is made of."""
+    return sys.platform.startswith("linux")

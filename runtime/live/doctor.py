@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from runtime.containment import Isolation, obstacle
+from runtime.containment import Isolation, is_linux, obstacle
+from runtime.errors import told
 from runtime.live.means import Missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +116,8 @@ def main(argv: Sequence[str]) -> int:
     if argv:
         print("usage: python run.py doctor", file=sys.stderr)
         return 0 if argv[0] in ("-h", "--help") else 2
+    if not is_linux():
+        return told("run.py", f"doctor: live runs need Linux, and this is {sys.platform}; cluster=virtual works here")
     from rich.console import Console
     from rich.table import Table
 

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from runtime.ambiguity import MISREAD
@@ -20,11 +22,14 @@ from runtime.composing import Composer, hydra_for, parse_arguments
 from runtime.config import parse
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
+from runtime.meta import describe_versions
 from runtime.preflight import check_job, preflight
+from runtime.version import own_version
 from tests.cli import ROOT, run_cli
 from tests.unit.bad_lines import BAD_LINES
 
 CONF = ROOT / "conf"
+OWN_VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 REFUSED = 2
 
 GOOD_LINES = [
@@ -199,13 +204,24 @@ def test_a_callback_in_a_file_of_the_user(text: str, tmp_path: Path) -> None:
         (["--help"], "python run.py -m strategy=bsp,asp,ssp seed=0,1,2"),
         (["--cfg", "job", "strategy=ssp"], "bound: 3"),
         (["--info", "defaults"], "strategy/bsp"),
-        (["--version"], "Hydra"),
+        (["--version"], f"Stragglab {OWN_VERSION} (Hydra 1."),
     ],
 )
 def test_hydra_s_own_flags_are_hydra_s(flags: list[str], expected: str, tmp_path: Path) -> None:
     finished = run_cli(*flags, cwd=tmp_path)
     assert finished.exit_code == 0
     assert expected in finished.out
+
+
+def test_the_version_is_the_same_everywhere(tmp_path: Path) -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f"\n## [{OWN_VERSION}] - {citation['date-released']}\n" in changes
+    assert citation["version"] == OWN_VERSION
+    assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
+    assert describe_versions()["stragglab"] == own_version() == OWN_VERSION
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\nversion = "9"\n')
+    assert own_version(tmp_path / "pyproject.toml") != "9"
 
 
 FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
