@@ -1,7 +1,11 @@
 # Two commands: `make run` and `make test`. Both set up a virtual environment first (PYTHON chooses the interpreter).
 PYTHON ?= python3
 VENV ?= .venv
+# Where PyTorch comes from. auto: its CPU build, where there is no NVIDIA GPU and download.pytorch.org can be reached, else pip's
+# usual index; empty: the usual index; an address: that index, or none.
+TORCH_INDEX ?= auto
 PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help setup run test check bench fidelity harm injectors figures paper predictors chaos slow clean
 
@@ -10,11 +14,12 @@ help:  ## what can be made
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@index=$$($(PY) scripts/torch_index.py "$(TORCH_INDEX)") || exit 2; test -z "$$index" || $(PIP) --extra-index-url "$$index" torch
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
 setup: $(VENV)/.dev  ## a virtual environment with everything that the tests need
