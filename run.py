@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-
-if os.name != "posix":
-    print("run.py: needs Linux (macOS will do for cluster=virtual); on Windows, use WSL", file=sys.stderr)
-    sys.exit(2)
 
 
 def _quit(number: int, _frame: object) -> None:
@@ -21,6 +16,7 @@ for _signal in (signal.SIGINT, signal.SIGTERM):
 
 import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import shutil  # noqa: E402
+import sys  # noqa: E402
 import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 

@@ -68,3 +68,10 @@ def test_cores_where_a_system_tells_only_of_the_machine(monkeypatch: pytest.Monk
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     assert meta.num_cores() == 7
+
+
+def test_windows_is_told_in_one_line() -> None:
+    script = "import os, pathlib; os.name = 'nt'; import runtime"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Stragglab needs Linux (macOS will do for cluster=virtual); on Windows, use WSL\n"
