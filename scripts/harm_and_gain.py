@@ -28,6 +28,7 @@ from analysis import harm
 from analysis.files import write_file
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, refuse, told
 from runtime.preflight import refuse_targets
+from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.grid import ROOT
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
 
@@ -156,6 +157,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for jobs.csv (default: {OUT})")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
+    refuse_unwritable_file("--report", asked.report)
+    refuse_unwritable_folder("-o", asked.out)
     refuse_targets(asked.overrides)
     if asked.report and asked.overrides:
         refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")

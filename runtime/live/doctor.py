@@ -45,20 +45,26 @@ def _namespaces(isolation: Isolation) -> Missing | None:
 @functools.cache
 def _network_report() -> dict[str, list[str] | None]:
     """What the probe of emulated links says, by capability: null, or reason and cure."""
-    done = subprocess.run(
-        [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PROBE_DEADLINE_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_DEADLINE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _unlinked(f"it took more than {PROBE_DEADLINE_S:g} s", "try again when the machine is less busy")
     if done.returncode:
         words = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        lack = [f"the probe of links failed ({words})", "see python run.py doctor"]
-        return dict.fromkeys(("links", "peers", "netem"), lack)
+        return _unlinked(words, "see python run.py doctor")
     report: dict[str, list[str] | None] = json.loads(done.stdout)
     return report
+
+
+def _unlinked(words: str, cure: str) -> dict[str, list[str] | None]:
+    return {key: [f"the probe of links failed ({words})", cure] for key in ("links", "peers", "netem")}
 
 
 def _link(name: str) -> Missing | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,18 @@ from typing import Any
 import pytest
 
 from runtime.errors import ConfigError
+from runtime.live import doctor
 from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
-from scripts import calibrate, calibrate_injectors, compare, experiment, figures, fit_progress, prepare_data
+from scripts import (
+    calibrate,
+    calibrate_injectors,
+    compare,
+    experiment,
+    figures,
+    fit_progress,
+    harm_and_gain,
+    prepare_data,
+)
 from scripts import score_predictors as scores
 from tests.unit.records import bsp_story
 
@@ -34,6 +45,7 @@ CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "calibrate_injectors.py: -o"),
     "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment.py: -o"),
     "experiment-pages": (lambda _: experiment.main(["gc_tables", "--pages", NOWHERE]), "experiment.py: --pages"),
+    "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm_and_gain.py: --report"),
     "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "score_predictors.py: --out"),
     "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate.py: -o"),
     "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),
@@ -51,6 +63,17 @@ def test_a_place_that_cannot_be_written(case: str, record: str, capsys: pytest.C
     assert said.err.startswith(f"{begins} {NOWHERE}")
     assert "cannot be written (not a directory)" in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_probe_that_takes_too_long_is_a_lack_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(words: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    monkeypatch.setattr(doctor.subprocess, "run", hang)
+    report = doctor._network_report.__wrapped__()
+    assert set(report) == {"links", "peers", "netem"}
+    assert report["links"] is not None
+    assert "took more than 20 s" in report["links"][0]
 
 
 def test_places_of_all_kinds(tmp_path: Path) -> None:
