@@ -8,8 +8,8 @@ whole file or nothing. It is not fsynced: it outlives any process, not a power c
 from __future__ import annotations
 
 import os
+import secrets
 import struct
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 
 MAGIC = b"SGLC0001"
+MODE = 0o666
+"""Of new files, less the umask."""
 _LENGTH = struct.Struct("<Q")
 
 
@@ -76,9 +78,12 @@ def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
 
 
 def publish(path: Path, parts: list[Any]) -> None:
-    """Write a file that appears under its name only when it is complete; replaces one that is there."""
+    """Write a file that appears under its name only when it is complete; replaces one that is there.
+
+    Who may read it is for the umask to say, as for every other file of a record.
+    """
     try:
-        fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
+        fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, MODE)
     except OSError:
         _publish_by_rename(path, parts)
         return
@@ -92,6 +97,11 @@ def publish(path: Path, parts: list[Any]) -> None:
 
 def _publish_by_rename(path: Path, parts: list[Any]) -> None:
     """For file systems without O_TMPFILE."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.writelines(parts)
-    os.replace(file.name, path)
+    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(half, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
+            file.writelines(parts)
+        os.replace(half, path)
+    except BaseException:
+        half.unlink(missing_ok=True)  # half a file would fill a full disk for good
+        raise

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from runtime.checkpoint import MODE
+
 
 class _EventLine(msgspec.Struct, omit_defaults=True):
     seq: int
@@ -36,7 +38,7 @@ class Recorder:
 
     def __init__(self, run_dir: Path) -> None:
         self.path = run_dir / "events.jsonl"
-        self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, MODE)
         self._encode = msgspec.json.Encoder().encode
         self._seq = 0
 

@@ -169,9 +169,11 @@ class Replica:
             set_deadline(sock, CALL_DEADLINE_S)
             header = bytearray(HEADER_BYTES)
             receive_all(sock, memoryview(header), self.orders.look)
-            about = unpack(header)
-            for vector in self.copy.vectors():
-                receive_all(sock, as_bytes(vector), self.orders.look)
+            about, parts = unpack(header), [as_bytes(vector) for vector in self.copy.vectors()]
+            if about.kind != PARAMS or about.length != sum(map(len, parts)):
+                raise ConnectionError(f"refused {about}: {sum(map(len, parts))} bytes of state would fit")
+            for part in parts:
+                receive_all(sock, part, self.orders.look)
         self.copy.taken_over(about.version, about.slot)
 
     def _deliver(self, message: Deliver) -> None:

@@ -18,6 +18,7 @@ from runtime.live.messages import Actuated, AgentReady, Assessed, Busy, Goodbye,
 from runtime.live.port import REFERENCE_TICKETS, LivePort
 from runtime.live.replica_port import ReplicaPort
 from runtime.live.replicas import ReplicaSupervisor
+from runtime.live.speakers import refuse_foreign
 from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import Place
 from runtime.live.tasks import BESIDE
@@ -79,7 +80,8 @@ class Session:
     # ---- from the hub ------------------------------------------------------------------------------------------------
 
     def on_message(self, identity: Identity, message: Message) -> None:
-        """A task has said something."""
+        """A task has said something; raises ``ConnectionError`` for what ends its connection."""
+        refuse_foreign(identity.role, message)
         if self.supervisor.receive(identity, message):
             return
         match message:
@@ -99,9 +101,9 @@ class Session:
                 self.served(identity.id, message.busy_s)
                 self._drive(lambda t: self.coordinator.updated(t, identity.id, **_fields(message)))
 
-    def on_closed(self, identity: Identity) -> None:
+    def on_closed(self, identity: Identity, reason: str) -> None:
         """A task's connection is gone."""
-        self.supervisor.closed(identity)
+        self.supervisor.closed(identity, reason)
 
     def _report(self, identity: Identity, report: Report) -> None:
         timings = Timings(

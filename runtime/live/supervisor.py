@@ -20,6 +20,7 @@ from runtime.live.messages import (
     Launch,
     LoadCheckpoint,
     Loaded,
+    MalformedMessage,
     Message,
     Report,
     SaveCheckpoint,
@@ -117,13 +118,13 @@ class Supervisor:
                 return False
         return True
 
-    def closed(self, identity: Identity) -> None:
+    def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead in a moment, or is made so."""
         if identity.role == "agent":
             self.listener.failed("the agent died (see logs/agent.log)")
             return
         task = self.tasks[identity.role, identity.id]
-        self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, "connection lost"))
+        self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, reason))
 
     def _from_agent(self, message: Message) -> bool:
         match message:
@@ -132,14 +133,14 @@ class Supervisor:
                 for task in self.tasks.values():
                     self._launch(task)
             case Forked():
-                task = self.tasks[message.role, message.id]
+                task = self._named(message)
                 if task.expects(message.incarnation):
                     task.pid = message.pid
                 self.listener.note(
                     "Launched", role=task.role, id=task.id, incarnation=message.incarnation, pid=outer_pid(message.pid)
                 )
             case Exited():
-                task = self.tasks[message.role, message.id]
+                task = self._named(message)
                 reason, retryable = death(message.exit_code, message.signal, message.last_line)
                 self.listener.note("Exited", role=task.role, id=task.id, incarnation=message.incarnation, reason=reason)
                 if task.expects(message.incarnation):
@@ -147,6 +148,12 @@ class Supervisor:
             case _:
                 return False
         return True
+
+    def _named(self, message: Forked | Exited) -> Task:
+        """The task that the agent speaks of."""
+        if (task := self.tasks.get((message.role, message.id))) is None:
+            raise MalformedMessage(f"{message}, of a task that there is not")
+        return task
 
     def _launch(self, task: Task) -> None:
         task.heard_s = self.loop.now
