@@ -11,6 +11,7 @@ import os
 import secrets
 import struct
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,13 @@ def publish(path: Path, parts: list[Any]) -> None:
         path.unlink(missing_ok=True)
         # src_dir_fd means nothing to an absolute path, but makes CPython use linkat(2), which follows the link
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+
+
+def publish_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """As ``numpy.save`` writes it, but whole or not at all, and a full disk is told as one."""
+    array, head = np.ascontiguousarray(array), BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    publish(path, [head.getvalue(), array.data.cast("B") if array.size else b""])
 
 
 def _publish_by_rename(path: Path, parts: list[Any]) -> None:

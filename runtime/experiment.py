@@ -15,7 +15,7 @@ from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
 from runtime.device import describe_devices
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.executor import cut_for, nominal_batches
 from runtime.instantiate import instantiate
 from runtime.job import Job, Record
@@ -26,13 +26,14 @@ from runtime.spec import Circumstances, Experiment, Outcome
 from runtime.view import Picture, make_view
 from strategies.protocol import Strategy
 
-EXIT_CODES = {"done": 0, "failed": 1, "interrupted": 130}
+EXIT_CODES = {"done": 0, "failed": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
 
 
 def run_experiment(config: Config, run_dir: Path) -> int:
-    """Run one job into ``run_dir``; returns the exit code (0 done, 1 failed, 130 or 128 + signal interrupted).
+    """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
 
-    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at.
+    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a
+    job that ended badly.
     """
     strategy: Strategy = instantiate(config.strategy, "strategy")
     runtime = instantiate(config.cluster, "cluster")
@@ -60,8 +61,8 @@ def run_experiment(config: Config, run_dir: Path) -> int:
     outcome: Outcome = runtime.run(experiment, Schedule(plan))
     view.close(outcome.t)
     recorder.close()
-    if outcome.status == "failed":
-        raise JobFailed(f"{title(config, job)}: {outcome.reason}")
+    if outcome.status not in ("done", "interrupted"):
+        raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
 
 
@@ -91,11 +92,17 @@ def prepare_data(config: Config) -> int:
     try:
         return int(task.prepare())
     except (ValueError, OSError) as error:
+        if is_full(error):
+            raise
         raise ConfigError(f"workload={config.workload.name}: {error}") from error
 
 
 class JobFailed(RuntimeError):
     """The job ended with an error; its record says what came before."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def refuse_incapable(strategy: Strategy, runtime: Any) -> None:

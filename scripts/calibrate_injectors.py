@@ -38,6 +38,7 @@ from analysis.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.live.doctor import missing
 from runtime.live.means import Look
+from runtime.streams import run_program
 from scripts.compare import read_records
 from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
@@ -281,4 +282,4 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("calibrate_injectors.py", main)

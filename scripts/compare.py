@@ -36,6 +36,7 @@ from analysis.pacing import is_paced
 from analysis.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.preflight import preflight
+from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
 
@@ -249,4 +250,4 @@ def listed(name: str, text: str | None, default: str, group: str | None) -> list
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("compare.py", main)

@@ -46,6 +46,7 @@ from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, to
 from runtime.explaining import own_part
 from runtime.meta import describe_versions
 from runtime.preflight import preflight
+from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
 from scripts.forks import run_here
@@ -383,4 +384,4 @@ def levels_of(text: str) -> tuple[str, list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("experiment.py", main)

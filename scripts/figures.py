@@ -20,6 +20,7 @@ from analysis.injector_errors import errors
 from analysis.load import RecordError, find_runs, load_run
 from analysis.report import compare, finish_run, print_summary
 from runtime.errors import told
+from runtime.streams import run_program
 
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbances whose effect is drawn beside what was asked for."""
@@ -87,4 +88,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("figures.py", main)

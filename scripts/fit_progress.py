@@ -30,6 +30,7 @@ from analysis.load import RecordError, find_runs, load_run
 from analysis.progress import Fit, Trace, errors, fit, held_out, read_trace
 from runtime.errors import ConfigError, told
 from runtime.progress import SCHEMA, parse_progress
+from runtime.streams import run_program
 
 DIGITS = 6
 """Significant digits in the file; the fit has two or three."""
@@ -145,4 +146,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("fit_progress.py", main)

@@ -46,6 +46,7 @@ from analysis.work import STRAGGLER_FRAC
 from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, told
+from runtime.streams import run_program
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -247,4 +248,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("score_predictors.py", main)

@@ -59,6 +59,10 @@ class Listener(Protocol):
         """The run cannot go on."""
         ...
 
+    def out_of_space(self, reason: str) -> None:
+        """The run cannot go on, since there is no room for what was to be written."""
+        ...
+
     def overdue(self, now: float, limit_s: float) -> list[int]:
         """Workers that have computed for longer than ``limit_s``."""
         ...

@@ -19,6 +19,7 @@ import msgspec
 
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
+from runtime.errors import is_full, no_space
 from runtime.hosts import Hosts
 from runtime.instantiate import instantiate
 from runtime.live.cast import cast_for
@@ -132,6 +133,11 @@ class LiveRun:
                 self.loop.turn()
             self.injector.stop()
             self.session.last_evaluation()
+            return self._outcome()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.session.out_of_space(no_space(error, self.experiment.run_dir))
             return self._outcome()
         finally:
             self._end()
@@ -268,6 +274,7 @@ class LiveRun:
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
             memory=session.unique_memory_bytes() if session.failure is None else {},
+            failed=session.failed_as,
         )
         record_outcome(self.experiment.record, outcome)
         return outcome

@@ -50,6 +50,7 @@ class Session:
         self.initial_state = b""
         self.started = False
         self.failure: str | None = None
+        self.failed_as = "failed"
         self.agent: AgentReady | None = None
         self.sha256 = ""
         self.injector: Injector
@@ -194,6 +195,10 @@ class Session:
         """Give up."""
         if not self.over:
             self.failure = reason
+
+    def out_of_space(self, reason: str) -> None:
+        """Whatever the job has come to, its record or its parameters are not whole."""
+        self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
         """Workers whose Compute was sent too long ago."""

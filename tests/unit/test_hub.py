@@ -159,8 +159,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 def test_decoding_ends_in_a_message_or_in_one_error(body: bytes) -> None:
     try:
         message = decode(body)
-    except MalformedMessage as error:
-        assert isinstance(error, ConnectionError)
+    except MalformedMessage:
         return
     assert isinstance(message, AnyMessage)
 

@@ -15,7 +15,7 @@ from runtime.errors import FAILED, REFUSED, ConfigError, refuse, told
         (ConfigError("seed=-1: must be 0 or more"), "", "p.py: seed=-1: must be 0 or more"),
         (ValueError("two\n  lines"), "", "p.py: two lines"),
         (FileNotFoundError(2, "No such file or directory", "a/b"), "out", "p.py: a/b: no such file or directory"),
-        (OSError(28, "No space left on device"), "out", "p.py: out: no space left on device"),
+        (PermissionError(13, "Permission denied"), "out", "p.py: out: permission denied"),
         (OSError("the disc is gone"), "out", "p.py: the disc is gone"),
     ],
 )
