@@ -56,7 +56,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``done``, ``failed``, ``disk_full``, ``interrupted``, or ``killed`` when the record just ends."""
+        """``done``, ``failed``, ``stuck``, ``disk_full``, ``interrupted``, or ``killed`` when the record just ends."""
         return self.finished.status if self.finished else "killed"
 
     @property

@@ -26,7 +26,9 @@ from runtime.spec import Circumstances, Experiment, Outcome
 from runtime.view import Picture, make_view
 from strategies.protocol import Strategy
 
-EXIT_CODES = {"done": 0, "failed": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
+UNTOLD = ("lr_at", "seed", "stuck_after_s")
+"""Fields of a job that its ``meta.json`` does not repeat."""
+EXIT_CODES = {"done": 0, "failed": FAILED, "stuck": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
 
 
 def run_experiment(config: Config, run_dir: Path) -> int:
@@ -142,6 +144,7 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
         max_time_s=config.max_time_s,
         eval_every_s=config.eval_every_s if is_scored(config) else None,
         checkpoint_every_s=config.checkpoint_every_s,
+        stuck_after_s=config.stuck_after_s,
         seed=config.seed,
         metric=workload.metric,
         higher_is_better=workload.higher_is_better,
@@ -217,7 +220,7 @@ def write_head(
     """``plan.json`` and ``meta.json``."""
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
-    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in ("lr_at", "seed")}
+    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in UNTOLD}
     meta = {
         "schema": SCHEMA,
         "run_id": run_dir.name,

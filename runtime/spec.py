@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended; what the last line of its record says."""
 
     status: str
-    """``done``, ``failed``, ``disk_full`` or ``interrupted``."""
+    """``done``, ``failed``, ``stuck``, ``disk_full`` or ``interrupted``."""
     reason: str
     t: float
     version: int

@@ -22,6 +22,7 @@ from runtime.live.speakers import refuse_foreign
 from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import Place
 from runtime.live.tasks import BESIDE
+from runtime.stuck import Vigil
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
 EVALUATOR_JOINS_S = 5.0
@@ -162,6 +163,14 @@ class Session:
         workers = [task for task in self.supervisor.tasks.values() if task.role == "worker"]
         self._drive(lambda _: self.coordinator.start({task.id: task.incarnation for task in workers}))
         self.on_start()
+        self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
+
+    def _watch_over(self, vigil: Vigil) -> None:
+        """Now and again and again: does it go on?"""
+        if self.over or vigil.period_s is None:
+            return
+        self._drive(vigil.look)
+        self.loop.after(vigil.period_s, lambda: self._watch_over(vigil))
 
     def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
         """Its work goes back."""

@@ -15,6 +15,7 @@ from runtime.errors import is_full, no_space
 from runtime.hosts import Hosts
 from runtime.scoring import Products
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
+from runtime.stuck import awaits, declare, expects_quote
 from runtime.virtual.cast import assemble
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
@@ -238,6 +239,13 @@ class Session:
             return
         self._busy_until_s = now + self.costs.decision_s + self.stopwatch.take_s()
         self.port.flush(self._busy_until_s)
+        if self.coordinator.job.stuck_after_s is not None and not self.over and not self._to_come():
+            declare(self.coordinator, now)
+
+    def _to_come(self) -> bool:
+        """Whether the strategy will be told something that it does not know, if it does nothing."""
+        job = self.coordinator
+        return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, (loss, sqr_norm, finite) = iteration.order, iteration.result

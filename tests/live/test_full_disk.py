@@ -14,7 +14,7 @@ from tests.runs import LEDGER, ROOT
 
 pytestmark = pytest.mark.live
 
-RUN = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.001}", "workload.epochs=null", "max_time_s=30")
+RUN = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.001}", "workload.epochs=null", "max_time_s=90")
 TALKS = "cluster.telemetry_every_s=0.01"
 """The record grows fast, however slow the machine is."""
 
@@ -29,8 +29,10 @@ def lines(ended: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in ended.stderr.strip().splitlines() if not line.startswith("record: ")]
 
 
-def on_a_small_disk(size: str, folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """A run on a disk of its own, and where its record is kept."""
+def on_a_small_disk(
+    size: str, folder: Path, *words: str, fills: bool = False
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run on a disk of its own, which somebody else ``fills`` once it has begun; and where its record is kept."""
     disk, kept = folder / "disk", folder / "kept"
     disk.mkdir()
     unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
@@ -44,14 +46,14 @@ def on_a_small_disk(size: str, folder: Path, *words: str) -> tuple[subprocess.Co
 
 def test_below_ulimit(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    ended = bash('ulimit -f 24; exec "$0" run.py "$@"', *RUN, TALKS, f"hydra.run.dir={run_dir}")
+    ended = bash('ulimit -f 14; exec "$0" run.py "$@"', *RUN, TALKS, f"hydra.run.dir={run_dir}")
     (line,) = lines(ended)
     assert (ended.returncode, line.endswith("file too large; make room and start again")) == (74, True), ended.stderr
     assert load_run(run_dir).status == "disk_full"
 
 
 def test_a_record_that_fills_the_disk(tmp_path: Path) -> None:
-    ended, kept = on_a_small_disk("200k", tmp_path, *RUN, TALKS, "checkpoint_every_s=null")
+    ended, kept = on_a_small_disk("1m", tmp_path, *RUN, TALKS, "checkpoint_every_s=null", fills=True)
     (line,) = lines(ended)
     assert (ended.returncode, line.endswith("no space left on device; make room and start again")) == (74, True), line
     run = load_run(kept)
