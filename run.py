@@ -27,7 +27,7 @@ from omegaconf import DictConfig  # noqa: E402
 
 from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, told  # noqa: E402
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
 from runtime.preflight import preflight  # noqa: E402
 from runtime.prepare import prepare  # noqa: E402
 from runtime.streams import run_program  # noqa: E402
@@ -56,9 +56,9 @@ def main(composed: DictConfig) -> int:
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:
-    """A full disk is nobody's mistake; anything else needs its traceback."""
-    if is_full(error):
-        return told("run.py", error, where=run_dir)
+    """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
+    if is_full(error) or no_process(error):
+        return told("run.py", error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED
 

@@ -34,6 +34,15 @@ def no_space(error: OSError, where: object = "") -> str:
     return f"{error.filename or where or 'a file'}: {(error.strerror or str(error)).lower()}; make room and start again"
 
 
+def no_process(error: BaseException) -> str:
+    """One line about a process or thread that could not be started; empty for an error about something else."""
+    threads = isinstance(error, RuntimeError) and "start new thread" in str(error)
+    if not threads and not (isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM)):
+        return ""
+    why = "no new thread" if threads else (error.strerror or "").lower()  # type: ignore[attr-defined]
+    return f"cannot start another process or thread: {why}; allow more of them (ulimit -u, pids.max), or use fewer"
+
+
 def refuse(message: str) -> NoReturn:
     """In the place of ``ArgumentParser.error``, which would print the whole usage."""
     raise ConfigError(message)
@@ -47,6 +56,8 @@ def told(program: str, problem: object, exit_code: int = REFUSED, *, where: obje
     text = str(problem)
     if isinstance(problem, OSError) and is_full(problem):
         text, exit_code = no_space(problem, where), NO_SPACE
+    elif isinstance(problem, BlockingIOError | RuntimeError) and (words := no_process(problem)):
+        text = words
     elif isinstance(problem, OSError) and problem.strerror and (file := problem.filename or where):
         text = f"{file}: {problem.strerror.lower()}"
     print(f"{program}: {' '.join(text.split())}", file=sys.stderr)

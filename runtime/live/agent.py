@@ -142,11 +142,19 @@ class Agent:
         return True
 
     def _launch(self, role: str, number: int, incarnation: int) -> None:
-        from runtime.live.messages import Forked
+        from runtime.errors import no_process
+        from runtime.live.messages import Exited, Forked
 
         agent = os.getpid()
         tied, tells_tied = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            for fd in (tied, tells_tied):
+                os.close(fd)
+            about = {"role": role, "id": number, "incarnation": incarnation, "pid": 0, "exit_code": 1, "signal": 0}
+            self.tell(Exited(**about, last_line=no_process(error)))
+            return
         if pid == 0:
             os.close(tied)
             self._become(agent, tells_tied, role, number, incarnation)
@@ -287,11 +295,13 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
 
 def tell_end(error: BaseException) -> int:
     """What a task died of goes to its log, if there is room; returns its exit code, which always arrives."""
-    from runtime.errors import FAILED, NO_SPACE, is_full, no_space
+    from runtime.errors import FAILED, NO_SPACE, is_full, no_process, no_space
 
     full = is_full(error)
     with contextlib.suppress(OSError):
-        if isinstance(error, OSError) and full:
+        if isinstance(error, BlockingIOError | RuntimeError) and (words := no_process(error)):
+            print(words, file=sys.stderr)
+        elif isinstance(error, OSError) and full:
             print(no_space(error), file=sys.stderr)
         else:
             traceback.print_exception(error)

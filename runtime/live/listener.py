@@ -19,6 +19,10 @@ class Listener(Protocol):
         """The framework is imported."""
         ...
 
+    def agent_lost(self) -> None:
+        """Nobody can be started any more."""
+        ...
+
     def all_attached(self) -> None:
         """The job can start."""
         ...

@@ -80,6 +80,7 @@ class LiveRun:
         tasks_of = [] if placement is None else placement.tasks_on
         self.sampler = Sampler(None if network is None else network.counters, tasks_of)
         self.session.served = self.sampler.served
+        self.session.agent_words = self._agent_words
         self.agent: subprocess.Popen[bytes] | None = None
 
     def _supervisor(self, session: Session) -> Supervisor:
@@ -181,7 +182,8 @@ class LiveRun:
             self.loop.after(0.1, lambda: self._check_agent(agent))
 
     def _agent_words(self) -> str:
-        words = (Path(self.experiment.run_dir) / "logs" / "agent.log").read_text(errors="replace").strip()
+        log = Path(self.experiment.run_dir) / "logs" / "agent.log"
+        words = log.read_text(errors="replace").strip() if log.exists() else ""  # an empty one is taken away
         return words.splitlines()[-1] if words else "it said nothing"
 
     def _spec(self) -> TaskSpec:

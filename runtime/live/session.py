@@ -56,6 +56,7 @@ class Session:
         self.sha256 = ""
         self.injector: Injector
         self.served: Callable[[int, float], None] = lambda server, busy_s: None
+        self.agent_words: Callable[[], str] = lambda: "it said nothing"
         self._final_ticket: int | None = None
         self.on_start: Callable[[], None] = lambda: None
 
@@ -153,6 +154,10 @@ class Session:
         self.agent = message
         self.note("Imported", seconds=message.import_s, versions=message.versions)
         self.injector.prepare()
+
+    def agent_lost(self) -> None:
+        """Its last words say why."""
+        self.failed(f"the agent died: {self.agent_words()} (see logs/agent.log)")
 
     def all_attached(self) -> None:
         """The clock starts."""

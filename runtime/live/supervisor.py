@@ -121,7 +121,7 @@ class Supervisor:
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead in a moment, or is made so."""
         if identity.role == "agent":
-            self.listener.failed("the agent died (see logs/agent.log)")
+            self.listener.agent_lost()
             return
         task = self.tasks[identity.role, identity.id]
         self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, reason))
