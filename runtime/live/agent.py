@@ -152,8 +152,10 @@ class Agent:
         except OSError as error:
             for fd in (tied, tells_tied):
                 os.close(fd)
-            about = {"role": role, "id": number, "incarnation": incarnation, "pid": 0, "exit_code": 1, "signal": 0}
-            self.tell(Exited(**about, last_line=no_process(error)))
+            words = no_process(error)
+            self.tell(
+                Exited(role=role, id=number, incarnation=incarnation, pid=0, exit_code=1, signal=0, last_line=words)
+            )
             return
         if pid == 0:
             os.close(tied)

@@ -6,6 +6,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
+from runtime.errors import is_full
 from runtime.live.address import LOOPBACK, Address, listen, tune
 from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
 from runtime.live.channel import LoopChannel
@@ -142,6 +143,8 @@ class Hub:
                     if self.peers.get(key, (None, None))[1] is not channel:
                         return
         except OSError as error:
+            if is_full(error):  # the record's trouble, met while the message was dealt with: no fault of the peer
+                raise
             self._closed(identity, channel, error)
 
     def _closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:

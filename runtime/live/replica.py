@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.checkpoint import path_of, read_checkpoint
+from runtime.errors import is_full
 from runtime.live.address import connect, listen, set_deadline
 from runtime.live.auth import Identity, call
 from runtime.live.channel import BlockingChannel
@@ -77,6 +78,8 @@ class Replica:
         try:
             answer = self._obey(message)
         except OSError as error:
+            if is_full(error):  # no other replica is to blame
+                raise
             self.broken = True
             self.collective.close()
             answer = Severed(generation=self.generation, reason=str(error))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -112,6 +114,20 @@ def test_what_is_no_message_ends_that_connection_and_no_other(body: bytes) -> No
         assert who == BAD
         assert reason.startswith(f"it sent {len(body)} bytes that are no message")
         assert list(line.hub.peers) == [("worker", 1)]
+
+
+def test_a_record_without_room_is_no_fault_of_who_spoke() -> None:
+    """It went on, one connection after another lost, until nobody was left."""
+    with a_line() as line:
+
+        def no_room(identity: Identity, message: Message) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        line.hub.on_message = no_room
+        line.bad.sendall(encode(Beat()))
+        with pytest.raises(OSError, match="No space"):
+            deque(line.loop.turn(0.01) for _ in range(1000))
+        assert (line.ear.gone, len(line.hub.peers)) == ([], 2)
 
 
 def test_a_message_that_is_for_others_to_say_ends_it_too() -> None:
