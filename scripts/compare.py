@@ -257,6 +257,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked.costs = asked.grid.costs if asked.costs is None else asked.costs
     asked.seeds = listed("seeds", asked.seeds, asked.grid.seeds, None)
     asked.repeats = asked.grid.repeats if asked.repeats is None else asked.repeats
+    if asked.repeats < 0:
+        refuse(f"--repeats {asked.repeats}: must be 0 or more")
     asked.cases = cases_of(asked)
     given = [text.lstrip("+~").partition("=")[0] for text in asked.overrides]
     for name, text in zip(given, asked.overrides, strict=True):

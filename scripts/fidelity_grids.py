@@ -54,10 +54,10 @@ DECIDING = (
 )
 """Those that watch, so that what they decide may hang on noise."""
 ALL = f"{CORE},asp_dds,static_x,first_k,lgc,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
-SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd,antdt_nd"
+SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
 _TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
 _JOB = (
-    "workload.epochs=7",
+    "workload.epochs=6",
     "workload.optimizer.lr=0.022",
     *_TARGET,
     "workload.target=0.9",
@@ -113,7 +113,7 @@ GRIDS = {
     ),
     "allreduce": Grid(
         clusters={"virtual": "virtual", "live": "local"},
-        parts=(Part(SYNCHRONOUS, "transient_and_persistent", twice="lb_bsp,lb_bsp_star,antdt_nd"),),
+        parts=(Part(SYNCHRONOUS, "transient_and_persistent", twice="lb_bsp,lb_bsp_star"),),
         costs="local_tcp",
         title="Live against virtual, replicas and a ring",
         out="out/fidelity_allreduce",

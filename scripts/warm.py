@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from runtime.live.process import die_with
-from scripts.grid import GRACE_S, ROOT
+from scripts.grid import ROOT
 
 SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from scripts.warm import serve; serve()"
 
@@ -40,10 +40,11 @@ class WarmRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self._process.kill()  # and what it has forked dies with it
-            self._process.wait(GRACE_S)
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()  # and what it has forked dies with it
+            with process:  # closes its pipes and waits
+                pass
 
     def __call__(self, words: Sequence[str], log: Path) -> int:
         """Run it to its end; an interruption of this program ends it first, as :func:`scripts.grid.run_child` does."""
@@ -108,6 +109,7 @@ def _become(words: Sequence[str], log: str) -> None:
             os.dup2(output.fileno(), 2)
         sys.argv[:] = [str(ROOT / "run.py"), *words]
         runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:  # noqa: BLE001 - it is the end of this process
