@@ -29,7 +29,7 @@ RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "upda
 ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
 """The times that a verdict is about, and that strategies are ranked by."""
-CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "holdout"}
+CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "validation_samples"}
 """Settings of the job in which cases may differ (a strategy may hold samples out)."""
 DEVICE_KEYS = frozenset({"device", "devices", "hosts"})
 """Settings in which a run on slower devices differs from the other virtual one."""

@@ -303,6 +303,15 @@ def test_other_cases_must_be_of_the_same_job(pairs: Pairs) -> None:
         pairs.compare()
 
 
+def test_a_strategy_that_holds_samples_out_is_a_case_like_others(pairs: Pairs) -> None:
+    """Zeno++ trains on fewer samples than the others; within a pair that is still no pair."""
+    pairs.add("bsp").add("asp", both={"validation_samples": 64, "num_samples": 64})
+    assert len(pairs.compare().measures["strategy"].unique()) == 2
+    other = write(pairs.folder, story(runtime="virtual", num_samples=64), "other")
+    with pytest.raises(RecordError, match=r"not the job of .*job.num_samples 64, not 128"):
+        fidelity(pairs.live[:1], [other])
+
+
 def test_another_plan_is_refused(pairs: Pairs) -> None:
     pairs.add("bsp", seeds=1, plan=[])
     with pytest.raises(RecordError, match="another straggler plan"):
