@@ -289,12 +289,14 @@ def _rankings(runs: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
     rows = []
     for measure in NAMES:
         for straggler, group in runs.groupby("straggler", sort=False):
-            sides = [
+            live, virtual = (
                 group[group["side"] == side].pivot(index="seed", columns="strategy", values=measure)
                 for side in ("live", "virtual")
-            ]
-            if not any(frame.isna().all(axis=None) for frame in sides):
-                rows.append({"straggler": straggler, "measure": measure} | order(*sides, tolerance_frac)._asdict())
+            )
+            if not live.isna().all(axis=None) and not virtual.isna().all(axis=None):
+                rows.append(
+                    {"straggler": straggler, "measure": measure} | order(live, virtual, tolerance_frac)._asdict()
+                )
     columns = ["straggler", "measure", "live", "virtual", "pairs", "kept", "swapped", "undecided", "verdict"]
     return pd.DataFrame(rows, columns=columns)
 
