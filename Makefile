@@ -41,8 +41,9 @@ check: $(VENV)/.dev  ## format, lint, types, import arrows
 bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the machine alone meanwhile)
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
 
-fidelity: $(VENV)/.run  ## live against virtual: the whole grid, into docs/fidelity.md (half an hour; leave the machine alone)
+fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; leave the machine alone)
 	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
+	$(PY) scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
 harm: $(VENV)/.run  ## every strategy over BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
 	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)

@@ -28,9 +28,10 @@ from omegaconf import DictConfig  # noqa: E402
 from runtime.claiming import claimed  # noqa: E402
 from runtime.composing import to_raw  # noqa: E402
 from runtime.config import Config, parse  # noqa: E402
-from runtime.errors import FAILED, ConfigError, told  # noqa: E402
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
 from runtime.preflight import preflight  # noqa: E402
 from runtime.prepare import prepare  # noqa: E402
+from runtime.streams import run_program  # noqa: E402
 
 KILLED = 128
 exit_codes = [0]
@@ -45,17 +46,23 @@ def main(composed: DictConfig) -> int:
         exit_code = run_job(parse(to_raw(composed)), run_dir, Path(HydraConfig.get().runtime.cwd))
     except ConfigError as error:
         exit_code = told("run.py", error)
-        if HydraConfig.get().mode == RunMode.RUN and claimed(
-            run_dir
-        ):  # what is missing of a sweep, its report tells by these directories
+        # what is missing of a sweep, its report tells by these directories
+        if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
             forget(run_dir)
-    except Exception:  # noqa: BLE001 (the other jobs of a sweep go on)
-        traceback.print_exc()
-        exit_code = FAILED
+    except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
+        exit_code = unforeseen(error, run_dir)
     exit_codes.append(exit_code)
     if exit_code > KILLED:  # 128 + signal: the user wants out
         sys.exit(exit_code)
     return exit_code
+
+
+def unforeseen(error: Exception, run_dir: Path) -> int:
+    """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
+    if is_full(error) or no_process(error):
+        return told("run.py", error, FAILED, where=run_dir)
+    traceback.print_exc()
+    return FAILED
 
 
 def run_job(config: Config, run_dir: Path, start: Path) -> int:
@@ -65,8 +72,8 @@ def run_job(config: Config, run_dir: Path, start: Path) -> int:
     try:
         exit_code = run_experiment(config, run_dir, start)
     except JobFailed as error:
-        exit_code = told("run.py", error, FAILED)
-    if config.draw and exit_code < KILLED:
+        exit_code = told("run.py", error, error.exit_code)
+    if config.draw and exit_code < KILLED and exit_code != NO_SPACE:
         from analysis.report import finish_run, print_summary, summary_frame
 
         print_summary(summary_frame(finish_run(run_dir)))
@@ -82,15 +89,21 @@ def forget(run_dir: Path) -> None:
             run_dir.rmdir()
 
 
-if __name__ == "__main__":
+def program() -> int:
+    """All of it; returns the exit code."""
     if sys.argv[1:2] == ["doctor"]:
         from runtime.live.doctor import main as doctor
 
-        sys.exit(doctor(sys.argv[2:]))
+        return doctor(sys.argv[2:])
     try:
         sys.argv[1:], needs = preflight(sys.argv[1:])
         prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
     except ConfigError as error:
-        sys.exit(told("run.py", error))
+        return told("run.py", error)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over (it stores its part first) is ours to tell
     main()
-    sys.exit(max(exit_codes))
+    return max(exit_codes)
+
+
+if __name__ == "__main__":
+    run_program("run.py", program)

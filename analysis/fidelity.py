@@ -1,8 +1,9 @@
 """How well virtual runs agree with live runs of the same jobs: records in, tidy frames of their differences out.
 
-Two runs form a pair when only their runtime differs. A value of a case (strategy and straggler) is the median over its
-seeds; the error is that of the medians, so that what one seed has too much another may have too little. The column
-``worst_seed`` tells that.
+Two runs form a pair when only their runtime differs. The error of a case (strategy and straggler) is the median over
+its seeds of the errors of its pairs, with an interval; :mod:`analysis.agreement` judges it. Two more kinds of runs say
+what an error can mean: a second live run of the same seed, which differs from the first by noise alone, and a virtual
+run on devices that are 1 % slower, whose times move by as much as the job amplifies small errors.
 """
 
 from __future__ import annotations
@@ -10,34 +11,35 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-from math import copysign, inf, isinf, isnan, nan
+from itertools import chain
+from math import inf, isinf, isnan, nan
 from typing import Any
 
 import msgspec
 import pandas as pd
 
+from analysis.agreement import TOLERANCE_FRAC, agreement, order, relative
 from analysis.labels import STRATEGY_KEYS, strategy_labels
 from analysis.load import RecordError, Run
 from analysis.metrics import summarise
 from analysis.stats import median, run_table
 
-TOLERANCE_FRAC = 0.05
-"""Relative errors up to this count as agreement, and medians that are no further apart as equal."""
-ROUNDING = 1e-9
 RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "updates")
 """Measures whose errors are relative; those of the others, which may be zero, are differences."""
 ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
 """The times that a verdict is about, and that strategies are ranked by."""
-DASH = "\N{EN DASH}"
-CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields"}
-"""Settings of the job in which cases may differ."""
+CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "validation_samples"}
+"""Settings of the job in which cases may differ (a strategy may hold samples out)."""
+DEVICE_KEYS = frozenset({"device", "devices", "hosts"})
+"""Settings in which a run on slower devices differs from the other virtual one."""
 
 COLUMNS = {
     **{"straggler": "str", "strategy": "str", "seeds": "int64", "measure": "str", "live": "float64"},
-    **{"virtual": "float64", "error": "float64", "error_kind": "str", "within": "boolean", "worst_seed": "float64"},
-    **{"live_missed": "Int64", "virtual_missed": "Int64"},
+    **{"virtual": "float64", "error": "float64", "error_kind": "str", "low": "float64", "high": "float64"},
+    **{"verdict": "object", "worst_seed": "float64", "live_missed": "Int64", "virtual_missed": "Int64"},
+    **{"again_pairs": "Int64", "again": "float64", "again_worst": "float64"},
+    **{"slowed_pairs": "Int64", "slowed": "float64", "slowed_worst": "float64"},
 }
 
 Key = tuple[str, str, bytes, int]
@@ -49,19 +51,23 @@ class Fidelity:
     """All frames have a row for each line of their table.
 
     ``measures``: ``straggler``, ``strategy``, ``seeds`` (their number), ``measure``, ``live``, ``virtual`` (medians
-    over the seeds, of ``staleness_max`` the largest; infinite: a time that was not reached), ``error`` = virtual / live
-    - 1 (``error_kind`` relative), virtual - live (difference) or the total-variation distance of the distributions
-    (distance), ``within`` (the tolerance; null where the error is not relative, or neither side reached it),
-    ``worst_seed`` (the error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an
-    infinite time).
+    over the seeds, of ``staleness_max`` the largest; infinite: a time that was not reached), ``error`` = the median
+    over the seeds of virtual / live - 1 (``error_kind`` relative) with its 95 % interval ``low`` to ``high``, virtual -
+    live (difference) or the total-variation distance of the distributions (distance), ``verdict``
+    (:func:`analysis.agreement.judge`; None where the error is not relative, or neither side reached it), ``worst_seed``
+    (the error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an infinite time). Of
+    relative errors also what second live runs differ by from the first (``again_pairs`` seeds, ``again`` the median of
+    the sizes, ``again_worst``) and virtual runs on devices that are 1 % slower from the others (``slowed_pairs``,
+    ``slowed``, ``slowed_worst``).
 
-    ``rankings``: ``straggler``, ``measure``, ``live_order``, ``virtual_order``, ``pairs`` (of strategies whose live
-    medians differ by more than that), ``swapped`` (those that virtual runs do not order so), ``same`` (null: no pairs).
+    ``rankings``: ``straggler``, ``measure`` and the fields of :class:`analysis.agreement.Order`.
 
     ``losses``: ``straggler``, ``seed``, ``losses`` (of BSP's iterations in both records), ``different``, ``missing``
     (in one of the two only), ``first`` difference in words, ``equal``.
 
-    ``runs``: a row per record (:func:`analysis.stats.run_table`) with ``side`` and ``straggler``.
+    ``runs``: a row per record (:func:`analysis.stats.run_table`) with ``side`` (live, virtual, again, slowed) and
+    ``straggler``, and of its evaluations ``before_target`` (those before the one that reached it) and ``behind`` (those
+    whose result came after the next was asked for).
     """
 
     measures: pd.DataFrame
@@ -71,20 +77,35 @@ class Fidelity:
     tolerance_frac: float = TOLERANCE_FRAC
 
 
-def fidelity(live: Sequence[Run], virtual: Sequence[Run], tolerance_frac: float = TOLERANCE_FRAC) -> Fidelity:
+def fidelity(
+    live: Sequence[Run],
+    virtual: Sequence[Run],
+    tolerance_frac: float = TOLERANCE_FRAC,
+    *,
+    again: Sequence[Run] = (),
+    slowed: Sequence[Run] = (),
+) -> Fidelity:
     """Compare records that pair up (in any order); cases come in the order of the live ones.
+
+    Args:
+        live: records of the live runtime.
+        virtual: records of the virtual one, of the same jobs.
+        tolerance_frac: relative errors up to this count as agreement.
+        again: second live runs of some of the jobs.
+        slowed: virtual runs of some of them on slower devices.
 
     Raises:
         RecordError: a record has no partner, is not complete, or is of another job than its partner.
     """
     pairs = pair_up(live, virtual)
-    runs = _runs(pairs)
+    also = beside(again, live, "live", frozenset()), beside(slowed, virtual, "virtual", DEVICE_KEYS)
+    runs = _runs({"live": live_of(pairs), "virtual": [pair[1] for pair in pairs], "again": also[0], "slowed": also[1]})
     cases = list(dict.fromkeys(zip(runs["straggler"], runs["strategy"], strict=True)))
-    order = list(dict.fromkeys(straggler for straggler, _ in cases))
-    cases.sort(key=lambda case: order.index(case[0]))
+    first = list(dict.fromkeys(straggler for straggler, _ in cases))
+    cases.sort(key=lambda case: first.index(case[0]))
     rows = [row for case in cases for row in _measures(runs, *case, tolerance_frac)]
     measures = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
-    return Fidelity(measures, _rankings(measures, tolerance_frac), _losses(pairs), runs, tolerance_frac)
+    return Fidelity(measures, _rankings(runs, tolerance_frac), _losses(pairs), runs, tolerance_frac)
 
 
 # ---- pairs ----------------------------------------------------------------------------------------------------------
@@ -111,6 +132,24 @@ def pair_up(live: Sequence[Run], virtual: Sequence[Run]) -> list[tuple[Run, Run]
             raise RecordError(f"{other.path}: another straggler plan than {one.path}, so the two are no pair")
         _check_same(pairs[0][0], one, CASE_KEYS)
     return pairs
+
+
+def live_of(pairs: Iterable[tuple[Run, Run]]) -> list[Run]:
+    """The first of each."""
+    return [pair[0] for pair in pairs]
+
+
+def beside(runs: Sequence[Run], first: Sequence[Run], runtime: str, may_differ: frozenset[str]) -> list[Run]:
+    """``runs`` in their order, each checked against the one that it repeats. Raises :class:`RecordError`."""
+    firsts = _by_key(first, runtime)
+    for key, run in _by_key(runs, runtime).items():
+        if key not in firsts:
+            raise RecordError(f"{run.path}: a second {runtime} record of {_in_words(run)}, of which there is no first")
+        _check_same(firsts[key], run, may_differ)
+        # delays that are given in iterations follow the device, and so does the plan
+        if not may_differ and firsts[key].meta.get("plan_sha256") != run.meta.get("plan_sha256"):
+            raise RecordError(f"{run.path}: another straggler plan than {firsts[key].path}, so it does not repeat it")
+    return list(runs)
 
 
 def _by_key(runs: Iterable[Run], runtime: str) -> dict[Key, Run]:
@@ -144,14 +183,14 @@ def _in_words(run: Run) -> str:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _runs(pairs: Sequence[tuple[Run, Run]]) -> pd.DataFrame:
-    runs = [run for pair in pairs for run in pair]
+def _runs(by_side: dict[str, list[Run]]) -> pd.DataFrame:
+    runs = list(chain.from_iterable(by_side.values()))
     metas, summaries = [run.meta for run in runs], [summarise(run) for run in runs]
     frame = run_table(metas, summaries, [run.path for run in runs])
     missed = [summary["tta_missed"] for summary in summaries]
     interpolated = [inf if gone else s["tta_interp_s"] for gone, s in zip(missed, summaries, strict=True)]
     return frame.assign(
-        side=["live", "virtual"] * len(pairs),
+        side=[side for side, some in by_side.items() for _ in some],
         straggler=[str(run.job.get("straggler")) for run in runs],
         strategy=strategy_labels(metas),
         tta_interp_s=pd.Series(interpolated, dtype="float64"),
@@ -159,15 +198,34 @@ def _runs(pairs: Sequence[tuple[Run, Run]]) -> pd.DataFrame:
         iterations=[summary["iterations"] for summary in summaries],
         overruns=[summary["overruns"] for summary in summaries],
         staleness=[summary["staleness"] for summary in summaries],
+        evaluations=[summary["evaluations"] for summary in summaries],
+        before_target=[
+            int((run.tables.evaluations["asked_s"] < s["tta_s"]).sum()) if s["tta_s"] is not None else None
+            for run, s in zip(runs, summaries, strict=True)
+        ],
+        behind=[_behind(run.tables.evaluations) for run in runs],
     )
+
+
+def _behind(evaluations: pd.DataFrame) -> int:
+    """Evaluations whose result came after the next was asked for: the evaluator does not keep up."""
+    return int((evaluations["t"] > evaluations["asked_s"].shift(-1)).sum())
 
 
 def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac: float) -> Iterator[dict[str, Any]]:
     mine = runs[(runs["straggler"] == straggler) & (runs["strategy"] == strategy)]
-    live, virtual = (mine[mine["side"] == side].set_index("seed").sort_index() for side in ("live", "virtual"))
+    sides = {
+        side: mine[mine["side"] == side].set_index("seed").sort_index()
+        for side in ("live", "virtual", "again", "slowed")
+    }
+    live, virtual = sides["live"], sides["virtual"]
     head = {"straggler": straggler, "strategy": strategy, "seeds": len(live)}
     for measure in (*RELATIVE, *ABSOLUTE):
-        yield head | {"measure": measure} | _compare(measure, live[measure], virtual[measure], tolerance_frac)
+        row = head | {"measure": measure} | _compare(measure, live[measure], virtual[measure], tolerance_frac)
+        if measure in RELATIVE:
+            row |= _apart("again", live[measure], sides["again"][measure], sized=True)
+            row |= _apart("slowed", virtual[measure], sides["slowed"][measure], sized=False)
+        yield row
     each = [total_variation(*pair) for pair in zip(live["staleness"], virtual["staleness"], strict=True)]
     distance = total_variation(_pooled(live["staleness"]), _pooled(virtual["staleness"]))
     yield head | {"measure": "staleness", "error": distance, "error_kind": "distance", "worst_seed": _worst(each)}
@@ -175,41 +233,37 @@ def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac:
 
 def _compare(measure: str, live: pd.Series, virtual: pd.Series, tolerance_frac: float) -> dict[str, Any]:
     """One measure of one case; the series are by seed."""
-    kind, differ = ("relative", relative) if measure in RELATIVE else ("difference", difference)
     middle = max if measure == "staleness_max" else median
     values = {"live": float(middle(live)), "virtual": float(middle(virtual))}
-    error = differ(**values)
-    return values | {
-        "error": error,
-        "error_kind": kind,
-        "within": within(error, tolerance_frac) if kind == "relative" and not isnan(error) else None,
-        "worst_seed": _worst(differ(*pair) for pair in zip(live, virtual, strict=True)),
-        "live_missed": int(live.map(isinf).sum()),
-        "virtual_missed": int(virtual.map(isinf).sum()),
-    }
+    missed = {"live_missed": int(live.map(isinf).sum()), "virtual_missed": int(virtual.map(isinf).sum())}
+    if measure not in RELATIVE:
+        each = (difference(*pair) for pair in zip(live, virtual, strict=True))
+        return values | missed | {"error": difference(**values), "error_kind": "difference", "worst_seed": _worst(each)}
+    found = agreement((relative(*pair) for pair in zip(live, virtual, strict=True)), tolerance_frac)
+    return values | missed | {
+        "error": found.error,
+        "error_kind": "relative",
+        "low": found.low,
+        "high": found.high,
+        "verdict": found.verdict,
+        "worst_seed": found.worst,
+    }  # fmt: skip
+
+
+def _apart(name: str, first: pd.Series, second: pd.Series, *, sized: bool) -> dict[str, Any]:
+    """By how much the second runs of some seeds differ from the first; ``sized``: without the sign."""
+    both = [relative(first[seed], value) for seed, value in second.items()]
+    known = [abs(error) if sized else error for error in both if not isnan(error)]
+    return {f"{name}_pairs": len(known), name: median(known), f"{name}_worst": _worst(known)}
 
 
 def _worst(errors: Iterable[float]) -> float:
     return max((error for error in errors if not isnan(error)), key=abs, default=nan)
 
 
-def relative(live: float, virtual: float) -> float:
-    """The relative error; one infinite time beside a finite one is as wrong as can be, of two there is no error."""
-    if isinf(live) or isnan(virtual):
-        return nan if isinf(virtual) or isnan(virtual) else -1.0
-    if live == 0:
-        return copysign(inf, virtual) if virtual else 0.0
-    return virtual / live - 1.0
-
-
 def difference(live: float, virtual: float) -> float:
     """What virtual runs have more than live ones."""
     return virtual - live
-
-
-def within(error: float, tolerance_frac: float = TOLERANCE_FRAC) -> bool:
-    """Whether a relative error is small."""
-    return abs(error) <= tolerance_frac + ROUNDING
 
 
 def total_variation(live: dict[str, int], virtual: dict[str, int]) -> float:
@@ -231,40 +285,20 @@ def _pooled(histograms: Iterable[dict[str, int]]) -> dict[str, int]:
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 
-def _rankings(measures: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
+def _rankings(runs: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
     rows = []
     for measure in NAMES:
-        chosen = measures[(measures["measure"] == measure) & measures["live"].notna() & measures["virtual"].notna()]
-        for straggler, group in chosen.groupby("straggler", sort=False):
-            live, virtual = (dict(zip(group["strategy"], group[side], strict=True)) for side in ("live", "virtual"))
-            rows.append({"straggler": straggler, "measure": measure} | ranking(live, virtual, tolerance_frac))
-    columns = ["straggler", "measure", "live_order", "virtual_order", "pairs", "swapped", "same"]
-    return pd.DataFrame(rows, columns=columns).astype({"same": "boolean"})
-
-
-def ranking(
-    live: dict[str, float], virtual: dict[str, float], tolerance_frac: float = TOLERANCE_FRAC
-) -> dict[str, Any]:
-    """Both orders of the strategies, fastest first, and the pairs that live runs tell apart and virtual ones swap.
-
-    A pair whose virtual values are equal counts as swapped: the live order is then not to be seen in them.
-    """
-    apart = []
-    for pair in combinations(live, 2):
-        fast, slow = sorted(pair, key=lambda name: live[name])
-        if live[slow] > live[fast] * (1 + tolerance_frac + ROUNDING):
-            apart.append((fast, slow))
-    swapped = [f"{fast} / {slow}" for fast, slow in apart if not virtual[fast] < virtual[slow]]
-    orders = {f"{name}_order": _order(values) for name, values in (("live", live), ("virtual", virtual))}
-    same = not swapped if apart else None
-    return orders | {"pairs": len(apart), "swapped": ", ".join(swapped), "same": same}
-
-
-def _order(values: dict[str, float]) -> str:
-    """``asp < ssp = bsp`` of their values; who never got there is last and says so."""
-    names = sorted(values, key=lambda name: values[name])
-    steps = ["", *(" = " if values[a] == values[b] else " < " for a, b in pairwise(names))]
-    return "".join(step + name + " (never)" * isinf(values[name]) for step, name in zip(steps, names, strict=True))
+        for straggler, group in runs.groupby("straggler", sort=False):
+            live, virtual = (
+                group[group["side"] == side].pivot(index="seed", columns="strategy", values=measure)
+                for side in ("live", "virtual")
+            )
+            if not live.isna().all(axis=None) and not virtual.isna().all(axis=None):
+                rows.append(
+                    {"straggler": straggler, "measure": measure} | order(live, virtual, tolerance_frac)._asdict()
+                )
+    columns = ["straggler", "measure", "live", "virtual", "pairs", "kept", "swapped", "undecided", "verdict"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------
@@ -300,42 +334,3 @@ def _bits(run: Run) -> dict[tuple[int, int], list[bytes]]:
             key = (arrival.grad.iteration, arrival.grad.worker)
             found.setdefault(key, []).append(struct.pack("<d", arrival.loss))
     return found
-
-
-# ---- in words -------------------------------------------------------------------------------------------------------
-
-
-def verdict(found: Fidelity) -> list[str]:
-    """What it comes to, in a few lines that name every miss."""
-    lines = []
-    for measure, name in NAMES.items():
-        rows = found.measures[(found.measures["measure"] == measure) & found.measures["within"].notna()]
-        missed = [
-            f"{row['strategy']} under {row['straggler']} ({error_text(row)})" for row in _where_not(rows, "within")
-        ]
-        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", len(rows), "cases", missed))
-        rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["same"].notna()]
-        missed = [f"{row['swapped']} under {row['straggler']}" for row in _where_not(rows, "same")]
-        lines.append(_count(f"order of the strategies by {name} kept:", len(rows), "patterns of stragglers", missed))
-    missed = [f"seed {row['seed']} under {row['straggler']}" for row in _where_not(found.losses, "equal")]
-    lines.append(_count("losses of BSP equal to the bit:", len(found.losses), "pairs", missed))
-    return lines
-
-
-def _where_not(rows: pd.DataFrame, column: str) -> list[dict[Any, Any]]:
-    return [dict(row) for _, row in rows[~rows[column].astype("bool")].iterrows()]
-
-
-def _count(what: str, of: int, units: str, missed: Sequence[str]) -> str:
-    told = f"; not {', '.join(missed)}" if missed else ""
-    return f"{what} {of - len(missed)} of {of} {units}{told}" if of else f"{what} nothing to compare"
-
-
-def error_text(row: Any) -> str:
-    """The relative error of a row of ``measures``; where only one side got there, it has no figure."""
-    return "one side only" if isinf(row["live"]) != isinf(row["virtual"]) else percent(row["error"])
-
-
-def percent(value: float) -> str:
-    """With its sign."""
-    return DASH if isnan(value) else f"{100 * value:+.1f} %"

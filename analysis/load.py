@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analysis.schema import Finished, Line, decode_line
+from analysis.schema import ROWS, Finished, Line, decode_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 JOB_KEYS = ("strategy", "num_workers", "num_samples", "metric", "higher_is_better")
-ROWS = "iterations.parquet"
-"""The file of a run that was recorded by rows (:mod:`analysis.rows`)."""
 PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
 
 
@@ -58,7 +56,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``done``, ``failed``, ``interrupted``, or ``killed`` when the record just ends."""
+        """``done``, ``failed``, ``stuck``, ``disk_full``, ``interrupted``, or ``killed`` when the record just ends."""
         return self.finished.status if self.finished else "killed"
 
     @property

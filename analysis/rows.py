@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.schema import DURATIONS
+from analysis.schema import DURATIONS, ROWS
 
 if TYPE_CHECKING:
     from analysis.load import Run
+
+MAGIC = b"PAR1"
+"""How a file of this format begins and ends."""
+NUMBERS = ("worker", "iteration", "grad", "version_read", "samples", "assigned_samples", "applied_version")
+MORE = ("injected_s", "overrun_s", "applied_t")
+INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
 def read_rows(path: Path) -> pd.DataFrame:
     """The rows, with the columns that :func:`analysis.tables.make_tables` gives an iteration.
 
     ``incarnation`` is 0 and ``loss`` not known; ``issued_s`` is when the Compute reached its worker, as nearly as the
-    durations tell.
+    durations tell. A file without its end (the run was killed) cannot be read: it counts as one without rows.
     """
-    rows = pd.read_parquet(path)
+    rows = _stored(path)
     applied = rows["applied_version"] > 0
     begun = rows["t"] - sum(rows[name] for name in DURATIONS)
     version = rows["applied_version"].where(applied).astype("Int64")
@@ -61,8 +67,24 @@ def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def has_end(path: Path) -> bool:
+    """Whether the file was closed; where its rows are, only its end tells."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - len(MAGIC)))
+        return size > len(MAGIC) and file.read() == MAGIC
+
+
+def _stored(path: Path) -> pd.DataFrame:
+    if has_end(path):
+        return pd.read_parquet(path)
+    return pd.DataFrame({**dict.fromkeys(NUMBERS, INTEGERS), **dict.fromkeys(("t", *DURATIONS, *MORE), FLOATS)})
+
+
 def problems_of(run: Run) -> list[str]:
     """What is wrong with the rows: a gradient twice, versions with gaps, or sums that the last line contradicts."""
+    if not has_end(run.path / ROWS):
+        return [f"{ROWS}: has no end, so its rows are lost; repeat the run"]
     rows, end = run.tables.iterations, run.finished
     found = []
     if (twice := int(rows["grad"].duplicated().sum())) > 0:

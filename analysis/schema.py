@@ -12,6 +12,8 @@ import msgspec
 
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 """Parts of an iteration in order; they sum to the whole of it."""
+ROWS = "iterations.parquet"
+"""The file of a run that was recorded by rows (:mod:`analysis.rows`)."""
 
 
 class Grad(msgspec.Struct, frozen=True, gc=False):

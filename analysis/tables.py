@@ -13,9 +13,9 @@ import pandas as pd
 
 from analysis import rows
 from analysis.history import Arrival, Update
-from analysis.load import ROWS
 from analysis.schema import (
     DURATIONS,
+    ROWS,
     Evaluated,
     Failed,
     Injected,

@@ -8,9 +8,10 @@ whole file or nothing. It is not fsynced: it outlives any process, not a power c
 from __future__ import annotations
 
 import os
+import secrets
 import struct
-import tempfile
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import msgspec
 import numpy as np
 
 MAGIC = b"SGLC0001"
+MODE = 0o666
+"""Of new files, less the umask."""
 _LENGTH = struct.Struct("<Q")
 
 
@@ -76,9 +79,12 @@ def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
 
 
 def publish(path: Path, parts: list[Any]) -> None:
-    """Write a file that appears under its name only when it is complete; replaces one that is there."""
+    """Write a file that appears under its name only when it is complete; replaces one that is there.
+
+    Who may read it is for the umask to say, as for every other file of a record.
+    """
     try:
-        fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
+        fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, MODE)
     except (AttributeError, OSError):  # of Linux alone, and not of every file system
         _publish_by_rename(path, parts)
         return
@@ -90,8 +96,20 @@ def publish(path: Path, parts: list[Any]) -> None:
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
 
+def publish_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """As ``numpy.save`` writes it, but whole or not at all, and a full disk is told as one."""
+    array, head = np.ascontiguousarray(array), BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    publish(path, [head.getvalue(), array.data.cast("B") if array.size else b""])
+
+
 def _publish_by_rename(path: Path, parts: list[Any]) -> None:
     """For file systems without O_TMPFILE."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.writelines(parts)
-    os.replace(file.name, path)
+    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(half, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
+            file.writelines(parts)
+        os.replace(half, path)
+    except BaseException:
+        half.unlink(missing_ok=True)  # half a file would fill a full disk for good
+        raise

@@ -101,6 +101,7 @@ class Config(_Strict, frozen=True):
     max_time_s: Annotated[float, Meta(gt=0, le=MAX_JOB_S)]
     eval_every_s: Positive | None
     checkpoint_every_s: Positive | None
+    stuck_after_s: Positive | None
     scheduler: Spec
     failover: Literal["shards", "checkpoint"]
     stop_at_target: bool

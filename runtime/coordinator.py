@@ -19,11 +19,13 @@ from typing import assert_never
 import msgspec
 
 from injectors.plan import parse_target
+from runtime.answers import checked
 from runtime.executor import Disturb, Executor
 from runtime.job import Job, Port, Record
 from runtime.ledger import Order
 from runtime.scheduling import ConstantPending, Scheduler
 from runtime.scoring import Products
+from runtime.stuck import Promised, awaits, declare
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -70,7 +72,7 @@ MAX_NONFINITE = 3
 class Coordinator:
     """Drives one strategy through one job.
 
-    ``status`` is None while the job runs, then ``done``, ``failed`` or ``interrupted`` with ``reason``.
+    ``status`` is None while the job runs, then ``done``, ``failed``, ``stuck`` or ``interrupted`` with ``reason``.
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class Coordinator:
         self.cut = self.executor.cut
         self.nonfinite = [0] * job.num_workers
         self.halted = False
+        self.promised = Promised()
         self.status: str | None = None
         self.reason = ""
         self.finished_s = 0.0
         self._t = 0.0
-        self._evaluating = False
+        self.evaluating = False
         self._values: list[float] = []
         self._queue: deque[AnyEvent] = deque()
         self._state: dict[str, float | int | str] = {}
@@ -220,9 +223,10 @@ class Coordinator:
 
     def evaluated(self, t: float, version: int, asked_s: float, metrics: dict[str, float]) -> None:
         """The evaluator is done with one snapshot (or gave up: no metrics)."""
-        self._evaluating = False
+        self.evaluating = False
         if not metrics or self.status:
             return
+        self.promised.scored = version
         self._tell(Evaluated(t=t, version=version, asked_s=asked_s, metrics=metrics))
         value = metrics.get(self.job.metric)
         if self.job.stop_at_target and value is not None and self.job.reached(value):
@@ -257,7 +261,10 @@ class Coordinator:
             return
         owner, _, name = tag.partition(":")
         if owner == "strategy":
+            self.promised.timers = max(0, self.promised.timers - 1)
             self._tell(Woke(t=t, tag=name))
+        elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
+            declare(self, t)
         elif name == "limit":
             self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
         elif name == "scheduling":
@@ -311,7 +318,7 @@ class Coordinator:
             self.ledger.saw(worker, event)
         begun = self.stopwatch()
         try:
-            commands = self.strategy.handle(event)
+            commands = checked(self.strategy, event, self.strategy.handle(event))
         except Exception:  # what it fell over must be in the record; its state is not to be trusted
             self.record.event(self._t, event, (), self.version, (self.stopwatch() - begun) * 1e6, None)
             raise
@@ -333,6 +340,7 @@ class Coordinator:
             case Restart():
                 self._restart(command)
             case Wake():
+                self.promised.timers += 1
                 self.port.wake(command.at_s, f"strategy:{command.tag}")
             case Evaluate():
                 self._evaluate()
@@ -381,8 +389,8 @@ class Coordinator:
         self._tell(Failed(t=t, worker=worker, reason=reason, retryable=retryable))
 
     def _evaluate(self) -> None:
-        if not self._evaluating and not self.halted:
-            self._evaluating = True
+        if not self.evaluating and not self.halted:
+            self.evaluating = True
             self.port.evaluate(self.version, last=False)
 
     def _checkpoint(self) -> None:

@@ -16,7 +16,7 @@ from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
 from runtime.device import describe_devices
-from runtime.errors import ConfigError
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.executor import cut_for, nominal_batches
 from runtime.instantiate import instantiate
 from runtime.job import Job, Record
@@ -27,14 +27,17 @@ from runtime.spec import Circumstances, Experiment, Outcome
 from runtime.view import Picture, make_view
 from strategies.protocol import Strategy
 
-EXIT_CODES = {"done": 0, "failed": 1, "interrupted": 130}
+UNTOLD = ("lr_at", "seed", "stuck_after_s")
+"""Fields of a job that its ``meta.json`` does not repeat."""
+EXIT_CODES = {"done": 0, "failed": FAILED, "stuck": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
 
 
 def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> int:
-    """Run one job into ``run_dir``; returns the exit code (0 done, 1 failed, 130 or 128 + signal interrupted).
+    """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
 
     Relative paths of ``config`` are below ``start`` (None: the current directory). Raises
-    :class:`runtime.errors.ConfigError` for what only shows when the data is looked at.
+    :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a job
+    that ended badly.
     """
     written, config = config, anchored(config, start or Path.cwd())
     strategy: Strategy = instantiate(config.strategy, "strategy")
@@ -63,8 +66,8 @@ def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> 
     outcome: Outcome = runtime.run(experiment, Schedule(plan))
     view.close(outcome.t)
     recorder.close()
-    if outcome.status == "failed":
-        raise JobFailed(f"{title(config, job)}: {outcome.reason}")
+    if outcome.status not in ("done", "interrupted"):
+        raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
 
 
@@ -94,11 +97,17 @@ def prepare_data(config: Config) -> int:
     try:
         return int(task.prepare())
     except (ValueError, OSError) as error:
+        if is_full(error):
+            raise
         raise ConfigError(f"workload={config.workload.name}: {error}") from error
 
 
 class JobFailed(RuntimeError):
     """The job ended with an error; its record says what came before."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
@@ -138,6 +147,7 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
         max_time_s=config.max_time_s,
         eval_every_s=config.eval_every_s if is_scored(config) else None,
         checkpoint_every_s=config.checkpoint_every_s,
+        stuck_after_s=config.stuck_after_s,
         seed=config.seed,
         metric=workload.metric,
         higher_is_better=workload.higher_is_better,
@@ -213,7 +223,7 @@ def write_head(
     """``plan.json`` and ``meta.json``."""
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
-    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in ("lr_at", "seed")}
+    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in UNTOLD}
     meta = {
         "schema": SCHEMA,
         "run_id": run_dir.name,

@@ -37,6 +37,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     convergence: Convergence | None = None
     """When the metric has converged, and whether the job ends then."""
     stop_at_convergence: bool = False
+    stuck_after_s: float | None = None
+    """How long it may be idle without waiting for anything; None: for ever."""
     lr: float
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""

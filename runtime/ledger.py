@@ -94,6 +94,10 @@ class Ledger:
         self.held.clear()
         self.grads.clear()
 
+    def last_events(self, worker: int) -> list[Event]:
+        """Of a worker, the newest last."""
+        return list(self._history.get(worker, ()))
+
     def error(self, worker: int, what: str) -> ProtocolError:
         """An error that shows what last happened to the worker."""
         history = "\n".join(f"  {event}" for event in self._history.get(worker, ()))

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.answers import checked
 from strategies.protocol import AnyCommand, AnyEvent, Evaluated, Strategy
 
 State = dict[str, Any]
@@ -65,7 +66,7 @@ def replay(told: Iterable[Told], strategy: Strategy) -> Iterator[Step]:
     previous: State = {}
     for line in told:
         try:
-            commands = _commands(_plain(list(strategy.handle(line.event))))
+            commands = _commands(_plain(list(checked(strategy, line.event, strategy.handle(line.event)))))
             state = strategy.log_state()
             changed = _plain(state) if state != previous else None
         except Exception as error:  # noqa: BLE001 (whatever it is: the recorded strategy gave an answer)

@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended; what the last line of its record says."""
 
     status: str
-    """``done``, ``failed`` or ``interrupted``."""
+    """``done``, ``failed``, ``stuck``, ``disk_full`` or ``interrupted``."""
     reason: str
     t: float
     version: int
@@ -108,12 +108,13 @@ def outcome_of(
     parameters_sha256: str,
     num_parameters: int,
     memory: dict[str, int] | None = None,
+    failed: str = "failed",
 ) -> Outcome:
-    """How the coordinator's job ended; ``failure`` says what the runtime gave up for, if it did."""
+    """How the coordinator's job ended; if the runtime gave up, ``failure`` says why, and the status is ``failed``."""
     shards, epochs = coordinator.shards, coordinator.job.epochs
     status = str(coordinator.status)
     if failure is not None:
-        status = "interrupted" if interrupted else "failed"
+        status = "interrupted" if interrupted else failed
     return Outcome(
         status=status,
         reason=failure or coordinator.reason,

@@ -29,6 +29,7 @@ from analysis.load import RecordError, Run, find_runs, load_run
 from analysis.robust import Estimate
 from runtime.errors import ConfigError, told
 from runtime.probing import refuse_unwritable_file
+from runtime.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
@@ -172,4 +173,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("calibrate.py", main)

@@ -39,6 +39,7 @@ from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, to
 from runtime.live.doctor import missing
 from runtime.live.means import Look
 from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.streams import run_program
 from scripts.compare import read_records
 from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
@@ -282,4 +283,4 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("calibrate_injectors.py", main)

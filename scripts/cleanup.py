@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from runtime.errors import ConfigError, told
 from runtime.live.leftovers import Entry, Ledger, ledger_dir, standing
+from runtime.streams import run_program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,4 +83,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("cleanup.py", main)

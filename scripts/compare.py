@@ -1,14 +1,17 @@
 """Run the same jobs live and on the virtual clock, and report how well the two agree.
 
-python scripts/compare.py                                              # 120 runs, half an hour; into out/fidelity
+python scripts/compare.py                                    # every strategy; into out/fidelity, some 35 minutes
+python scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md   # replicas and a ring
+python scripts/compare.py --grid hosts --report docs/fidelity_hosts.md           # emulated hosts, throttled
+python scripts/compare.py --only virtual                     # only those that need no quiet machine, for the time being
 python scripts/compare.py --costs my_machine --report docs/fidelity.md
-python scripts/compare.py --grid hosts --seeds 0,1,2 --report docs/fidelity_hosts.md   # emulated hosts, throttled
 python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
-python scripts/compare.py --from out/fidelity                          # only report, from the records that are there
+python scripts/compare.py --from out/fidelity                # only report, from the records that are there
 
-Leave the machine alone meanwhile: whatever else computes lengthens the live runs. A record that is there is not made
-again, so the same command goes on after an interruption. The exit code is 0 for a report (misses are part of it), 1
-when a run failed, 2 for input that is of no use.
+Leave the machine alone meanwhile: whatever else computes lengthens the live runs. Seeds are the outer loop, and a
+record that is there is not made again, so the same command goes on after an interruption, and with --seeds it reports
+on those that are whole. The exit code is 0 for a report (misses are part of it), 1 when a run failed, 2 for input that
+is of no use.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +30,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.fidelity import TOLERANCE_FRAC, fidelity, verdict
+from analysis.fidelity import fidelity
 from analysis.fidelity_page import markdown, overran, sheets
+from analysis.fidelity_words import verdict
 from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
 from analysis.load import RecordError, Run, find_runs, load_run
@@ -37,52 +41,19 @@ from analysis.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.preflight import preflight
 from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
+from scripts.fidelity_grids import GRIDS
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.warm import WarmRunner
 
-
-class Grid(NamedTuple):
-    """What is compared unless told otherwise.
-
-    ``clusters`` are by the runtime's name in records: a virtual run takes two seconds, so it comes first and shows what
-    it cannot do.
-    """
-
-    clusters: dict[str, str]
-    stragglers: str
-    costs: str
-    title: str
-    out: str
-    tolerance_frac: float = TOLERANCE_FRAC
-    settings: tuple[str, ...] = ()
-    seeds: str = "0,1,2,3,4"
-    strategies: str = "bsp,asp,ssp,backup_workers"
-
-
-GRIDS = {
-    "local": Grid(
-        clusters={"virtual": "virtual", "live": "local"},
-        stragglers="none,transient,persistent",
-        costs="local_tcp",
-        title="Live against virtual",
-        out="out/fidelity",
-    ),
-    "hosts": Grid(
-        clusters={"virtual": "virtual_hosts", "live": "hosts"},
-        stragglers="none,cpu_transient,link_transient",
-        costs="hosts_tcp",
-        title="Live against virtual, on emulated hosts",
-        out="out/fidelity_hosts",
-        tolerance_frac=0.10,
-        # twice the epochs: windows of 3 s in 6 s show in jobs that last for a few of them
-        settings=("workload=digits_cnn", "workload.epochs=32"),
-    ),
-}
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
 OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
 COSTS = "cluster.costs="
 WIDE = 1000
 """Columns of a table that goes into a file."""
+SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live"}
+"""What a case is run as, and on which runtime: slowed on devices that are 1 % slower, again a second time."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -91,8 +62,13 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     console = Console(highlight=False, markup=False)
     try:
         asked = parse(words)
-        runs = read_records(asked.source) if asked.source else make_records(asked, console, runner or run_child)
-        report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
+        runs = read_records(asked.source) if asked.source else make_records(asked, console, runner)
+        if asked.only == "virtual":
+            console.print(
+                f"{len(runs)} virtual records in {asked.out / 'records'}; without --only the live ones follow"
+            )
+        else:
+            report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
         return told("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
@@ -111,22 +87,38 @@ class Cell(NamedTuple):
     seed: str
     straggler: str
     strategy: str
-    runtime: str
+    side: str
 
     @property
     def name(self) -> str:
         """Of its record."""
-        return f"{self.strategy}_{self.straggler}_seed{self.seed}_{self.runtime}"
+        return f"{self.strategy}_{self.straggler}_seed{self.seed}_{self.side}"
 
 
-def make_records(asked: argparse.Namespace, console: Console, runner: Runner) -> list[Run]:
+def make_records(asked: argparse.Namespace, console: Console, runner: Runner | None) -> list[Run]:
     """Those that are there, and what is missing, one run at a time. Raises :class:`ConfigError`, :class:`JobFailed`."""
     check_grid(asked)
-    # seeds are the outer loop: when the machine changes its mood, all cases share that
-    cells = [Cell(*each) for each in product(asked.seeds, asked.stragglers, asked.strategies, asked.grid.clusters)]
+    cells = list(cells_of(asked))
     found = {cell.name: present(cell, asked) for cell in cells}
-    wanted = {cell.name: settings(cell, asked) for cell in cells}
-    return list(fill(wanted, found, asked.out, console, runner, live=True).values())
+    runs: list[Run] = []
+    # a virtual run takes a second, so these come first and show what cannot be done
+    for runtime in [asked.only] if asked.only else dict.fromkeys(SIDES.values()):
+        wanted = {cell.name: settings(cell, asked) for cell in cells if SIDES[cell.side] == runtime}
+        with WarmRunner() as warm:
+            chosen = runner or (warm if runtime == "virtual" else run_child)
+            runs += fill(wanted, found, asked.out, console, chosen, live=runtime == "live").values()
+    return runs
+
+
+def cells_of(asked: argparse.Namespace) -> Iterator[Cell]:
+    """Seeds are the outer loop: when the machine changes its mood all cases share that, and what is there is whole."""
+    for number, seed in enumerate(asked.seeds):
+        for side in SIDES:
+            for straggler, strategy, twice in asked.cases:
+                early = number < asked.repeats
+                wanted = {"again": early and twice, "slowed": early and asked.slowing}
+                if wanted.get(side, True):
+                    yield Cell(seed, straggler, strategy, side)
 
 
 def check_grid(asked: argparse.Namespace) -> None:
@@ -134,20 +126,30 @@ def check_grid(asked: argparse.Namespace) -> None:
     model = load_costs(asked.costs)
     asked.calibration = f"{model.name} {model.sha256[:8]}"
     where = f"hydra.sweep.dir={quoted(asked.out / 'unfinished' / 'sweep')}"
-    for runtime in asked.grid.clusters:
-        whole = Cell(",".join(asked.seeds), ",".join(asked.stragglers), ",".join(asked.strategies), runtime)
-        preflight(["-m", *settings(whole, asked), where])
+    for straggler, strategy, _ in asked.cases:
+        for side in ("virtual", "live"):
+            whole = Cell(",".join(asked.seeds), straggler, strategy, side)
+            preflight(["-m", *settings(whole, asked), where])
 
 
 def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
     """What the run's command line says, but for the directory."""
-    chosen = [f"{name}={value}" for name, value in zip(("seed", "straggler", "strategy"), cell[:3], strict=True)]
-    costs = [f"{COSTS}{quoted(asked.costs)}"] if cell.runtime == "virtual" else []
+    grid, runtime = asked.grid, SIDES[cell.side]
+    layers = (
+        grid.settings,
+        grid.of_straggler.get(cell.straggler, ()),
+        grid.of_strategy.get(cell.strategy, ()),
+        asked.overrides,
+        grid.slower if cell.side == "slowed" else (),
+    )
+    chosen = {text.partition("=")[0]: text for layer in layers for text in layer}  # the later one holds
     return [
-        *asked.overrides,
-        f"cluster={asked.grid.clusters[cell.runtime]}",
-        *costs,
-        *chosen,
+        *chosen.values(),
+        f"cluster={grid.clusters[runtime]}",
+        *([f"{COSTS}{quoted(asked.costs)}"] if runtime == "virtual" else []),
+        f"seed={cell.seed}",
+        f"straggler={cell.straggler}",
+        f"strategy={cell.strategy}",
         *QUIET,
     ]
 
@@ -155,7 +157,7 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
 def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
     """Its record, if it is there; a virtual one of another cost model counts as missing."""
     run = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
-    if run is None or cell.runtime != "virtual":
+    if run is None or SIDES[cell.side] != "virtual":
         return run
     return run if str(run.meta.get("calibration")).partition(",")[0] == asked.calibration else None
 
@@ -171,14 +173,27 @@ def read_records(folder: Path) -> list[Run]:
     return sorted(map(load_run, found), key=lambda run: str(run.meta.get("started_at")))  # the order they were made in
 
 
+def by_side(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """As what each was run: the end of its name says so, or else its runtime."""
+    found: dict[str, list[Run]] = {side: [] for side in SIDES}
+    for run in runs:
+        said, runtime = (
+            Path(run.path).name.rpartition("_")[2],
+            "virtual" if run.meta["runtime"] == "virtual" else "live",
+        )
+        found[said if SIDES.get(said) == runtime else runtime].append(run)
+    return found
+
+
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console: Console) -> None:
     """Tables on the terminal; ``fidelity.csv``, the figure with its CSV, and the page as files."""
-    virtual = [run for run in runs if run.meta["runtime"] == "virtual"]
-    live = [run for run in runs if run.meta["runtime"] != "virtual"]
-    found = fidelity(live, virtual, asked.grid.tolerance_frac)
+    sides = by_side(runs)
+    found = fidelity(
+        sides["live"], sides["virtual"], asked.grid.tolerance_frac, again=sides["again"], slowed=sides["slowed"]
+    )
     metas, tables, verdicts = [run.meta for run in runs], list(sheets(found)), verdict(found)
     page = asked.report or asked.out / "fidelity.md"
     picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
@@ -187,7 +202,8 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     link = picture.relative_to(page.parent).as_posix()
     head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
     paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
-    write_file(page, markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac))
+    body = markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac)
+    write_file(page, body if asked.source else f"{body}{jobs(asked)}")
     width, console.width = console.width, console.width if console.is_terminal else WIDE
     for sheet in tables:
         table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -199,6 +215,19 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
         console.print(str(line), soft_wrap=True)
 
 
+def jobs(asked: argparse.Namespace) -> str:
+    """What was set, and what this page says nothing of."""
+    grid = asked.grid
+    lines = [f"all: `{' '.join([*grid.settings, *asked.overrides])}`"]
+    for names, own in (
+        ([case[0] for case in asked.cases], grid.of_straggler),
+        ([case[1] for case in asked.cases], grid.of_strategy),
+    ):
+        lines += [f"{name}: `{' '.join(own[name])}`" for name in dict.fromkeys(names) if name in own]
+    lines.append(f"1 % slower: `{' '.join(grid.slower)}`")
+    return "\n".join(["", "## Settings of the jobs", "", *(f"- {line}" for line in lines), "", grid.note, ""])
+
+
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
@@ -207,8 +236,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--grid", choices=list(GRIDS), default="local", help="what to compare (default: local)")
     for name in CHOICES:
-        default = "; ".join(dict.fromkeys(getattr(grid, name) for grid in GRIDS.values()))
-        parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help=f"default: {default}")
+        parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help="default: the grid's")
+    parser.add_argument("--repeats", metavar="N", type=int, help="seeds of which there are second live runs")
+    parser.add_argument("--only", choices=["virtual"], help="make only these records, and no report")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity...)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
@@ -219,20 +249,43 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_file("--report", asked.report)
     refuse_unwritable_folder("-o", asked.out)
     if asked.source:
-        if given := [f"--{name}" for name in CHOICES if getattr(asked, name) is not None] + asked.overrides:
+        given = [f"--{name}" for name in (*CHOICES, "repeats", "only") if getattr(asked, name) is not None]
+        if given := given + asked.overrides:
             refuse(f"{given[0]}: not together with --from, which takes the records as they are")
         asked.out = asked.out or asked.source
         return asked
     asked.out = (asked.out or Path(asked.grid.out)).absolute()
     asked.costs = asked.grid.costs if asked.costs is None else asked.costs
-    for name, group in (("seeds", None), ("strategies", "strategy"), ("stragglers", "straggler")):
-        setattr(asked, name, listed(name, getattr(asked, name), getattr(asked.grid, name), group))
+    asked.seeds = listed("seeds", asked.seeds, asked.grid.seeds, None)
+    asked.repeats = asked.grid.repeats if asked.repeats is None else asked.repeats
+    if asked.repeats < 0:
+        refuse(f"--repeats {asked.repeats}: must be 0 or more")
+    asked.cases = cases_of(asked)
     given = [text.lstrip("+~").partition("=")[0] for text in asked.overrides]
     for name, text in zip(given, asked.overrides, strict=True):
         if name in OURS:
             refuse(f"{text}: is chosen by this program; see --help for its options")
-    asked.overrides = [text for text in asked.grid.settings if text.partition("=")[0] not in given] + asked.overrides
+    # who chooses the devices has to say what slower ones are
+    asked.slowing = not {text.partition("=")[0] for text in asked.grid.slower} & set(given)
     return asked
+
+
+def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
+    """Straggler, strategy and whether there are second live runs: the grid's parts, or all of what was named."""
+    grid, chosen = asked.grid, asked.strategies is not None or asked.stragglers is not None
+    twice = {name for part in grid.parts for name in part.twice.split(",")}
+    if chosen:
+        names = [
+            listed(kind, getattr(asked, kind), grid.listed(kind), group)
+            for kind, group in (("stragglers", "straggler"), ("strategies", "strategy"))
+        ]
+        return [(straggler, strategy, strategy in twice) for straggler, strategy in product(*names)]
+    found = {
+        (straggler, strategy): strategy in part.twice.split(",")
+        for part in grid.parts
+        for straggler, strategy in product(part.stragglers.split(","), part.strategies.split(","))
+    }
+    return [(*case, again) for case, again in found.items()]
 
 
 def listed(name: str, text: str | None, default: str, group: str | None) -> list[str]:
@@ -250,4 +303,4 @@ def listed(name: str, text: str | None, default: str, group: str | None) -> list
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("compare.py", main)

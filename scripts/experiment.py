@@ -47,6 +47,7 @@ from runtime.explaining import own_part
 from runtime.meta import describe_versions
 from runtime.preflight import preflight
 from runtime.probing import refuse_unwritable_folder
+from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
 from scripts.forks import run_here
@@ -386,4 +387,4 @@ def levels_of(text: str) -> tuple[str, list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("experiment.py", main)

@@ -21,6 +21,7 @@ from analysis.load import RecordError, find_runs, load_run
 from analysis.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, told
 from runtime.probing import refuse_unwritable_folder
+from runtime.streams import run_program
 
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbances whose effect is drawn beside what was asked for."""
@@ -89,4 +90,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("figures.py", main)

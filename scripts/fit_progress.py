@@ -32,6 +32,7 @@ from runtime.config import refuse_impossible_target
 from runtime.errors import ConfigError, told
 from runtime.probing import refuse_unwritable_file
 from runtime.progress import SCHEMA, parse_progress
+from runtime.streams import run_program
 
 MAX_PHI_SAMPLES = 1e12
 """More than any data set has; beyond it sums of progress lose all digits."""
@@ -153,4 +154,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("fit_progress.py", main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from analysis.load import Run, load_run
 from analysis.metrics import jct_s
-from runtime.errors import REFUSED, ConfigError
+from runtime.errors import NO_SPACE, REFUSED, ConfigError
 from runtime.live.process import die_with
 from scripts.forks import in_forks
 
@@ -139,6 +140,8 @@ def settle(name: str, out: Path, code: int) -> Run:
     if code != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
         why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
+        if code == NO_SPACE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # no other run would find room
         raise ConfigError(why) if code == REFUSED else JobFailed(why)
     shutil.rmtree(place, ignore_errors=True)
     new.rename(place)

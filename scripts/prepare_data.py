@@ -32,6 +32,7 @@ from runtime.checking import suggest
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
 from runtime.instantiate import instantiate
 from runtime.probing import refuse_unwritable_folder
+from runtime.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
 from workloads.datasets.catalogue import DATASETS
 
@@ -186,4 +187,4 @@ def _run(*command: str, cwd: Path, out: Any = subprocess.DEVNULL) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program("prepare_data.py", lambda: main(sys.argv[1:]))

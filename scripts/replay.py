@@ -23,11 +23,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from analysis.load import ROWS
+from analysis.schema import ROWS
 from runtime.errors import ConfigError, refuse, told
 from runtime.instantiate import instantiate
 from runtime.meta import SCHEMA
 from runtime.replay import Malformed, Step, Told, decode, replay
+from runtime.streams import run_program
 from strategies.protocol import Strategy
 
 IDENTICAL, DIFFERENT = 0, 1
@@ -240,4 +241,4 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
-    sys.exit(main())
+    run_program("replay.py", main)

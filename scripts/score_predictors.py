@@ -47,6 +47,7 @@ from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_p
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, told
 from runtime.probing import refuse_unwritable_folder
+from runtime.streams import run_program
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -249,4 +250,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program("score_predictors.py", main)

@@ -12,7 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.fidelity import TOLERANCE_FRAC, relative
+from analysis.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
 from analysis.figures.page import new_page, save, styled
 from analysis.provenance import caption
 from analysis.style import FAINT, INK, Look, looks
@@ -22,7 +22,10 @@ HEIGHT = 0.36
 SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 PALE = 0.42
 MISS = "#B00020"
-NOTE = "bars: median over the seeds, dots: seeds; diamonds: error of the median, shade: {percent:g} % either way"
+NOTE = (
+    "bars: median over the seeds, dots: seeds; diamonds: median error of the pairs with its 95 % interval, "
+    "shade: {percent:g} % either way, ?: inconclusive"
+)
 
 
 def draw_fidelity(
@@ -65,7 +68,7 @@ def draw_fidelity(
 def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
     """``straggler``, ``strategy``, ``seed``, ``live`` and ``virtual`` JCT in seconds, relative ``error``."""
     keys = ["straggler", "strategy", "seed"]
-    wide = runs.pivot(index=keys, columns="side", values="jct_s").reset_index()
+    wide = runs[runs["side"].isin(SIDES)].pivot(index=keys, columns="side", values="jct_s").reset_index()
     wide.columns.name = None
     return wide.assign(error=[relative(*pair) for pair in zip(wide["live"], wide["virtual"], strict=True)])
 
@@ -91,19 +94,26 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dic
 
 
 def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look], reach: float) -> None:
-    """Relative errors in per cent; a miss is written in red, and an arrow where the axis (``reach``) ends before it."""
+    """Relative errors in per cent with their intervals; a miss is written in red, an inconclusive one with a mark.
+
+    An arrow is drawn where the axis (``reach``) ends before the error.
+    """
     axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=0.5)
     axes.set_xlim(-100 * reach, 100 * reach)
     for y, row in enumerate(medians.itertuples()):
         each = seeds.loc[seeds["strategy"] == row.strategy, "error"].to_numpy(dtype="float64")
         _draw_dots(axes, 100 * each[np.abs(each) <= reach], y)
+        if np.isfinite([row.low, row.high]).all():
+            ends = 100 * np.clip([row.low, row.high], -reach, reach)
+            axes.plot(ends, [y, y], color=look[row.strategy].colour, linewidth=1.4, solid_capstyle="butt")
         marker = "D" if abs(row.error) <= reach else ">" if row.error > 0 else "<"
         shown, colour = 100 * float(np.clip(row.error, -reach, reach)), look[row.strategy].colour
         axes.plot(shown, y, marker, color=colour, markersize=5, markeredgewidth=0, clip_on=False)
-        bad = not pd.isna(row.within) and not row.within
+        bad = row.verdict == OFF
         style: dict[str, Any] = {"color": MISS, "fontweight": "bold"} if bad else {"color": INK}
         comparable = np.isfinite([row.live, row.virtual]).all()
-        text = f"{100 * row.error:+.1f}" if comparable else "one only" if bad else "\N{EN DASH}"
+        text = f"{100 * row.error:+.1f}" if comparable else "\N{EN DASH}" if np.isnan(row.error) else "one only"
+        text += " ?" if row.verdict == UNCLEAR else ""
         axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, **style)
     _frame(axes, list(medians["strategy"]), named=False)
     axes.set_xlabel("virtual against live (%)")

@@ -142,11 +142,21 @@ class Agent:
         return True
 
     def _launch(self, role: str, number: int, incarnation: int) -> None:
-        from runtime.live.messages import Forked
+        from runtime.errors import no_process
+        from runtime.live.messages import Exited, Forked
 
         agent = os.getpid()
         tied, tells_tied = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            for fd in (tied, tells_tied):
+                os.close(fd)
+            words = no_process(error)
+            self.tell(
+                Exited(role=role, id=number, incarnation=incarnation, pid=0, exit_code=1, signal=0, last_line=words)
+            )
+            return
         if pid == 0:
             os.close(tied)
             self._become(agent, tells_tied, role, number, incarnation)
@@ -177,11 +187,12 @@ class Agent:
                 become_cold(self.spec, self.board_fd, role, number, incarnation)
             run_role(self.spec, self.board_fd, role, number, incarnation)
             exit_code = 0
-        except BaseException:  # noqa: BLE001  (whatever it is, this process must end here and not go on as an agent)
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+        except BaseException as error:  # noqa: BLE001  (whatever it is: this process must not go on as an agent)
+            exit_code = tell_end(error)
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(exit_code)
 
     def _log(self, role: str, number: int, incarnation: int) -> Path:
@@ -282,6 +293,23 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
         "scorer": scorer_main,
     }
     mains[role](spec, Identity(role, number, incarnation), board_fd)
+
+
+def tell_end(error: BaseException) -> int:
+    """What a task died of goes to its log, if there is room; returns its exit code, which always arrives."""
+    from runtime.errors import FAILED, NO_SPACE, is_full, no_process, no_space
+
+    full = is_full(error)
+    with contextlib.suppress(OSError):
+        if isinstance(error, BlockingIOError | RuntimeError) and (words := no_process(error)):
+            print(words, file=sys.stderr)
+        elif isinstance(error, OSError) and full:
+            print(no_space(error), file=sys.stderr)
+        else:
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return NO_SPACE if full else FAILED
 
 
 def version_of(distribution: str) -> str:

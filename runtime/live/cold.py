@@ -36,7 +36,7 @@ def main() -> None:
     die_with(parent)
     keep_freed_memory()
     from runtime.instantiate import instantiate
-    from runtime.live.agent import run_role
+    from runtime.live.agent import run_role, tell_end
     from runtime.live.task_spec import TaskSpec
 
     with open(0, "rb") as file:  # its end leaves descriptor 0 closed; nothing here reads it
@@ -46,7 +46,10 @@ def main() -> None:
     instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
     if board_fd >= 0:
         os.set_inheritable(board_fd, False)
-    run_role(spec, board_fd, role, number, incarnation)
+    try:
+        run_role(spec, board_fd, role, number, incarnation)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is told, and this process ends)
+        os._exit(tell_end(error))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-import numpy as np
-
 from runtime.backends.base import Model
+from runtime.checkpoint import publish_array
 from runtime.live.auth import Identity
 from runtime.live.channel import BlockingChannel
 from runtime.live.client import serve
@@ -37,7 +36,7 @@ class Evaluator:
         metrics = self.model.evaluate()
         digest = hashlib.sha256(self.links.params.tobytes()).hexdigest() if order.digest else ""
         if order.save_to:
-            np.save(Path(order.save_to), self.links.params)
+            publish_array(Path(order.save_to), self.links.params)
         return Assessed(ticket=order.ticket, metrics=metrics, sha256=digest)
 
 

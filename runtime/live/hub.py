@@ -6,17 +6,17 @@ import selectors
 import socket
 from collections.abc import Callable
 
-import msgspec
-
+from runtime.errors import is_full
 from runtime.live.address import LOOPBACK, Address, listen, tune
 from runtime.live.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
 from runtime.live.channel import LoopChannel
 from runtime.live.loop import Loop
-from runtime.live.messages import Message, encode
+from runtime.live.messages import MalformedMessage, Message, encode
 
 Key = tuple[str, int]
 OnMessage = Callable[[Identity, Message], None]
-OnClosed = Callable[[Identity], None]
+OnClosed = Callable[[Identity, str], None]
+"""Who has gone, and why."""
 Admit = Callable[[Identity], bool]
 
 
@@ -63,8 +63,8 @@ class Hub:
         try:
             if peer[1].send(data):
                 self._watch(*peer)
-        except OSError:
-            self._closed(*peer)
+        except OSError as error:
+            self._closed(*peer, error)
 
     def hang_up(self, key: Key) -> None:
         """Hear this peer no more."""
@@ -142,11 +142,13 @@ class Hub:
                     self.on_message(identity, message)
                     if self.peers.get(key, (None, None))[1] is not channel:
                         return
-        except (OSError, msgspec.DecodeError):
-            self._closed(identity, channel)
+        except OSError as error:
+            if is_full(error):  # the record's trouble, met while the message was dealt with: no fault of the peer
+                raise
+            self._closed(identity, channel, error)
 
-    def _closed(self, identity: Identity, channel: LoopChannel) -> None:
+    def _closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:
         key = (identity.role, identity.id)
         if self.peers.get(key, (None, None))[1] is channel:
             self.hang_up(key)
-            self.on_closed(identity)
+            self.on_closed(identity, f"it sent {error}" if isinstance(error, MalformedMessage) else "connection lost")

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from injectors.plan import RULES, Kind
 from injectors.schedule import Change, Schedule
+from runtime.errors import is_full
 from runtime.live.loop import Loop
 from runtime.live.machines import Machines
 from runtime.live.messages import Actuated, Freeze, Message, Throttle
@@ -111,6 +112,8 @@ class Injector:
         try:
             self._by_kind(change, begun_s)
         except (OSError, ValueError) as error:
+            if is_full(error):  # the record's trouble
+                raise
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
 
     def _by_kind(self, change: Change, begun_s: float) -> None:

@@ -201,7 +201,7 @@ class Ledger:
             try:
                 entry = msgspec.json.decode(file.read(MAX_BYTES), type=Entry)
                 consistent = all(run_id_of(path) == run_id == entry.run_id for path, _, _ in entry.directories)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
         return entry if consistent else None
 

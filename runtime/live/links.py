@@ -66,10 +66,14 @@ class ServerLinks:
         for sock, (params, _) in zip(self.socks, self._views, strict=True):
             header = self._expect(sock, PARAMS, ticket)
             version = header.version
-            if self.board is not None:
-                self.params = self.board.slots[header.slot]
-            elif header.length:
+            if header.length != (0 if self.board is not None else len(params)):
+                raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
+            if self.board is None:
                 _receive_into(sock, params)
+            elif header.slot < len(self.board.slots):
+                self.params = self.board.slots[header.slot]
+            else:
+                raise ConnectionError(f"refused {header}: the board has {len(self.board.slots)} slots")
         return version
 
     def push(self, ticket: int) -> None:

@@ -19,6 +19,10 @@ class Listener(Protocol):
         """The framework is imported."""
         ...
 
+    def agent_lost(self) -> None:
+        """Nobody can be started any more."""
+        ...
+
     def all_attached(self) -> None:
         """The job can start."""
         ...
@@ -57,6 +61,10 @@ class Listener(Protocol):
 
     def failed(self, reason: str) -> None:
         """The run cannot go on."""
+        ...
+
+    def out_of_space(self, reason: str) -> None:
+        """The run cannot go on, since there is no room for what was to be written."""
         ...
 
     def overdue(self, now: float, limit_s: float) -> list[int]:

@@ -377,7 +377,14 @@ def encode(message: Message) -> bytes:
     return len(body).to_bytes(PREFIX_BYTES, "little") + body
 
 
+class MalformedMessage(ConnectionError):
+    """What came is no message: whoever sent it is not to be understood any more, and its connection ends."""
+
+
 def decode(body: bytes | memoryview) -> Message:
-    """Raises ``msgspec.ValidationError`` for anything that is not a message."""
-    message: Message = _decoder.decode(body)
+    """Raises :class:`MalformedMessage` for anything that is not a message."""
+    try:
+        message: Message = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are not of the first
+        raise MalformedMessage(f"{len(body)} bytes that are no message ({error})") from None
     return message

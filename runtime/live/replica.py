@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.checkpoint import path_of, read_checkpoint
+from runtime.errors import is_full
 from runtime.live.address import connect, listen, set_deadline
 from runtime.live.auth import Identity, call
 from runtime.live.channel import BlockingChannel
@@ -77,6 +78,8 @@ class Replica:
         try:
             answer = self._obey(message)
         except OSError as error:
+            if is_full(error):  # no other replica is to blame
+                raise
             self.broken = True
             self.collective.close()
             answer = Severed(generation=self.generation, reason=str(error))
@@ -169,9 +172,11 @@ class Replica:
             set_deadline(sock, CALL_DEADLINE_S)
             header = bytearray(HEADER_BYTES)
             receive_all(sock, memoryview(header), self.orders.look)
-            about = unpack(header)
-            for vector in self.copy.vectors():
-                receive_all(sock, as_bytes(vector), self.orders.look)
+            about, parts = unpack(header), [as_bytes(vector) for vector in self.copy.vectors()]
+            if about.kind != PARAMS or about.length != sum(map(len, parts)):
+                raise ConnectionError(f"refused {about}: {sum(map(len, parts))} bytes of state would fit")
+            for part in parts:
+                receive_all(sock, part, self.orders.look)
         self.copy.taken_over(about.version, about.slot)
 
     def _deliver(self, message: Deliver) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
+from runtime.errors import is_full, no_space
 from runtime.hosts import Hosts
 from runtime.instantiate import instantiate
 from runtime.live.cast import cast_for
@@ -80,6 +81,7 @@ class LiveRun:
         tasks_of = [] if placement is None else placement.tasks_on
         self.sampler = Sampler(None if network is None else network.counters, tasks_of)
         self.session.served = self.sampler.served
+        self.session.agent_words = self._agent_words
         self.agent: subprocess.Popen[bytes] | None = None
 
     def _supervisor(self, session: Session) -> Supervisor:
@@ -134,6 +136,11 @@ class LiveRun:
             self.injector.stop()
             self.session.last_evaluation()
             return self._outcome()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.session.out_of_space(no_space(error, self.experiment.run_dir))
+            return self._outcome()
         finally:
             self._end()
 
@@ -176,7 +183,8 @@ class LiveRun:
             self.loop.after(0.1, lambda: self._check_agent(agent))
 
     def _agent_words(self) -> str:
-        words = (Path(self.experiment.run_dir) / "logs" / "agent.log").read_text(errors="replace").strip()
+        log = Path(self.experiment.run_dir) / "logs" / "agent.log"
+        words = log.read_text(errors="replace").strip() if log.exists() else ""  # an empty one is taken away
         return words.splitlines()[-1] if words else "it said nothing"
 
     def _spec(self) -> TaskSpec:
@@ -269,6 +277,7 @@ class LiveRun:
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
             memory=session.unique_memory_bytes() if session.failure is None else {},
+            failed=session.failed_as,
         )
         record_outcome(self.experiment.record, outcome)
         return outcome

@@ -18,9 +18,11 @@ from runtime.live.messages import Actuated, AgentReady, Assessed, Busy, Goodbye,
 from runtime.live.port import REFERENCE_TICKETS, LivePort
 from runtime.live.replica_port import ReplicaPort
 from runtime.live.replicas import ReplicaSupervisor
+from runtime.live.speakers import refuse_foreign
 from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import Place
 from runtime.live.tasks import BESIDE
+from runtime.stuck import Vigil
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
 
 EVALUATOR_JOINS_S = 5.0
@@ -49,10 +51,12 @@ class Session:
         self.initial_state = b""
         self.started = False
         self.failure: str | None = None
+        self.failed_as = "failed"
         self.agent: AgentReady | None = None
         self.sha256 = ""
         self.injector: Injector
         self.served: Callable[[int, float], None] = lambda server, busy_s: None
+        self.agent_words: Callable[[], str] = lambda: "it said nothing"
         self._final_ticket: int | None = None
         self.on_start: Callable[[], None] = lambda: None
 
@@ -79,7 +83,8 @@ class Session:
     # ---- from the hub ------------------------------------------------------------------------------------------------
 
     def on_message(self, identity: Identity, message: Message) -> None:
-        """A task has said something."""
+        """A task has said something; raises ``ConnectionError`` for what ends its connection."""
+        refuse_foreign(identity.role, message)
         if self.supervisor.receive(identity, message):
             return
         match message:
@@ -99,9 +104,9 @@ class Session:
                 self.served(identity.id, message.busy_s)
                 self._drive(lambda t: self.coordinator.updated(t, identity.id, **_fields(message)))
 
-    def on_closed(self, identity: Identity) -> None:
+    def on_closed(self, identity: Identity, reason: str) -> None:
         """A task's connection is gone."""
-        self.supervisor.closed(identity)
+        self.supervisor.closed(identity, reason)
 
     def _report(self, identity: Identity, report: Report) -> None:
         timings = Timings(
@@ -150,6 +155,10 @@ class Session:
         self.note("Imported", seconds=message.import_s, versions=message.versions)
         self.injector.prepare()
 
+    def agent_lost(self) -> None:
+        """Its last words say why."""
+        self.failed(f"the agent died: {self.agent_words()} (see logs/agent.log)")
+
     def all_attached(self) -> None:
         """The clock starts."""
         self.loop.restart_clock()
@@ -159,6 +168,14 @@ class Session:
         workers = [task for task in self.supervisor.tasks.values() if task.role == "worker"]
         self._drive(lambda _: self.coordinator.start({task.id: task.incarnation for task in workers}))
         self.on_start()
+        self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
+
+    def _watch_over(self, vigil: Vigil) -> None:
+        """Now and again and again: does it go on?"""
+        if self.over or vigil.period_s is None:
+            return
+        self._drive(vigil.look)
+        self.loop.after(vigil.period_s, lambda: self._watch_over(vigil))
 
     def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
         """Its work goes back."""
@@ -192,6 +209,10 @@ class Session:
         """Give up."""
         if not self.over:
             self.failure = reason
+
+    def out_of_space(self, reason: str) -> None:
+        """Whatever the job has come to, its record or its parameters are not whole."""
+        self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
         """Workers whose Compute was sent too long ago."""

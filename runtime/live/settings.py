@@ -11,6 +11,9 @@ BASE_S, ON_HOSTS_S = 60.0, 120.0
 COLD_S = 30.0
 """More for each process that starts cold: an import of TensorFlow is some 4 s of work, and all share the cores."""
 
+LONGEST_S = 300.0
+"""Whatever starts. ``max_time_s`` counts from when all are there, so both together bound a run."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
@@ -29,7 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
     """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
-    return asked_s if asked_s is not None else (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
+    suits_s = (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
+    return asked_s if asked_s is not None else min(suits_s, LONGEST_S)
 
 
 def num_computing(job: Job) -> int:

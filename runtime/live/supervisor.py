@@ -20,6 +20,7 @@ from runtime.live.messages import (
     Launch,
     LoadCheckpoint,
     Loaded,
+    MalformedMessage,
     Message,
     Report,
     SaveCheckpoint,
@@ -29,7 +30,7 @@ from runtime.live.messages import (
 )
 from runtime.live.saving import Checkpoints
 from runtime.live.settings import Settings
-from runtime.live.tasks import BESIDE, MAX_FUTILE, Key, Task, death
+from runtime.live.tasks import BESIDE, MAX_FUTILE, Death, Key, Task, death
 
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
@@ -117,13 +118,13 @@ class Supervisor:
                 return False
         return True
 
-    def closed(self, identity: Identity) -> None:
+    def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead in a moment, or is made so."""
         if identity.role == "agent":
-            self.listener.failed("the agent died (see logs/agent.log)")
+            self.listener.agent_lost()
             return
         task = self.tasks[identity.role, identity.id]
-        self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, "connection lost"))
+        self.loop.after(SEVERED_GRACE_S, lambda: self.kill(task, identity.incarnation, reason))
 
     def _from_agent(self, message: Message) -> bool:
         match message:
@@ -132,21 +133,28 @@ class Supervisor:
                 for task in self.tasks.values():
                     self._launch(task)
             case Forked():
-                task = self.tasks[message.role, message.id]
+                task = self._named(message)
                 if task.expects(message.incarnation):
                     task.pid = message.pid
                 self.listener.note(
                     "Launched", role=task.role, id=task.id, incarnation=message.incarnation, pid=outer_pid(message.pid)
                 )
             case Exited():
-                task = self.tasks[message.role, message.id]
-                reason, retryable = death(message.exit_code, message.signal, message.last_line)
-                self.listener.note("Exited", role=task.role, id=task.id, incarnation=message.incarnation, reason=reason)
+                task = self._named(message)
+                how = death(message.exit_code, message.signal, message.last_line)
+                about = {"role": task.role, "id": task.id, "incarnation": message.incarnation}
+                self.listener.note("Exited", **about, reason=how.reason)
                 if task.expects(message.incarnation):
-                    self._gone(task, reason, retryable)
+                    self._gone(task, how)
             case _:
                 return False
         return True
+
+    def _named(self, message: Forked | Exited) -> Task:
+        """The task that the agent speaks of."""
+        if (task := self.tasks.get((message.role, message.id))) is None:
+            raise MalformedMessage(f"{message}, of a task that there is not")
+        return task
 
     def _launch(self, task: Task) -> None:
         task.heard_s = self.loop.now
@@ -226,7 +234,7 @@ class Supervisor:
         if task.expects(incarnation):
             self.hub.send(("agent", 0), KillTask(role=task.role, id=task.id, incarnation=incarnation))
             self.listener.note("Fenced", role=task.role, id=task.id, incarnation=incarnation, reason=reason)
-            self._gone(task, reason, retryable=True)
+            self._gone(task, Death(reason))
 
     def hold(self, key: Key, reason: str) -> None:
         """Kill a task and do not start it again before :meth:`release`: it waits for a place, as on a busy cluster."""
@@ -286,9 +294,11 @@ class Supervisor:
                 self._go_back()
         self.loop.after(pending_s, lambda: self._free(task, "scheduler"))
 
-    def _gone(self, task: Task, reason: str, retryable: bool) -> None:
-        if not retryable:
-            self.listener.failed(f"{task.name} crashed: {reason}")
+    def _gone(self, task: Task, how: Death) -> None:
+        reason = how.reason
+        if not how.retryable:
+            give_up = self.listener.out_of_space if how.full else self.listener.failed
+            give_up(f"{task.name} crashed: {reason}")
             return
         if task.futile + (not task.useful) >= MAX_FUTILE:
             self.listener.failed(f"{task.name} died {MAX_FUTILE} times before it had done anything: {reason}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+from runtime.errors import NO_SPACE
 from runtime.live.address import Address
 from runtime.live.task_spec import Place
 
@@ -72,10 +75,21 @@ class Task(msgspec.Struct, kw_only=True):
         self.state, self.pid, self.connected, self.address, self.heard_s = "launching", 0, False, None, now
 
 
-def death(exit_code: int, signal: int, last_line: str) -> tuple[str, bool]:
-    """(reason, retryable) of an exit. Killed from outside is retryable; an error of the task's own code is not."""
+class Death(NamedTuple):
+    """What is known of the end of a task."""
+
+    reason: str
+    retryable: bool = True
+    full: bool = False
+    """There was no room for what it had to write."""
+
+
+def death(exit_code: int, signal: int, last_line: str) -> Death:
+    """Of an exit. Killed from outside is retryable; an error of the task's own code is not."""
     if signal:
-        return f"killed by signal {signal}", True
+        return Death(f"killed by signal {signal}")
     if exit_code:
-        return last_line or f"exit code {exit_code}", False
-    return "exited", True
+        full = exit_code == NO_SPACE  # its log may have been the first to lack room
+        words = "no room for what it had to write; make room and start again" if full else f"exit code {exit_code}"
+        return Death(last_line or words, retryable=False, full=full)
+    return Death("exited")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from runtime.backends.base import Model, micro_batches, ordered_batches
+from runtime.checkpoint import publish_array
 from runtime.holdout import Holdout
 from runtime.job import ApplyOrder, ComputeOrder
 from runtime.optimizers import Optimizer, make_optimizer
@@ -153,7 +154,7 @@ class RealLearner:
     def finish(self, save_to: Path | None) -> str:
         """See :class:`Learner`."""
         if save_to is not None:
-            np.save(save_to, self.params)
+            publish_array(save_to, self.params)
         return hashlib.sha256(self.params.tobytes()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from injectors.plan import Kind
 from injectors.schedule import Schedule
 from runtime.columns import IterationWriter
 from runtime.device import DeviceProfile
+from runtime.errors import is_full, no_space
 from runtime.executor import nominal_batches
 from runtime.job import Job
 from runtime.spec import Experiment, Outcome, record_outcome
@@ -108,6 +109,14 @@ class RegularRun(ABC):
 
     def run(self) -> Outcome:
         """All of it."""
+        try:
+            return self._run()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._outcome("disk_full", no_space(error, self.experiment.run_dir))
+
+    def _run(self) -> Outcome:
         job = self.job
         self.record.note(0.0, "Injecting", active=self.schedule.active(0.0))
         self.record.note(0.0, "EpochStarted", epoch=0)
@@ -139,11 +148,10 @@ class RegularRun(ABC):
         """How many each worker has finished."""
 
     def _end(self) -> Outcome:
-        job, all_done = self.job, self.done == self.total
-        assert job.epochs is not None
+        job = self.job
         if self.experiment.interrupted_by:
             status, reason = "interrupted", f"signal {self.experiment.interrupted_by}"
-        elif all_done:
+        elif self.done == self.total:
             status, reason = "done", f"{job.epochs} epochs done"
         else:
             status, reason = "done", f"max_time_s={job.max_time_s:g} reached"
@@ -152,6 +160,12 @@ class RegularRun(ABC):
         self._report(self.t)
         if metrics := self.learner.evaluate():
             self._evaluated(self.t, metrics)
+        return self._outcome(status, reason)
+
+    def _outcome(self, status: str, reason: str) -> Outcome:
+        """What has come of it, written down."""
+        job, all_done = self.job, self.done == self.total
+        assert job.epochs is not None
         per_epoch = job.num_samples // self.samples
         per_shard = per_epoch // job.num_workers if self.experiment.strategy.data == "even" else 1
         done = sum(own // per_shard for own in self._iterations())

@@ -11,9 +11,11 @@ from functools import partial
 from injectors.schedule import Schedule
 from runtime.coordinator import Coordinator
 from runtime.device import DeviceProfile, Profiles
+from runtime.errors import is_full, no_space
 from runtime.hosts import Hosts
 from runtime.scoring import Products
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
+from runtime.stuck import awaits, declare, expects_quote
 from runtime.virtual.cast import assemble
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
@@ -151,14 +153,19 @@ class Session:
 
     def run(self) -> Outcome:
         """All of it."""
-        self.begin()
-        seen_s, steps = -math.inf, 0
-        while not self.over:
-            self.clock.step()
-            steps += 1
-            if steps % LOOK_EVERY == 0:
-                seen_s = self._look(seen_s)
-        return self.end()
+        try:
+            self.begin()
+            seen_s, steps = -math.inf, 0
+            while not self.over:
+                self.clock.step()
+                steps += 1
+                if steps % LOOK_EVERY == 0:
+                    seen_s = self._look(seen_s)
+            return self.end()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
 
     def begin(self) -> None:
         """Everybody is there: the clock starts."""
@@ -179,13 +186,17 @@ class Session:
             if metrics := self.learner.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
+        return self._end_as(self.failure, self.learner.finish(self.experiment.save_parameters_to))
+
+    def _end_as(self, failure: str | None, sha256: str = "", failed: str = "failed") -> Outcome:
         outcome = outcome_of(
-            coordinator,
-            failure=self.failure,
+            self.coordinator,
+            failure=failure,
             interrupted=bool(self.experiment.interrupted_by),
-            t=coordinator.finished_s or self.clock.now,
-            parameters_sha256=self.learner.finish(self.experiment.save_parameters_to),
+            t=self.coordinator.finished_s or self.clock.now,
+            parameters_sha256=sha256,
             num_parameters=self.learner.num_parameters,
+            failed=failed,
         )
         record_outcome(self.record, outcome)
         return outcome
@@ -228,6 +239,13 @@ class Session:
             return
         self._busy_until_s = now + self.costs.decision_s + self.stopwatch.take_s()
         self.port.flush(self._busy_until_s)
+        if self.coordinator.job.stuck_after_s is not None and not self.over and not self._to_come():
+            declare(self.coordinator, now)
+
+    def _to_come(self) -> bool:
+        """Whether the strategy will be told something that it does not know, if it does nothing."""
+        job = self.coordinator
+        return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, (loss, sqr_norm, finite) = iteration.order, iteration.result

@@ -31,6 +31,11 @@ class Windows:
         """Targets whose windows are open."""
         self._dead: set[str] = set()
 
+    @property
+    def to_come(self) -> bool:
+        """Whether the plan will do something to a task yet, or keeps one standing still, who may be taken for dead."""
+        return self._next < len(self._changes) or (self.machines is not None and bool(self.machines.paused_since_s))
+
     def begin(self) -> None:
         """Wait for the next change, if there is one."""
         if self._next < len(self._changes):

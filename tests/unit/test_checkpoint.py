@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from runtime.checkpoint import CheckpointError, path_of, publish, read_checkpoint, write_checkpoint
+from runtime.recorder import Recorder
 from tests.runs import ROOT
 
 VALUES = {
@@ -103,8 +104,8 @@ def test_publishing_replaces(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_publishing_where_files_need_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On file systems without unnamed files."""
+def refuse_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As file systems do that have no unnamed files."""
     real = os.open
 
     def refuse(path: Any, flags: int, *rest: Any) -> int:
@@ -113,10 +114,42 @@ def test_publishing_where_files_need_names(tmp_path: Path, monkeypatch: pytest.M
         return real(path, flags, *rest)
 
     monkeypatch.setattr(os, "open", refuse)
+
+
+def test_publishing_where_files_need_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_nameless(monkeypatch)
     publish(tmp_path / "a", [b"content"])
     monkeypatch.undo()
     assert (tmp_path / "a").read_bytes() == b"content"
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_the_umask_says_who_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool, umask: int, mode: int
+) -> None:
+    if not nameless:
+        refuse_nameless(monkeypatch)
+    before = os.umask(umask)
+    try:
+        publish(tmp_path / "a", [b"content"])
+        Recorder(tmp_path).close()
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"a": mode, "events.jsonl": mode}
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_what_cannot_be_written_in_full_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    if not nameless:
+        refuse_nameless(monkeypatch)
+    with pytest.raises(TypeError):
+        publish(tmp_path / "a", [b"content", "no bytes"])
+    monkeypatch.undo()
+    assert names(tmp_path) == []
 
 
 def python(program: str, *words: str) -> subprocess.Popen[bytes]:

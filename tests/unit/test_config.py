@@ -39,6 +39,7 @@ RAW: dict[str, Any] = {
     "max_time_s": 120.0,
     "eval_every_s": 0.5,
     "checkpoint_every_s": 10.0,
+    "stuck_after_s": 30.0,
     "scheduler": {"_target_": "runtime.scheduling.ConstantPending", "pending_s": 0.0},
     "failover": "shards",
     "stop_at_target": False,
@@ -89,6 +90,7 @@ def test_a_complete_configuration_is_accepted_and_immutable() -> None:
         ("max_time_s", 1),  # an integer is welcome where a number is wanted
         ("eval_every_s", None),
         ("checkpoint_every_s", None),
+        ("stuck_after_s", None),
         ("workload.epochs", None),
         ("workload.target", 2.0),  # unreachable: a miss in the table, not an error
         ("workload.global_batch_samples", 4),
@@ -162,6 +164,7 @@ def test_accepted(path: str, value: Any) -> None:
         ("max_time_s", None, "max_time_s=null: must be a number"),
         ("eval_every_s", 0, "eval_every_s=0: must be more than 0"),
         ("checkpoint_every_s", -1, "checkpoint_every_s=-1: must be more than 0"),
+        ("stuck_after_s", 0, "stuck_after_s=0: must be more than 0"),
         ("failover", "hope", "failover=hope: must be one of"),
         ("scheduler", {}, "scheduler: nothing is chosen"),
         ("draw", "yes", "draw=yes: must be true or false"),

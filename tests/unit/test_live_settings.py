@@ -12,7 +12,8 @@ from tests.harness import make_job
 
 
 @pytest.mark.parametrize(
-    ("on_hosts", "num_cold", "expected"), [(False, 0, 60.0), (True, 0, 120.0), (False, 5, 210.0), (True, 2, 180.0)]
+    ("on_hosts", "num_cold", "expected"),
+    [(False, 0, 60.0), (True, 0, 120.0), (False, 5, 210.0), (True, 2, 180.0), (False, 64, 300.0)],
 )
 def test_a_start_deadline_that_was_not_given_allows_for_cold_starts(
     on_hosts: bool, num_cold: int, expected: float

@@ -83,7 +83,7 @@ def test_a_full_disk_is_an_error_and_the_rest_reads_back(tmp_path: Path, monkeyp
     recorder.note(0.0, "Checkpointed", id=0)
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
-    with pytest.raises(RecordError, match="disk is full"):
+    with pytest.raises(RecordError, match="No space left on device"):
         recorder.note(0.0, "Checkpointed", id=1)
     monkeypatch.undo()
     recorder.close()

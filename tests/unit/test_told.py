@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 
 import pytest
 
-from runtime.errors import FAILED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, REFUSED, ConfigError, no_process, refuse, told
+from runtime.live.agent import Agent, tell_end
+from runtime.live.tasks import death
 
 
 @pytest.mark.parametrize(
@@ -15,7 +19,7 @@ from runtime.errors import FAILED, REFUSED, ConfigError, refuse, told
         (ConfigError("seed=-1: must be 0 or more"), "", "p.py: seed=-1: must be 0 or more"),
         (ValueError("two\n  lines"), "", "p.py: two lines"),
         (FileNotFoundError(2, "No such file or directory", "a/b"), "out", "p.py: a/b: no such file or directory"),
-        (OSError(28, "No space left on device"), "out", "p.py: out: no space left on device"),
+        (PermissionError(13, "Permission denied"), "out", "p.py: out: permission denied"),
         (OSError("the disc is gone"), "out", "p.py: the disc is gone"),
     ],
 )
@@ -37,3 +41,36 @@ def test_a_parser_refuses_without_its_usage() -> None:
     parser.error = refuse  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="unrecognized arguments: --what"):
         parser.parse_args(["--what"])
+
+
+NO_PROCESS = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+@pytest.mark.parametrize("problem", [NO_PROCESS, RuntimeError("can't start new thread")])
+def test_too_few_processes_are_told_with_their_cure(problem: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told("p.py", problem, FAILED) == 1
+    why = "no new thread" if isinstance(problem, RuntimeError) else "resource temporarily unavailable"
+    assert capsys.readouterr().err == (
+        f"p.py: cannot start another process or thread: {why}; allow more of them (ulimit -u, pids.max), or use fewer\n"
+    )
+    assert tell_end(problem) == 1
+    assert capsys.readouterr().err.startswith(f"cannot start another process or thread: {why}; ")
+    assert not no_process(RuntimeError("something else"))
+
+
+def test_an_agent_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died of it, and nobody was told why."""
+
+    def refuse() -> int:
+        raise NO_PROCESS
+
+    agent, said = object.__new__(Agent), []
+    agent.tell = said.append  # type: ignore[method-assign,assignment]
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", refuse)
+    agent._launch("worker", 3, 1)
+    (exited,) = said
+    assert (exited.role, exited.id, exited.incarnation, exited.exit_code) == ("worker", 3, 1, 1)
+    assert "ulimit -u" in exited.last_line
+    assert not death(exited.exit_code, exited.signal, exited.last_line).retryable
+    assert len(os.listdir("/proc/self/fd")) == before

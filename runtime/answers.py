@@ -1,0 +1,33 @@
+"""What a strategy may answer an event with, whoever asks it: a list (or tuple) of commands (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strategies.protocol import AnyCommand, AnyEvent, Command, ProtocolError, Strategy
+
+SHOWN_CHARS = 80
+
+
+def checked(strategy: Strategy, event: AnyEvent, answer: object) -> Sequence[AnyCommand]:
+    """The answer, if it is one; else :class:`ProtocolError` with the class, the event and what it answered, in a line.
+
+    A string is a sequence and a generator can be gone through once, so neither is taken for a list of commands.
+    """
+    wrong: object = answer
+    if isinstance(answer, list | tuple):
+        others = [item for item in answer if not isinstance(item, Command)]
+        if not others:
+            return answer
+        wrong = others[0]
+    what = "None" if wrong is None else f"{_shown(wrong)} (a {type(wrong).__name__})"
+    among = "" if wrong is answer else " among its commands"
+    raise ProtocolError(
+        f"{type(strategy).__name__}.handle answered {_shown(event)} with {what}{among}; it must return a list of "
+        "commands, [] for none"
+    )
+
+
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 3]}..."

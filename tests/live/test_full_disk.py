@@ -1,0 +1,81 @@
+"""Real processes on a disk that fills up, and below ``ulimit -f``; losing the view costs nothing but the view."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.load import load_run
+from tests.runs import LEDGER, ROOT
+
+pytestmark = pytest.mark.live
+
+RUN = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.001}", "workload.epochs=null", "max_time_s=90")
+TALKS = "cluster.telemetry_every_s=0.01"
+"""The record grows fast, however slow the machine is."""
+
+
+def bash(script: str, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*before, "bash", "-c", script, sys.executable, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+
+def lines(ended: subprocess.CompletedProcess[str]) -> list[str]:
+    """What it said, but for where the record is."""
+    return [line for line in ended.stderr.strip().splitlines() if not line.startswith("record: ")]
+
+
+def on_a_small_disk(
+    size: str, folder: Path, *words: str, fills: bool = False
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run on a disk of its own, which somebody else ``fills`` once it has begun; and where its record is kept."""
+    disk, kept = folder / "disk", folder / "kept"
+    disk.mkdir()
+    unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "tmpfs", disk], check=False, capture_output=True).returncode:
+        pytest.skip("no mount of our own here")
+    script = (
+        f'mount -t tmpfs -o size={size} tmpfs {disk}; "$0" run.py "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
+    )
+    return bash(script, *words, f"hydra.run.dir={disk / 'run'}", before=unshare), kept
+
+
+def test_below_ulimit(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    ended = bash('ulimit -f 14; exec "$0" run.py "$@"', *RUN, TALKS, f"hydra.run.dir={run_dir}")
+    (line,) = lines(ended)
+    assert (ended.returncode, line.endswith("file too large; make room and start again")) == (74, True), ended.stderr
+    assert load_run(run_dir).status == "disk_full"
+
+
+def test_a_record_that_fills_the_disk(tmp_path: Path) -> None:
+    ended, kept = on_a_small_disk("1m", tmp_path, *RUN, TALKS, "checkpoint_every_s=null", fills=True)
+    (line,) = lines(ended)
+    assert (ended.returncode, line.endswith("no space left on device; make room and start again")) == (74, True), line
+    run = load_run(kept)
+    assert (run.status, run.torn) == ("disk_full", False)
+    assert run.finished is not None
+    assert "events.jsonl: no space left on device" in run.finished.reason
+
+
+def test_a_checkpoint_that_finds_no_room(tmp_path: Path) -> None:
+    """It is a server that falls over it."""
+    ended, kept = on_a_small_disk("200k", tmp_path, *RUN, "workload.task.num_samples=20000")
+    (line,) = lines(ended)
+    assert ended.returncode == 74, ended.stderr
+    assert "server" in line
+    assert "no space left on device" in line
+    run = load_run(kept)
+    assert (run.status, run.torn) == ("disk_full", False)
+
+
+@pytest.mark.parametrize("lost", ["2>&1 | head -1", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_a_lost_view(tmp_path: Path, lost: str) -> None:
+    words = (*RUN, "workload.epochs=1", "max_time_s=5", "view=plain", f"hydra.run.dir={tmp_path / 'run'}")
+    ended = bash(f'"$0" run.py "$@" {lost}; exit ${{PIPESTATUS[0]}}', *words)
+    assert ended.returncode == 0, ended.stderr
+    assert load_run(tmp_path / "run").status == "done"

@@ -1,0 +1,102 @@
+"""Standard streams that nobody reads: the program goes on, its exit code is its own, and no file gets their numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from analysis.load import load_run
+from tests.runs import ROOT
+
+PRINTS = """
+    import os, sys
+    from runtime.streams import run_program
+
+    def main():
+        with open(sys.argv[1], "wb", buffering=0) as file:
+            file.write(b"begun ")
+            for number in range(2000):
+                print("x" * 100)
+                print("y" * 100, file=sys.stderr, flush=True)
+            os.system("echo from a child; echo from a child >&2")
+            file.write(b"ended")
+        return 7
+
+    run_program("p.py", main)
+"""
+LOST = [
+    ">&-",
+    "2>&-",
+    "<&-",
+    ">&- 2>&-",
+    "<&- >&- 2>&-",
+    ">/dev/full",
+    "2>/dev/full",
+    ">/dev/full 2>&1",
+    "2>&1 | head -1",
+]
+RUN = ("cluster=virtual", "workload=ledger", "backend=numpy", "straggler=none", "workload.epochs=1", "max_time_s=20")
+
+
+def shell(program: str, *words: str, lost: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of the program with its streams ``lost``."""
+    script = f'"$0" {program} "$@" {lost}; exit ${{PIPESTATUS[0]}}'
+    ended = subprocess.run(
+        ["bash", "-c", script, sys.executable, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_program_goes_on(tmp_path: Path, lost: str) -> None:
+    code, out, err = shell("-c", textwrap.dedent(PRINTS), str(tmp_path / "file"), lost=lost)
+    assert code == 7
+    assert (tmp_path / "file").read_bytes() == b"begun ended"
+    assert "Error" not in out + err
+    if lost in (">&-", ">/dev/full"):
+        assert err.count("y" * 100) == 2000
+    if lost in ("2>&-", "2>/dev/full", "<&-"):
+        assert out.count("x" * 100) == 2000
+
+
+def test_what_can_be_read_is_as_ever() -> None:
+    code, out, err = shell("-c", textwrap.dedent(PRINTS), os.devnull, lost="")
+    assert (code, out.count("x" * 100), err.count("y" * 100)) == (7, 2000, 2000)
+    assert (out.count("from a child\n"), err.count("from a child\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("error", ["FileNotFoundError(2, 'No such file or directory', 'a/b')", "OSError('gone')"])
+def test_an_error_of_the_system_is_one_line(error: str) -> None:
+    program = f"""
+        from runtime.streams import run_program
+        def main():
+            raise {error}
+        run_program("p.py", main)
+    """
+    code, out, err = shell("-c", textwrap.dedent(program), lost="")
+    said = "a/b: no such file or directory" if "FileNotFound" in error else "gone"
+    assert (code, out, err) == (1, "", f"p.py: {said}\n")
+
+
+@pytest.mark.parametrize("lost", ["2>&1 | head -1", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_a_run_goes_on_without_its_view(tmp_path: Path, lost: str) -> None:
+    run_dir = tmp_path / "run"
+    code, _, _ = shell("run.py", *RUN, "view=plain", f"hydra.run.dir={run_dir}", lost=lost)
+    assert code == 0
+    assert load_run(run_dir).status == "done"
+    assert (run_dir / "figures" / "timeline.png").exists()
+
+
+def test_a_refusal_that_nobody_reads_is_one(tmp_path: Path) -> None:
+    for lost in ("2>&-", "2>/dev/full"):
+        assert shell("run.py", "seed=-1", lost=lost)[0] == 2
