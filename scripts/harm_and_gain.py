@@ -157,10 +157,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
     refuse_targets(asked.overrides)
-    if asked.report and asked.overrides:
-        refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")
     if asked.report and asked.report.suffix != ".md":
         refuse(f"--report {asked.report}: must end in .md")
+    if asked.report and asked.overrides:
+        refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")
     asked.whole = not (asked.strategies or asked.stragglers or asked.workers)
     asked.strategies = names_of("strategies", asked.strategies, options("strategy"), options("strategy"))
     asked.stragglers = names_of("stragglers", asked.stragglers, options("straggler"), list(PATTERNS))
