@@ -134,7 +134,8 @@ and 1.25 ms a sample, messages what `local_tcp` says. Epochs: {paced} workers. T
 asynchronous strategy does as many samples, and may need more of them to the same accuracy, which other pages are about.
 `cpu_throttle` and `link_throttle` need hosts: a host for each worker (`cluster=virtual_hosts`, processors a tenth as
 fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`; shared links are slow to
-compute, so epochs are {hosts} workers.
+compute, so epochs are {hosts} workers, too few there for what takes long to notice; and 4 servers
+are so busy with 64 workers that one slow worker hardly shows.
 """
 
 
