@@ -169,12 +169,12 @@ def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
             lines.append(f"- {listed(bare)}: **no reason known**")
         for note in dict.fromkeys(cell.note for cell in mine if cell.outcome == "refused"):
             held = [cell for cell in mine if cell.outcome == "refused" and cell.note == note]
-            lines.append(f"- {listed(held)}: refused: {note}")
+            lines.append(f"- {'everywhere' if held == mine else listed(held)}: refused: {note}")
         yield "\n".join([lines[0], "", *lines[1:]])
 
 
 def listed(cells: Sequence[Cell]) -> str:
-    """Grouped by pattern: ``none 1.38 (16), 1.41 (64)``; ``all patterns`` where a refusal is the same everywhere."""
+    """Grouped by pattern, the number of workers in brackets: ``none 1.38 (16), 1.41 (64)``."""
     found = []
     for straggler in dict.fromkeys(cell.straggler for cell in cells):
         some = [cell for cell in cells if cell.straggler == straggler]

@@ -116,7 +116,7 @@ class Executor:
             raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
         newest, number = self.shards.newest_epoch, grads[0].round
         self.scoring.forget(command.grads)
-        rate = self.job.lr * self.job.lr_at(self.shards.samples_applied) * command.lr_scale
+        rate = self.job.lr * self.job.lr_at(self.shards.samples_passed) * command.lr_scale
         self.version += 1
         self.port.apply(
             ApplyOrder(

@@ -1,7 +1,8 @@
-"""Learning-rate schedules: factors of the configured rate after so many applied samples (pure).
+"""Learning-rate schedules: factors of the configured rate after so many samples of the job (pure).
 
 They count samples and not updates, since an asynchronous job makes many more updates of the same samples: with updates,
-strategies that are compared would train with different rates on the same data.
+strategies that are compared would train with different rates on the same data. Samples that a lossy method gives up
+count too: the schedule goes by how far the job is through its data, and ends with its last epoch.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class Schedule(ABC):
     """Hyper-parameters as dataclass fields, the rule in :meth:`lr_at`."""
 
     @abstractmethod
-    def lr_at(self, samples_applied: int) -> float:
-        """Factor of the learning rate for the update that follows ``samples_applied`` samples."""
+    def lr_at(self, samples_passed: int) -> float:
+        """Factor of the learning rate for the update that follows ``samples_passed`` samples, applied or given up."""
 
 
 @final
@@ -29,7 +30,7 @@ class Schedule(ABC):
 class Constant(Schedule):
     """The configured rate all the time."""
 
-    def lr_at(self, samples_applied: int) -> float:
+    def lr_at(self, samples_passed: int) -> float:
         """1."""
         return 1.0
 
@@ -62,9 +63,9 @@ class Step(Schedule):
         _check("gamma", self.gamma, above=0)
         _check_unit(self.unit, self.epoch_samples)
 
-    def lr_at(self, samples_applied: int) -> float:
+    def lr_at(self, samples_passed: int) -> float:
         """``gamma`` to the power of the milestones reached."""
-        position = samples_applied / _unit_samples(self.unit, self.epoch_samples)
+        position = samples_passed / _unit_samples(self.unit, self.epoch_samples)
         return float(self.gamma ** bisect_right(self.milestones, position))
 
 
@@ -102,9 +103,9 @@ class WarmupCosine(Schedule):
         _check("end_frac", self.end_frac)
         _check_unit(self.unit, self.epoch_samples)
 
-    def lr_at(self, samples_applied: int) -> float:
+    def lr_at(self, samples_passed: int) -> float:
         """See the class."""
-        position = samples_applied / _unit_samples(self.unit, self.epoch_samples)
+        position = samples_passed / _unit_samples(self.unit, self.epoch_samples)
         if position < self.warmup:
             return self.start_frac + (1 - self.start_frac) * position / self.warmup
         done = min(1.0, (position - self.warmup) / (self.total - self.warmup))

@@ -4,6 +4,8 @@ An epoch of N samples is K shards. A shard is TODO until a worker needs data (th
 and DONE once **every** sample of it has been applied: "pushed" would not do, since a pushed gradient may be dropped.
 Samples of a lost worker or a dropped gradient go back to the tail of the queue and are never given up, so each sample
 of an epoch is applied at least once, and exactly once as long as parameters are restored together with this state.
+Whose gradient was dropped gets something else, if there is anything: a straggler that drew its own samples again would
+be late with them again, and hold their epoch open until the others have nothing left to do.
 
 Policies: ``dynamic``, a queue from which workers draw; ``shared``, the same, and who finds it empty gets half of what
 the worker with the most samples has drawn and not begun (batch sizes that differ by much would otherwise leave the last
@@ -18,7 +20,7 @@ import base64
 from collections import deque
 from collections.abc import Iterable
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -78,6 +80,13 @@ def cut_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: in
     return Cut(num_samples, ceil(num_samples / shard_samples), shard_samples)
 
 
+class Returned(NamedTuple):
+    """Samples that came back to the queue, and the worker that had them (-1: nobody knows any more)."""
+
+    work: Range
+    worker: int = -1
+
+
 class Epoch:
     """The ledger of one epoch: how much of every shard has been applied, and which shards are DONE."""
 
@@ -122,9 +131,10 @@ class Shards:
         self.epochs_opened = 0
         self.epochs_done = 0
         self.samples_applied = 0
+        self.samples_given_up = 0
         self.shards_done = 0
         self.departed: set[int] = set()
-        self.requeued: deque[Range] = deque()
+        self.requeued: deque[Returned] = deque()
         self.local: dict[int, deque[Range]] = {}
         self.out: dict[int, tuple[int, tuple[Range, ...]]] = {}
         self._open_next()
@@ -133,6 +143,11 @@ class Shards:
     def finished(self) -> bool:
         """Every sample of every epoch has been applied."""
         return self.epochs is not None and self.epochs_done >= self.epochs
+
+    @property
+    def samples_passed(self) -> int:
+        """Applied or given up: how far the job is on its way through the data, which is what schedules go by."""
+        return self.samples_applied + self.samples_given_up
 
     @property
     def newest_epoch(self) -> int:
@@ -144,7 +159,7 @@ class Shards:
         local = self.local.setdefault(worker, deque())
         taken: list[Range] = []
         missing = num_samples
-        while missing and (local or self._draw(local)):
+        while missing and (local or self._draw(local, worker)):
             head = local.popleft()
             if head.samples > missing:
                 head, tail = head.cut(missing)
@@ -178,7 +193,7 @@ class Shards:
         if to_holder:
             self.local.setdefault(worker, deque()).extendleft(reversed(ranges))
         else:
-            self.requeued.extend(ranges)
+            self.requeued.extend(Returned(work, worker) for work in ranges)
         return sum(work.samples for work in ranges)
 
     def forget(self, work_id: int) -> int:
@@ -186,36 +201,49 @@ class Shards:
         samples = sum(work.samples for work in self.out[work_id][1])
         self.applied(work_id)
         self.samples_applied -= samples
+        self.samples_given_up += samples
         return samples
 
     def leave(self, worker: int) -> None:
         """A worker has gone: what it had drawn goes to the others."""
         self.departed.add(worker)
-        self.requeued.extend(self.local.pop(worker, ()))
+        self.requeued.extend(Returned(work, worker) for work in self.local.pop(worker, ()))
 
     def back(self, worker: int) -> None:
         """A worker that had gone is there again: from the next epoch on it has its part."""
         self.departed.discard(worker)
 
-    def _draw(self, local: deque[Range]) -> bool:
-        """Move the head of the queue into a local queue.
+    def _draw(self, local: deque[Range], worker: int) -> bool:
+        """Move the head of the queue into a worker's local queue.
 
         Fresh shards come first, then what came back; but what came back of an older epoch goes before the newer one, or
-        it would hold that epoch open.
+        it would hold that epoch open. What came back from this very worker comes last, for the same reason.
         """
-        older = bool(self.requeued) and self.requeued[0].epoch < self.newest_epoch
-        if not older and (fresh := self._fresh()) is not None:
-            local.append(fresh)
-        elif self.requeued:
-            local.append(self.requeued.popleft())
+        if (found := self._queued(worker)) is not None:
+            local.append(found)
         elif self.policy == "shared" and (half := self._share()) is not None:
             local.append(half)
         elif self._may_open_next():
             self._open_next()
-            return bool(local) or ((self.policy != "even" or bool(self.requeued)) and self._draw(local))
+            return bool(local) or ((self.policy != "even" or bool(self.requeued)) and self._draw(local, worker))
+        elif self.requeued:
+            local.append(self.requeued.popleft().work)
         else:
             return False
         return True
+
+    def _queued(self, worker: int) -> Range | None:
+        """The next of the queue but for what this worker has returned."""
+        others = [place for place, one in enumerate(self.requeued) if one.worker != worker]
+        older = [place for place in others if self.requeued[place].work.epoch < self.newest_epoch]
+        if not older and (fresh := self._fresh()) is not None:
+            return fresh
+        if not others:
+            return None
+        place = (older or others)[0]
+        found = self.requeued[place].work
+        del self.requeued[place]
+        return found
 
     def _share(self) -> Range | None:
         """Half of what the worker with the most samples in its own queue has, from the end of it; it keeps the rest."""
@@ -254,8 +282,11 @@ class Shards:
         self.open[number] = Epoch(self.cut)
         if self.policy == "even":
             for part in range(self.cut.num_shards):
-                queue = self.requeued if part in self.departed else self.local.setdefault(part, deque())
-                queue.append(Range(number, part, 0, self.cut.length(part)))
+                work = Range(number, part, 0, self.cut.length(part))
+                if part in self.departed:
+                    self.requeued.append(Returned(work))
+                else:
+                    self.local.setdefault(part, deque()).append(work)
 
     def state(self) -> dict[str, Any]:
         """The unapplied work as plain data; what is handed out counts as returned to its holder, in order."""
@@ -267,8 +298,9 @@ class Shards:
             "epochs_opened": self.epochs_opened,
             "epochs_done": self.epochs_done,
             "samples_applied": self.samples_applied,
+            "samples_given_up": self.samples_given_up,
             "shards_done": self.shards_done,
-            "requeued": [msgspec.to_builtins(work) for work in self.requeued],
+            "requeued": [msgspec.to_builtins(one.work) for one in self.requeued],
             "local": {str(worker): msgspec.to_builtins(queue) for worker, queue in local.items()},
             "open": {str(number): _epoch_state(epoch) for number, epoch in self.open.items()},
         }
@@ -278,8 +310,9 @@ class Shards:
         self.epochs_opened = state["epochs_opened"]
         self.epochs_done = state["epochs_done"]
         self.samples_applied = state["samples_applied"]
+        self.samples_given_up = state["samples_given_up"]
         self.shards_done = state["shards_done"]
-        self.requeued = deque(_ranges(state["requeued"]))
+        self.requeued = deque(map(Returned, _ranges(state["requeued"])))
         self.local = {int(worker): deque(_ranges(queue)) for worker, queue in state["local"].items()}
         self.open = {int(number): _load_epoch(self.cut, epoch) for number, epoch in state["open"].items()}
         self.out = {}

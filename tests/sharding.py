@@ -202,6 +202,7 @@ class ShardsMachine(RuleBasedStateMachine):
         done = Counter((epoch, shard) for epoch, shard, _ in self.model.done)
         assert counted(self.shards) == {key: done[key] for key in counted(self.shards)}
         assert self.shards.samples_applied == len(self.model.done - self.model.given_up)
+        assert self.shards.samples_passed == len(self.model.done)
         assert self.shards.shards_done == self.model.shards_done()
         assert self.shards.epochs_done == self.model.num_epochs_done()
 

@@ -14,15 +14,32 @@ from strategies.protocol import Grad
 class DelayedGate:
     """A gradient that is at most ``max_delay`` versions old waits for the next update, an older one is dropped.
 
-    Who has delivered waits for the update that its gradient is part of: starting again at once would make its next
-    gradient older still. With fewer than K that can still be fresh (workers have left, or compute on old parameters)
-    those suffice. ``base`` is the version that every worker computes on, at least.
+    Who has delivered a fresh gradient waits for the update that it is part of. Who has delivered a late one begins
+    anew at once if its next one will be in time: taking as long as the last, and updates coming as they did last, at
+    most ``max_delay`` versions late. Otherwise (or always, with ``waits``) it waits too: starting at once would make
+    its next gradient older still. With fewer than K that can still be fresh (workers have left, or compute on old
+    parameters) those suffice.
+
+    ``base`` is the version that every worker computes on, at least, and ``begun_s`` when it began; ``now_s`` is set by
+    the host before every call.
     """
 
-    def __init__(self, workers: Iterable[int], num_fresh: int, max_delay: int, version: int) -> None:
+    def __init__(
+        self,
+        workers: Iterable[int],
+        num_fresh: int,
+        max_delay: int,
+        version: int,
+        *,
+        now_s: float = 0.0,
+        waits: bool = False,
+    ) -> None:
         self.roll = Roll(workers)
-        self.num_fresh, self.max_delay, self.version = num_fresh, max_delay, version
+        self.num_fresh, self.max_delay, self.version, self.waits = num_fresh, max_delay, version, waits
+        self.now_s = self.updated_s = now_s
+        self.period_s = 0.0
         self.base = dict.fromkeys(self.roll.begin(), version)
+        self.begun_s = dict.fromkeys(self.base, now_s)
         self.buffer: list[Grad] = []
 
     def begin(self) -> tuple[int, ...]:
@@ -32,10 +49,11 @@ class DelayedGate:
     def arrived(self, grad: Grad) -> Verdict:
         """Too late: drop and recompute. Otherwise buffer, and update when enough fresh ones are here."""
         if grad.samples and self.version - grad.version > self.max_delay:
-            self.base[grad.worker] = self.version
-            return Verdict(drop=(grad,), go=(grad.worker,))
+            return Verdict(drop=(grad,), go=self._go(grad.worker))
         self.base.pop(grad.worker, None)
         self.buffer.append(grad)
+        if grad.samples and grad.version < self.version and self._in_time(grad.worker):
+            return Verdict(go=self._go(grad.worker))
         return self._test()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
@@ -51,8 +69,7 @@ class DelayedGate:
         """A returning member computes if its work was lost; a new one enters with the next update."""
         if not self.roll.admits(worker):
             return NOTHING
-        self.base[worker] = self.version
-        return Verdict(go=(worker,))
+        return Verdict(go=self._go(worker))
 
     def _test(self) -> Verdict:
         fresh = sum(not grad.samples or grad.version == self.version for grad in self.buffer)
@@ -63,8 +80,20 @@ class DelayedGate:
         self.version += any(grad.samples for grad in update)
         entered = self.roll.enter()
         go = (self.roll.members & {grad.worker for grad in update} | entered) - self.base.keys()
-        self.base |= dict.fromkeys(go, self.version)
-        return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
+        self.period_s, self.updated_s = self.now_s - self.updated_s, self.now_s
+        return Verdict(apply=update, go=self._go(*sorted(go)), opens=not update)
+
+    def _go(self, *workers: int) -> tuple[int, ...]:
+        """They begin on the parameters of now."""
+        self.base |= dict.fromkeys(workers, self.version)
+        self.begun_s |= dict.fromkeys(workers, self.now_s)
+        return workers
+
+    def _in_time(self, worker: int) -> bool:
+        """Whether what it would begin now will be late by ``max_delay`` at most."""
+        takes_s = self.now_s - self.begun_s.get(worker, self.now_s)
+        ready_s = self.now_s + takes_s - self.updated_s
+        return not self.waits and worker in self.roll.members and ready_s < (self.max_delay + 1) * self.period_s
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many gradients wait, and how many of them are late."""

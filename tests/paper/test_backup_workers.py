@@ -75,6 +75,18 @@ def test_every_dropped_sample_is_issued_once_more() -> None:
     assert unconserved(run) == []
 
 
+def test_the_end_of_an_epoch_does_not_wait_for_the_straggler() -> None:
+    """Eleven updates of 12 samples an epoch, eight epochs that overlap, a straggler of 4.5 s: 87 whole updates a second
+    apart. Only at the job's end somebody waits for what the straggler has. (It used to draw its own late samples again
+    and held every other epoch open: 10 short updates, 3 of them late, in the first seven epochs.)"""
+    job = make_job(num_samples=132, global_batch_samples=12, epochs=8, epoch_overlap=True, max_time_s=1000.0)
+    run = HeapRun(BackupWorkers(), job, [1, 1, 1, 4.5]).run()
+    whole = run.applied[:87]
+    assert [(t, order.samples) for t, order, _ in whole] == [(float(k), 12) for k in range(1, 88)]
+    assert sum(order.samples for _, order, _ in run.applied[87:]) == 12
+    assert unconserved(run) == []
+
+
 def test_without_requeue_dropped_samples_are_lost() -> None:
     """The original simply throws the work away: the epoch ends without it."""
     job = make_job(num_workers=5, global_batch_samples=8, num_samples=200, epochs=2, max_time_s=400.0)

@@ -67,6 +67,36 @@ def test_the_sum_is_divided_by_all_whoever_contributes() -> None:
             assert weight * command.lr_scale == pytest.approx(1 / 8, rel=1e-12)
 
 
+def test_who_is_a_little_late_begins_anew_at_once() -> None:
+    """The fourth needs 1.2 s. It delivers at 1.2, 2.4, 3.6 and 4.8 and would be two versions late by 6 s: it waits for
+    the update at 5. So four gradients in 5 s, 16 in 20; waiting for the next update always, it brings one in 2 s."""
+    run = of_four(1.2)
+    assert (run.updates, len(run.used), len(run.dropped), max(run.staleness)) == (20, 60 + 16, 0, 1)
+    waiting = LGC(k_fastest=3, late_begin="next_update")
+    job = make_job(max_time_s=20.0)
+    assert len(HeapRun(waiting, job, [1, 1, 1, 1.2]).run().used) == 60 + 10
+
+
+def test_of_equal_workers_none_is_idle() -> None:
+    """16 that differ by a thousandth, K = 12: whoever misses an update by that much has its next gradient in time. So a
+    job of 1,600 samples takes 100 rounds, as with BSP, and a little more; waiting, 12 / 16 + 4 / 32 of the work gets
+    done in each: 114 rounds."""
+    seconds = [1 + worker / 1000 for worker in range(16)]
+    job = make_job(num_workers=16, global_batch_samples=16, num_samples=1600, epochs=1, max_time_s=400.0)
+    took = {
+        begin: HeapRun(LGC(late_begin=begin), job, seconds).run().core.finished_s
+        for begin in ("in_time", "next_update")
+    }
+    assert took["in_time"] < 1.03 * 100
+    assert took["next_update"] == pytest.approx(100 / (12 / 16 + 4 / 32), rel=0.02)
+
+
+def test_k_is_three_quarters_of_the_workers_unless_given() -> None:
+    for workers, needed in ((1, 1), (4, 3), (5, 4), (16, 12), (64, 48)):
+        run = HeapRun(LGC(), make_job(num_workers=workers, global_batch_samples=workers), [1.0] * workers).run()
+        assert len(run.applied[0][1].grads) == needed
+
+
 def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
     """If it began at once, its next gradient would be one version older still."""
     desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()

@@ -197,6 +197,21 @@ def test_the_rate_is_that_of_the_schedule_after_the_samples_applied() -> None:
     assert [(order.version, order.lr, order.samples) for _, order, _ in desk.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
 
 
+def test_a_schedule_goes_on_by_what_is_given_up_too() -> None:
+    """Of 8 samples of two epochs every other one is given up. A linear decay to 0 at 8 is at 1 - k / 8 after k samples,
+    lost ones included; it used to end at 1 - 3 / 8."""
+    job: dict[str, Any] = {"num_workers": 1, "num_samples": 4, "epochs": 2}
+    desk = puppet_desk(**job, lr_at=lambda samples: 1 - samples / 8)
+    for step in range(4):
+        desk.say(*compute(0))
+        desk.arrive(0)
+        desk.say(apply(2 * step), *compute(0))
+        desk.arrive(0)
+        desk.say(Drop(grads=(2 * step + 1,), requeue=False))
+    assert [order.lr for _, order, _ in desk.applied] == [1 - k / 8 for k in (0, 2, 4, 6)]
+    assert desk.core.status == "done"
+
+
 def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_samples() -> None:
     asked = []
 

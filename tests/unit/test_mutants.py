@@ -68,11 +68,11 @@ def done_with_the_first_sample(patch: pytest.MonkeyPatch) -> None:
 def fence_off_by_one(patch: pytest.MonkeyPatch) -> None:
     original = Shards._draw
 
-    def draw(self: Shards, local: Any) -> bool:
+    def draw(self: Shards, local: Any, worker: int) -> bool:
         newest = self.open.get(self.newest_epoch)
         if newest is not None and newest.num_done == newest.cut.num_shards - 1:
             self.overlap = True
-        return original(self, local)
+        return original(self, local, worker)
 
     patch.setattr(Shards, "_draw", draw)
 
@@ -147,13 +147,22 @@ def shuffle_repeats_a_shard(patch: pytest.MonkeyPatch) -> None:
 def what_came_back_comes_first(patch: pytest.MonkeyPatch) -> None:
     original = Shards._draw
 
-    def draw(self: Shards, local: Any) -> bool:
+    def draw(self: Shards, local: Any, worker: int) -> bool:
         if self.requeued:
-            local.append(self.requeued.popleft())
+            local.append(self.requeued.popleft().work)
             return True
-        return original(self, local)
+        return original(self, local, worker)
 
     patch.setattr(Shards, "_draw", draw)
+
+
+def who_was_late_gets_the_same_again(patch: pytest.MonkeyPatch) -> None:
+    original = Shards._queued
+    patch.setattr(Shards, "_queued", lambda self, worker: original(self, -2))
+
+
+def what_is_given_up_does_not_pass(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shards, "samples_passed", property(lambda self: self.samples_applied))
 
 
 def holder_gets_its_work_back_to_front(patch: pytest.MonkeyPatch) -> None:
@@ -181,11 +190,13 @@ FOUND_BY_THE_MACHINE = [
     split_repeats_a_sample,
     takes_too_much,
     given_up_counts_as_applied,
+    what_is_given_up_does_not_pass,
     shuffle_repeats_a_shard,
 ]
 FOUND_BY_A_TEST = [
     last_shard_as_long_as_the_others,
     what_came_back_comes_first,
+    who_was_late_gets_the_same_again,
     holder_gets_its_work_back_to_front,
 ]
 

@@ -244,6 +244,33 @@ def test_with_overlap_an_epoch_may_be_done_before_its_elder() -> None:
     assert (shards.finished, shards.samples_applied) == (True, 24)
 
 
+def test_who_was_late_gets_other_samples_and_an_epoch_does_not_wait_for_it() -> None:
+    """Worker 0 draws the last shard of epoch 0 and is late with it: the next one to draw gets it, worker 0 goes on with
+    epoch 1. It used to get its own samples back, and epoch 0 stayed open until nobody else had anything to do."""
+    shards = make_shards(overlap=True, epochs=3)
+    for work_id in (0, 1):
+        shards.take(work_id, 1, 4)
+        shards.applied(work_id)
+    (last,) = shards.take(2, 0, 4)
+    (ahead,) = shards.take(3, 1, 4)
+    assert (last.epoch, ahead.epoch) == (0, 1)
+    shards.returned(2, to_holder=False)
+    (other,) = shards.take(4, 0, 4)
+    assert other.epoch == 1
+    assert shards.take(5, 1, 4) == (last,)
+    assert shards.applied(5) == 1
+
+
+def test_with_nothing_else_to_do_a_worker_gets_its_own_samples_again() -> None:
+    """The fence keeps the next epoch shut, and there is nobody else."""
+    shards = make_shards(num_workers=1)
+    (*_, last) = shards.take(0, 0, 12)
+    shards.returned(0, to_holder=False)
+    assert shards.take(1, 0, 12)[-1] == last
+    shards.applied(1)
+    assert sum(drain(shards, workers=1).values()) == 12
+
+
 def test_the_static_part_of_a_departed_worker_goes_to_the_others_in_every_epoch() -> None:
     shards = make_shards(policy="even")
     shards.leave(0)
@@ -279,7 +306,20 @@ def test_what_is_given_up_is_done_but_not_applied() -> None:
     shards = make_shards(epochs=1)
     shards.take(0, 0, 12)
     assert shards.forget(0) == 12
-    assert (shards.finished, shards.samples_applied) == (True, 0)
+    assert (shards.finished, shards.samples_applied, shards.samples_passed) == (True, 0, 12)
+
+
+def test_what_is_given_up_is_still_given_up_after_a_restore() -> None:
+    shards = make_shards()
+    shards.take(0, 0, 5)
+    shards.forget(0)
+    shards.take(1, 0, 4)
+    shards.applied(1)
+    state = json.loads(json.dumps(shards.state()))
+    shards.take(2, 0, 3)
+    shards.forget(2)
+    shards.load_state(state)
+    assert (shards.samples_applied, shards.samples_passed) == (4, 9)
 
 
 # ---- state ----------------------------------------------------------------------------------------------------------

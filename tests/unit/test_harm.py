@@ -1,0 +1,236 @@
+"""The grid of harm and gain: what is timed is what ``run.py`` would record, and no harm passes without its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import harm
+from analysis.load import load_run
+from analysis.metrics import jct_s
+from runtime.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config import Config, parse
+from runtime.errors import ConfigError
+from runtime.experiment import run_experiment
+from runtime.timing import outcome_of_job
+from scripts import harm_and_gain as script
+from scripts.harm_jobs import PATTERNS, WORKERS
+
+PAGE_CSV = script.ROOT / "docs" / "harm.csv"
+SMALL = ("--workers", "4", "--processes", "1", "workload.epochs=3")
+HARMFUL = ("--strategies", "first_k", "strategy.k=1", "--stragglers", "none")
+"""An update of one gradient of four: whoever is a moment late has computed for nothing."""
+
+
+def run(out: Path, *words: str) -> int:
+    return script.main(["-o", str(out), *SMALL, *words])
+
+
+def config_of(*words: str) -> Config:
+    args = parse_arguments([])
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        composed = composer.compose(list(words))
+        composer.announce(composed)
+        return parse(to_raw(composed))
+
+
+# ---- the jobs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["bsp", "backup_workers"])
+def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -> None:
+    words = ["cluster=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
+    config = config_of(*words, f"strategy={strategy}", "straggler=slowdown")
+    assert run_experiment(config, tmp_path / "run") == 0
+    outcome, record = outcome_of_job(config), load_run(tmp_path / "run")
+    assert outcome.t == jct_s(record)
+    assert (outcome.status, outcome.version) == ("done", len(record.tables.updates))
+
+
+def test_live_jobs_are_not_timed_without_a_record() -> None:
+    with pytest.raises(ConfigError, match="cluster=local: is not virtual"):
+        outcome_of_job(config_of())
+
+
+def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under a persistent straggler of four ASP is faster, BSP's row is its own measure; a second call runs nothing."""
+    words = ("--strategies", "asp", "--stragglers", "persistent")
+    assert run(tmp_path, *words) == 0
+    (ratio,) = re.findall(r"\| asp \| ([\d.]+) \|", capsys.readouterr().out)
+    assert float(ratio) < 1
+    before = (tmp_path / "jobs.csv").read_bytes()
+    assert run(tmp_path, *words) == 0
+    assert "2 of 2 jobs are there already" in capsys.readouterr().out
+    assert (tmp_path / "jobs.csv").read_bytes() == before
+
+
+def test_other_settings_are_other_jobs_and_bsp_keeps_its_own(tmp_path: Path) -> None:
+    """Settings of the strategy are not BSP's: one more job, not two."""
+    run(tmp_path, *HARMFUL)
+    run(tmp_path, *HARMFUL[:2], "--stragglers", "none", "strategy.k=4")
+    jobs = pd.read_csv(tmp_path / "jobs.csv")
+    assert jobs["strategy"].tolist() == ["bsp", "first_k", "first_k"]
+    assert jobs["jct_s"].iloc[2] == pytest.approx(jobs["jct_s"].iloc[0])
+    assert jobs["jct_s"].iloc[1] > jobs["jct_s"].iloc[0]
+
+
+def test_what_was_torn_is_timed_again(tmp_path: Path) -> None:
+    words = ("--strategies", "asp", "--stragglers", "none")
+    run(tmp_path, *words)
+    path = tmp_path / "jobs.csv"
+    whole = path.read_text()
+    path.write_text(whole[: whole.rindex(",asp,") + 4])
+    assert run(tmp_path, *words) == 0
+    assert len(path.read_text().splitlines()) >= 3
+
+
+def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is harmed by what cannot run."""
+    assert run(tmp_path, "--strategies", "zeno_pp", "--stragglers", "none") == 0
+    assert "| zeno_pp | refused |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--strategies", "bps"], "--strategies bps: no such choice; there are antdt_dd"),
+        (["--workers", "4,x"], "--workers 4,x: must be whole numbers from 1 on"),
+        (["--report", "page.txt"], "--report page.txt: must end in .md"),
+        (["--report", "page.md"], "workload.epochs=3: a page is of the shipped settings"),
+        (["--reasons", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
+        (["strategy._target_=os.system"], "_target_ cannot be set on the command line"),
+    ],
+)
+def test_what_is_of_no_use_is_refused(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+# ---- a strategy that harms is caught --------------------------------------------------------------------------------
+
+
+def reasons_file(folder: Path, text: str) -> tuple[str, str]:
+    path = folder / "reasons.yaml"
+    path.write_text(text)
+    return "--reasons", str(path)
+
+
+def test_harm_without_a_reason_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, *HARMFUL, *reasons_file(tmp_path, "")) == 1
+    assert "no reason: first_k none 4 workers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("{stragglers: [none], up_to: 9.0, why: it is the control}", 0),
+        ("{stragglers: [all], workers: [4, 16], up_to: 9.0, why: it is the control}", 0),
+        ("{stragglers: [none], up_to: 1.04, why: it used to be less}", 1),
+        ("{stragglers: [kill], up_to: 9.0, why: of another pattern}", 1),
+        ("{stragglers: [none], workers: [16], up_to: 9.0, why: of another size}", 1),
+    ],
+)
+def test_a_reason_is_one_for_its_cells_and_up_to_its_ratio(line: str, code: int, tmp_path: Path) -> None:
+    assert run(tmp_path, *HARMFUL, *reasons_file(tmp_path, f"first_k:\n- {line}\n")) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lgc: {stragglers: [none]}", "array"),
+        ("lgc: [{stragglers: [none], up_to: 1.5}]", "why"),
+        ("lgc: [{stragglers: [none], up_to: 1.0, why: a}]", "up_to"),
+        ("lgc: [{stragglers: [none], up_to: 1.5, why: a, because: b}]", "because"),
+        ("lgc: [", "reasons.yaml: "),
+    ],
+)
+def test_reasons_that_cannot_be_read_are_refused(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, *HARMFUL, *reasons_file(tmp_path, text)) == 2
+    assert said in capsys.readouterr().err
+
+
+# ---- cells ----------------------------------------------------------------------------------------------------------
+
+
+def jobs_of(rows: Sequence[tuple[str, int, str, float]]) -> pd.DataFrame:
+    """Of (strategy, seed, outcome, jct_s) under one pattern, over 10 s of BSP."""
+    full = [(4, "none", strategy, seed, outcome, jct_s, 10.0, outcome) for strategy, seed, outcome, jct_s in rows]
+    return pd.DataFrame(full, columns=harm.COLUMNS)
+
+
+def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
+    rows = [("bsp", 0, "done", 10.0)] + [("asp", seed, "done", taken) for seed, taken in enumerate((9.0, 30.0, 10.2))]
+    (cell,) = harm.cells_of(jobs_of(rows))
+    assert (cell.strategy, cell.ratio, cell.harmed) == ("asp", pytest.approx(1.02), False)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "jct_s", "harmed", "shown"),
+    [
+        ("done", 10.3, False, "1.03"),
+        ("done", 10.4, True, "**1.04** ?"),
+        ("cut", 9.0, True, "**> 0.90** ?"),
+        ("failed", float("nan"), True, "**failed** ?"),
+        ("refused", float("nan"), False, "refused"),
+    ],
+)
+def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, shown: str) -> None:
+    """Nobody may hide behind a job that came to no end."""
+    (cell,) = harm.cells_of(jobs_of([("asp", 0, outcome, jct_s)]))
+    assert (cell.harmed, harm.shown(cell, {})) == (harmed, shown)
+    assert bool(harm.unexplained([cell], {})) == harmed
+
+
+def test_a_failed_job_has_no_reason() -> None:
+    (cell,) = harm.cells_of(jobs_of([("asp", 0, "failed", float("nan"))]))
+    assert harm.unexplained([cell], {"asp": (harm.Reason(("all",), 99.0, "whatever"),)}) == [cell]
+
+
+def test_reasons_that_nobody_needs_are_named() -> None:
+    cells = harm.cells_of(jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0)]))
+    needed, idle = harm.Reason(("none",), 1.2, "it is slow"), harm.Reason(("none",), 1.2, "it was slow")
+    assert harm.idle_reasons(cells, {"asp": (needed,), "ssp": (idle,)}) == ["ssp: none: it was slow"]
+
+
+def test_the_page_says_why() -> None:
+    cells = harm.cells_of(jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0), ("lgc", 0, "refused", 1.0)]))
+    reasons = {"asp": (harm.Reason(("none",), 1.2, "It is slow."),)}
+    text = "\n".join([*harm.tables(cells, reasons), *harm.explained(cells, reasons)])
+    assert "| asp | **1.10** |" in text
+    assert "- `none` 1.10 (4): It is slow." in text
+    assert "1 of 2 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
+    assert "refused: refused" in text
+
+
+def test_rows_that_are_timed_again_replace_those_of_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "harm.csv"
+    jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0)]).to_csv(path, index=False)
+    found = script.merged(jobs_of([("asp", 0, "done", 8.0)]), path)
+    assert dict(zip(found["strategy"], found["jct_s"], strict=True)) == {"asp": 8.0, "ssp": 9.0}
+
+
+# ---- what is committed ----------------------------------------------------------------------------------------------
+
+
+def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle() -> None:
+    """docs/harm.csv as `make harm` left it, and docs/harm_reasons.yaml."""
+    cells = harm.cells_of(pd.read_csv(PAGE_CSV))
+    reasons = harm.read_reasons(script.REASONS.read_bytes(), "harm_reasons.yaml")
+    assert cells
+    assert [str(cell) for cell in harm.unexplained(cells, reasons)] == []
+    assert harm.idle_reasons(cells, reasons) == []
+
+
+def test_every_strategy_of_the_page_has_all_cells() -> None:
+    cells = {(cell.strategy, cell.straggler, cell.workers) for cell in harm.cells_of(pd.read_csv(PAGE_CSV))}
+    assert cells == set(product({strategy for strategy, *_ in cells}, PATTERNS, WORKERS))
