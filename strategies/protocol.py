@@ -75,11 +75,18 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
     overrun_s: float = 0.0
     """By how much the real computation missed the device profile; 0 when pacing held."""
+    recv_s: float = 0.0
+    """The part of ``pull_s`` in which parameters were on their way to this worker: its link, not the servers' work."""
 
     @property
     def iter_s(self) -> float:
-        """Time of the iteration without waiting: what every detector looks at."""
+        """Time of the iteration without waiting and without the pull."""
         return self.data_s + self.compute_s + self.send_s
+
+    @property
+    def own_s(self) -> float:
+        """Time of the iteration that is the worker's own, its link both ways: what detectors of slow workers look at."""
+        return self.data_s + self.recv_s + self.compute_s + self.send_s
 
     @property
     def bpt_s(self) -> float:

@@ -1,0 +1,85 @@
+"""How long every worker's own part of an iteration took lately, its link included (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container
+from statistics import median_low
+from typing import final
+
+from strategies.protocol import Arrived
+from strategies.watching.warmup import Warmup
+
+
+@final
+class OwnTimes:
+    """Own times (:attr:`strategies.protocol.Timings.own_s`) of the last ``window_s`` seconds, by worker.
+
+    Whole batches only, and not the first ``warmup_iters`` of a process. Where iterations take longer than the window it
+    holds the newest one.
+    """
+
+    def __init__(self, window_s: float, warmup_iters: int) -> None:
+        self.window_s, self.warmup = window_s, Warmup(warmup_iters)
+        self._records: dict[int, deque[tuple[float, float]]] = {}
+
+    def arrived(self, event: Arrived) -> bool:
+        """A gradient; whether its time tells something."""
+        if not self.warmup.tells(event):
+            return False
+        records = self._records.setdefault(event.grad.worker, deque())
+        records.append((event.t, event.timings.own_s))
+        while records[0][0] < event.t - self.window_s:
+            records.popleft()
+        return True
+
+    def gone(self, worker: int) -> None:
+        """Its next process is measured afresh."""
+        self._records.pop(worker, None)
+
+    def mean_s(self, worker: int, t: float) -> float | None:
+        """Mean of what is in the window at ``t``; None where that is nothing."""
+        recent = [seconds for at_s, seconds in self._records.get(worker, ()) if at_s >= t - self.window_s]
+        return sum(recent) / len(recent) if recent else None
+
+
+@final
+class SlowLately:
+    """Flags workers whose median time over the last ``duration_s`` seconds is longer than what is usual.
+
+    Slow is who takes longer by more than ``tolerance_frac`` than the lower median over all workers of these medians;
+    the flag is taken back at half of that. One time alone says nothing: the two newest are looked at in any case, and
+    of two the smaller counts. Compared with the rule that STAR describes (:class:`predictors.fixed_duration.SlowFor`:
+    every latest time, against the smallest latest of all) neither a single long iteration nor the luck of the fastest
+    of many workers decides.
+    """
+
+    def __init__(self, tolerance_frac: float, duration_s: float) -> None:
+        self.tolerance_frac, self.duration_s = tolerance_frac, duration_s
+        self.median_s: dict[int, float] = {}
+        self.flagged: set[int] = set()
+        self._times: dict[int, deque[tuple[float, float]]] = {}
+
+    def took(self, t: float, worker: int, seconds: float) -> None:
+        """At time ``t`` the worker has finished an iteration of ``seconds`` (above zero)."""
+        times = self._times.setdefault(worker, deque())
+        times.append((t, seconds))
+        while len(times) > 2 and times[1][0] <= t - self.duration_s:
+            times.popleft()
+        self.median_s[worker] = median_low(one for _, one in times)
+        excess_frac = self.median_s[worker] / median_low(self.median_s.values()) - 1
+        if len(times) > 1 and t - times[0][0] >= self.duration_s and excess_frac > self.tolerance_frac:
+            self.flagged.add(worker)
+        elif excess_frac <= self.tolerance_frac / 2:
+            self.flagged.discard(worker)
+
+    def gone(self, worker: int) -> None:
+        """Its next process is measured afresh."""
+        self._times.pop(worker, None)
+        self.median_s.pop(worker, None)
+        self.flagged.discard(worker)
+
+    def only(self, workers: Container[int]) -> None:
+        """All others are gone."""
+        for worker in [worker for worker in self._times if worker not in workers]:
+            self.gone(worker)
