@@ -42,8 +42,8 @@ class SyncSwitch(GatedStrategy):
     Source: Li et al., "Sync-Switch: hybrid parameter synchronization for distributed deep learning", ICDCS 2021, with
     the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
     ``duration_s``. ``greedy`` is ASP while there is one and BSP again when there is none; ``elastic`` stays BSP without
-    the stragglers, and gives each a Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to
-    be fast again. Modes change after an update; who becomes a straggler is left out as soon as its gradient is here.
+    the stragglers (with ``median``: without those whom to wait for costs more than they contribute), and gives each a
+    Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to be fast again. Modes change after an update; who becomes a straggler is left out as soon as its gradient is here.
     Batches stay B / N; the rate is scaled by the share of the global batch, so BSP has N times that of ASP.
     Momentum is kept.
 
@@ -125,6 +125,7 @@ class SyncSwitch(GatedStrategy):
         total = math.inf if event.total_samples is None or self.bsp_frac == 1 else event.total_samples
         self._sync_samples = self.bsp_frac and self.bsp_frac * total
         self._trained, self._switches = [0], 0
+        self._left_out = self._slow.flagged if self.judge == "published" else set[int]()
         self._pause, self._relaunch = Pause(), Relaunch(event.workers, event.num_servers)
         self._probe_due_s = math.inf
 
@@ -149,18 +150,27 @@ class SyncSwitch(GatedStrategy):
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
                 self._slow.took(event.t, grad.worker, event.timings.own_s)
+                self._leave_out()
             case Lost():
                 if not self._relaunch.owns(event):
                     self._slow.gone(event.worker)
+                    self._leave_out()
                 self._pause.gone(event.worker)
             case Restored():
                 del self._trained[event.version + 1 :]
                 self._slow.only(event.workers)
+                self._leave_out()
                 if self.switch == "restart" and self._modes.together != self._wants_bsp():
                     self._begin_relaunch()
                 self._pause = Pause(math.inf if self._relaunch.under_way else None)
                 self._probe_due_s = math.inf
         self._relaunch.saw(event)
+
+    def _leave_out(self) -> None:
+        """Whom ``elastic`` does without; the gate looks at this very set."""
+        if isinstance(self._slow, SlowLately):
+            self._left_out.clear()
+            self._left_out.update(self._slow.not_worth_waiting_for())
 
     def _answer(self, event: AnyEvent) -> Sequence[AnyCommand]:
         if isinstance(event, Woke):
@@ -177,7 +187,7 @@ class SyncSwitch(GatedStrategy):
 
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """All together or each by itself, as is wanted now."""
-        left_out = self._slow.flagged if self.straggler_policy == "elastic" else frozenset[int]()
+        left_out = self._left_out if self.straggler_policy == "elastic" else frozenset[int]()
         self._modes = SwitchingGate(workers, self._wants_bsp(), left_out)
         return self._modes
 

@@ -73,6 +73,21 @@ class SlowLately:
         elif excess_frac <= self.tolerance_frac / 2:
             self.flagged.discard(worker)
 
+    def not_worth_waiting_for(self) -> set[int]:
+        """Those of the flagged without whom a round of the others gets more done a second.
+
+        Everybody computes as much, so a round of n whose slowest takes T does n / T: of four workers one that takes
+        1.25 times as long is still worth it.
+        """
+        workers = sorted(self.median_s, key=lambda worker: (worker in self.flagged, self.median_s[worker], worker))
+        rates, longest_s = [], 0.0
+        for number, worker in enumerate(workers, start=1):
+            longest_s = max(longest_s, self.median_s[worker])
+            rates.append(number / longest_s)
+        fewest = max(1, len(workers) - len(self.flagged))
+        best = max(range(fewest, len(workers) + 1), key=lambda number: (rates[number - 1], number), default=0)
+        return set(workers[best:])
+
     def gone(self, worker: int) -> None:
         """Its next process is measured afresh."""
         self._times.pop(worker, None)
