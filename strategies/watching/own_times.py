@@ -45,13 +45,13 @@ class OwnTimes:
 
 @final
 class SlowLately:
-    """Flags workers whose median time over the last ``duration_s`` seconds is longer than what is usual.
+    """Flags workers all of whose times of the last ``duration_s`` seconds were longer than what is usual.
 
-    Slow is who takes longer by more than ``tolerance_frac`` than the lower median over all workers of these medians;
-    the flag is taken back at half of that. One time alone says nothing: the two newest are looked at in any case, and
-    of two the smaller counts. Compared with the rule that STAR describes (:class:`predictors.fixed_duration.SlowFor`:
-    every latest time, against the smallest latest of all) neither a single long iteration nor the luck of the fastest
-    of many workers decides.
+    Usual is the lower median over all workers of their median time in that window; slow is who takes longer by more
+    than ``tolerance_frac`` of it. The flag is taken back when the worker's median is at most half of that above it; of
+    two times, and the two newest are looked at in any case, the shorter is the median. Compared with the rule that STAR
+    describes (:class:`predictors.fixed_duration.SlowFor`: latest times against the smallest latest of all, and one that
+    is not slow takes the flag back) neither the luck of the fastest of many workers nor a single time decides.
     """
 
     def __init__(self, tolerance_frac: float, duration_s: float) -> None:
@@ -67,10 +67,11 @@ class SlowLately:
         while len(times) > 2 and times[1][0] <= t - self.duration_s:
             times.popleft()
         self.median_s[worker] = median_low(one for _, one in times)
-        excess_frac = self.median_s[worker] / median_low(self.median_s.values()) - 1
-        if len(times) > 1 and t - times[0][0] >= self.duration_s and excess_frac > self.tolerance_frac:
+        usual_s = median_low(self.median_s.values())
+        long_enough = len(times) > 1 and t - times[0][0] >= self.duration_s
+        if long_enough and min(one for _, one in times) > usual_s * (1 + self.tolerance_frac):
             self.flagged.add(worker)
-        elif excess_frac <= self.tolerance_frac / 2:
+        elif self.median_s[worker] <= usual_s * (1 + self.tolerance_frac / 2):
             self.flagged.discard(worker)
 
     def not_worth_waiting_for(self) -> set[int]:
