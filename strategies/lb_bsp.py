@@ -13,11 +13,9 @@ from strategies.gates import AllGate, Gate
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.forecast import Forecast
 from strategies.load.leader_straggler import Balancer
+from strategies.load.regaining import Regaining
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Observed, Started
 from strategies.watching.warmup import Warmup
-
-EARLY = 0.95
-"""Of the time at which all would be done together: who is done before has room for a sample."""
 
 
 @final
@@ -109,6 +107,7 @@ class LBBSP(GatedStrategy):
         share = sum(started.batch_samples) / len(started.workers)
         delta = self.delta_samples if self.delta_frac is None else max(1, round(self.delta_frac * share))
         self._balancer = Balancer(delta, self.window_iters, self.dead_band_frac, self.halving, self.unanimous)
+        self._regaining = Regaining()
         self._times: dict[int, float] = {}
         self._round: tuple[int, ...] = started.workers
         return super().shares(started)
@@ -144,20 +143,13 @@ class LBBSP(GatedStrategy):
     def _follow(
         self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]
     ) -> None:
-        """Sizes in proportion to speeds, and a sample more for who is early and would get none by rounding.
-
-        What is fixed of an iteration makes few samples look slow: one that takes 21 ms where eight take 30 has a sixth
-        of the speed, which rounds to one sample again, and a worker that was slow once would keep it for ever.
-        """
+        """Sizes in proportion to speeds, and a sample more for who would stay early by rounding."""
         before = [self._batch[worker] for worker in workers]
         self._split(workers, speeds, lows, highs)
-        early_s = EARLY * self._global_batch / sum(speeds)
-        more = [
-            size + 1 if size / speed < early_s and self._batch[worker] <= size else low
-            for worker, size, speed, low in zip(workers, before, speeds, lows, strict=True)
-        ]
-        if more != list(lows):
-            self._split(workers, speeds, *relaxed(self._global_batch, more, highs))
+        sizes = [self._batch[worker] for worker in workers]
+        least = self._regaining.lows(self._global_batch, workers, speeds, before, sizes, lows)
+        if least != list(lows):
+            self._split(workers, speeds, *relaxed(self._global_batch, least, highs))
 
     def _split(
         self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]

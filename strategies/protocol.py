@@ -85,7 +85,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def own_s(self) -> float:
-        """Time of the iteration that is the worker's own, its link both ways: what detectors of slow workers look at."""
+        """The worker's own time of the iteration, its link both ways: what detectors of slow workers look at."""
         return self.data_s + self.recv_s + self.compute_s + self.send_s
 
     @property

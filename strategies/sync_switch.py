@@ -43,9 +43,9 @@ class SyncSwitch(GatedStrategy):
     the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
     ``duration_s``. ``greedy`` is ASP while there is one and BSP again when there is none; ``elastic`` stays BSP without
     the stragglers (with ``median``: without those whom to wait for costs more than they contribute), and gives each a
-    Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to be fast again. Modes change after an update; who becomes a straggler is left out as soon as its gradient is here.
-    Batches stay B / N; the rate is scaled by the share of the global batch, so BSP has N times that of ASP.
-    Momentum is kept.
+    Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to be fast again. Modes change after
+    an update; who becomes a straggler is left out as soon as its gradient is here. Batches stay B / N; the rate is
+    scaled by the share of the global batch, so BSP has N times that of ASP. Momentum is kept.
 
     A switch is ``hot``: the parameters stay on the servers, and so do orders that are being carried out; what was
     computed under ASP is part of the first round of BSP, however stale. Nobody begins to compute for ``switch_s``. Or
@@ -53,10 +53,10 @@ class SyncSwitch(GatedStrategy):
     process that begins from a checkpoint. Every measured time contains it (the published evaluation takes it off).
 
     Departures: a restart is one of single nodes, servers one after the other and then all workers, each on another
-    machine; a straggler's flag outlives it. What the published code takes as slow is not public: ``judge: published`` is
-    how STAR tells it (the latest time of each against the smallest of all, throughout ``duration_s``), ``median`` our
-    reading that noise alone does not trigger (:class:`strategies.watching.own_times.SlowLately`). Times are the worker's
-    own part of an iteration, its link both ways included.
+    machine; a straggler's flag outlives it. What the published code takes as slow is not public: ``judge: published``
+    is how STAR tells it (the latest time of each against the smallest of all, throughout ``duration_s``), ``median``
+    our reading, which noise alone does not trigger (:class:`strategies.watching.own_times.SlowLately`). Times are the
+    worker's own part of an iteration, its link both ways included.
 
     Attributes:
         bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.

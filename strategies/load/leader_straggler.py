@@ -51,6 +51,8 @@ class Balancer:
         """As at the beginning: the workers are others, or what is known of them is void."""
         self._forget()
         self._last_window: tuple[Sizes, Times] | None = None
+        self._usual: dict[int, int] = {}
+        self._owed: dict[int, int] = {}
         self._fresh_step()
 
     def _forget(self) -> None:
@@ -67,18 +69,32 @@ class Balancer:
         self._rounds.append(times)
         self._since += 1
         del self._rounds[: -self.window]  # more than a window is never looked at
+        if self._since % self.window_iters:
+            return
         recent = self._rounds[-self.window_iters :]
-        if self._since % self.window_iters == 0 and self._is_other_regime(_medians(recent), sizes):
+        slower, faster = self._changed(_medians(recent), sizes)
+        if slower or faster:
             self._fresh_step()
             self._rounds, self._since = recent, len(recent)
+        for worker in slower:
+            self._usual.setdefault(worker, sizes[worker])
+            self._owed.pop(worker, None)
+        for worker in self._usual.keys() & faster:
+            self._owed[worker] = self._usual.pop(worker)
 
     def move(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
-        """What to do before the next round, with bounds in the order of ``sizes``."""
+        """What to do before the next round, with bounds in the order of ``sizes``.
+
+        Who was slow and is no more gets what it had before, a step in every round.
+        """
+        if move := self._give_back(sizes, lows, highs):
+            return move
         if len(self._rounds) < self.window:
             return None
         rounds = self._rounds[-self.window :]
         medians = _medians(rounds)
-        self._last_window = dict(sizes), medians
+        if not self.unanimous or self._since % self.window_iters == 0:
+            self._last_window = dict(sizes), medians
         if not self.unanimous:
             self._forget()
         low, high = dict(zip(sizes, lows, strict=True)), dict(zip(sizes, highs, strict=True))
@@ -106,20 +122,36 @@ class Balancer:
             self.delta, self.window = self.delta // 2, self.window * 2
         self._last_pair = (leader, straggler)
 
-    def _is_other_regime(self, medians: Times, sizes: Sizes) -> bool:
-        """Whether some time has changed by more than a move explains.
+    def _give_back(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
+        for place, (worker, size) in enumerate(sizes.items()):
+            most = highs[place]
+            missing = self._owed.get(worker, size) if most is None else min(self._owed.get(worker, size), most)
+            givers = [other for other, low in zip(sizes, lows, strict=True) if sizes[other] > max(low, size + 1)]
+            if missing <= size or not givers:
+                self._owed.pop(worker, None)
+                continue
+            giver = max(givers, key=lambda other: (sizes[other], -other))
+            self._forget()
+            return Move(worker, giver, min(self.delta_samples, missing - size, (sizes[giver] - size) // 2))
+        return None
+
+    def _changed(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
+        """Whose time has grown, and whose has shrunk, by more than a move explains.
 
         A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is
         fixed; one whose batch stayed takes as long as before.
         """
+        slower, faster = set[int](), set[int]()
         if self._last_window is None:
-            return False
+            return slower, faster
         old_sizes, old_medians = self._last_window
         for worker, seconds in medians.items():
             ratio, grown = seconds / old_medians[worker], sizes[worker] / old_sizes[worker]
-            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC) or ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
-                return True
-        return False
+            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC):
+                slower.add(worker)
+            elif ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
+                faster.add(worker)
+        return slower, faster
 
 
 def _medians(rounds: Sequence[Times]) -> dict[int, float]:
