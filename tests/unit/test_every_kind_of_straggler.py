@@ -38,12 +38,13 @@ WORKERS = frozenset({"delay", "processor", "link", "way to the worker", "way fro
 #   pause is one long iteration among many, and over before anybody was slow for that long.
 # - LB-BSP balances computing: its sizes do not change how long a transfer takes. STAR's compares iteration times (same
 #   section), so it takes computing off a worker that is busy sending. One pause is no speed.
+# - A restart gives every task another host: behind the slow link is somebody else then, and it switches on and on.
 # - A slow server is nobody's slowness: "neither LB-BSP nor Backup Worker could alleviate the server straggler problem
 #   because one server has to handle the local gradients from all the workers" (AntDT, section VII-B1).
 DETECTORS = {
     "sync_switch": ("strategy.bsp_frac=1", WORKERS),
     "sync_switch_elastic": ("strategy.bsp_frac=1", WORKERS),
-    "sync_switch_restart": ("strategy.bsp_frac=1 strategy.duration_s=1", WORKERS),
+    "sync_switch_restart": ("strategy.bsp_frac=1 strategy.duration_s=1", WORKERS - {"link"}),
     "dynamic_x": ("", WORKERS | {"pause"}),
     "lb_bsp": ("", {"delay", "processor"}),
     "lb_bsp_gpu": ("", {"delay", "processor"}),
@@ -86,7 +87,7 @@ JITTER = "schema: 1\nvalues:\n  jitter_sigma: 0.1297\n  jitter_rho: 0.7283\n"
 """That of the cost model hosts_tcp, the largest that was ever measured here, and nothing else."""
 
 
-@pytest.mark.parametrize(("num_workers", "epochs"), [(4, 40), (16, 80), (64, 100)])
+@pytest.mark.parametrize(("num_workers", "epochs"), [(4, 40), (16, 80), (64, 60)])
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_equal_workers_with_noise_cost_next_to_nothing(
     detector: str, num_workers: int, epochs: int, tmp_path: Path
@@ -94,7 +95,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
     (tmp_path / "noisy.yaml").write_text(JITTER)
     line = (
         f"cluster=virtual cluster.costs={tmp_path}/noisy.yaml cluster.num_workers={num_workers} straggler=none "
-        f"workload=digits workload.global_batch_samples={16 * num_workers} workload.epochs={epochs} "
+        f"workload=digits workload.global_batch_samples=256 workload.epochs={epochs} "
     )
     bsp_s = jct_s(line + "strategy=bsp")
     outcome, states = run_line(f"{line} strategy={detector} {DETECTORS[detector][0]}")
