@@ -12,7 +12,7 @@ from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Lost, Started
 from strategies.watching.clustering import cluster_by_ratio
-from strategies.watching.monitor import Monitor
+from strategies.watching.own_times import OwnTimes
 from strategies.weights import check_lr_rule
 
 
@@ -27,9 +27,10 @@ class DynamicX(GatedStrategy):
     go with their workers, and a cluster that is complete by the move makes its update at once.
 
     Where the paper is silent: the times of a cluster differ by at most ``tolerance_frac``, STAR's own bound of a
-    straggler (its code cuts at 50 ms, whatever the scale). The prediction is the mean time over the last ``window_s``,
-    loading and computing without transfer; the last one known holds for a worker that restarts or takes longer than the
-    window, the median of the others for one of which nothing is known. All workers are one cluster to begin with.
+    straggler (its code cuts at 50 ms, whatever the scale). The prediction is the mean over the last ``window_s`` of the
+    worker's own time (loading, computing, its link both ways); the last one known holds for a worker that restarts or
+    takes longer than the window, the median of the others for one of which nothing is known. All workers are one
+    cluster to begin with.
 
     Attributes:
         tolerance_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
@@ -63,18 +64,21 @@ class DynamicX(GatedStrategy):
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Measure, ask the gate, and cluster anew when it is time."""
         if isinstance(event, Started):
-            self._monitor = Monitor(self.window_s, self.window_s, 1, 1, self.warmup_iters)
+            self._own = OwnTimes(self.window_s, self.warmup_iters)
             self._times_s: dict[int, float] = {}
             self._since = 0
-        self._monitor.saw(event)
-        if isinstance(event, Lost) and not event.restarting:
-            self._times_s.pop(event.worker, None)
+        if isinstance(event, Arrived):
+            self._own.arrived(event)
+        elif isinstance(event, Lost):
+            self._own.gone(event.worker)
+            if not event.restarting:
+                self._times_s.pop(event.worker, None)
         commands = list(super().handle(event))
         if isinstance(event, Arrived) and event.grad.samples:
-            commands += self._regrouped()
+            commands += self._regrouped(event.t)
         return commands
 
-    def _regrouped(self) -> list[AnyCommand]:
+    def _regrouped(self, t: float) -> list[AnyCommand]:
         """What new clusters make complete, when it is time for new clusters."""
         members = sorted(self._groups.members())
         self._since += 1
@@ -82,7 +86,7 @@ class DynamicX(GatedStrategy):
             return []
         self._since = 0
         for worker in members:
-            if (mean_s := self._monitor.mean_bpt_s(worker, "short")) is not None:
+            if (mean_s := self._own.mean_s(worker, t)) is not None:
                 self._times_s[worker] = mean_s
         verdicts = self._groups.regroup(self._clusters(members))
         return [command for verdict in verdicts for command in self._carry_out(verdict)]

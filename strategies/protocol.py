@@ -26,6 +26,8 @@ from typing import ClassVar
 
 import msgspec
 
+from strategies.timings import Timings as Timings
+
 DATA_POLICIES = ("dynamic", "shared", "even")
 """Of the data service; see :class:`Strategy`."""
 
@@ -53,38 +55,6 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     """Of a weighted sum over parts: the number of the round (see :class:`Partition`) that the parts are of."""
     round_samples: int | None = None
     """Of all parts of that round; ``samples`` are those of the worker's own parts."""
-
-
-class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Durations of one iteration in seconds, by the worker's own stopwatch.
-
-    ``wait_s`` + ``data_s`` + ``pull_s`` + ``compute_s`` + ``send_s`` is the whole iteration, in this order.
-    """
-
-    wait_s: float = 0.0
-    """From the end of the previous push until the next Compute reached the worker (barriers live here)."""
-    data_s: float = 0.0
-    """From that Compute until the batch was loaded."""
-    pull_s: float = 0.0
-    """From then until all parameters were delivered (an update that these had to wait for included)."""
-    compute_s: float = 0.0
-    """Forward and backward pass, device pacing and injected delay included."""
-    send_s: float = 0.0
-    """Push to all servers until the last acknowledged."""
-    injected_s: float = 0.0
-    """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
-    overrun_s: float = 0.0
-    """By how much the real computation missed the device profile; 0 when pacing held."""
-
-    @property
-    def iter_s(self) -> float:
-        """Time of the iteration without waiting: what every detector looks at."""
-        return self.data_s + self.compute_s + self.send_s
-
-    @property
-    def bpt_s(self) -> float:
-        """Batch processing time (AntDT's worker BPT)."""
-        return self.data_s + self.compute_s
 
 
 class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -29,6 +29,7 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.watching.own_times import SlowLately
 from strategies.watching.warmup import Warmup
 from strategies.weights import check_lr_rule
 
@@ -41,10 +42,10 @@ class SyncSwitch(GatedStrategy):
     Source: Li et al., "Sync-Switch: hybrid parameter synchronization for distributed deep learning", ICDCS 2021, with
     the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
     ``duration_s``. ``greedy`` is ASP while there is one and BSP again when there is none; ``elastic`` stays BSP without
-    the stragglers, and gives each a Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to
-    be fast again. Modes change after an update; who becomes a straggler is left out as soon as its gradient is here.
-    Batches stay B / N; the rate is scaled by the share of the global batch, so BSP has N times that of ASP.
-    Momentum is kept.
+    the stragglers (with ``median``: without those whom to wait for costs more than they contribute), and gives each a
+    Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to be fast again. Modes change after
+    an update; who becomes a straggler is left out as soon as its gradient is here. Batches stay B / N; the rate is
+    scaled by the share of the global batch, so BSP has N times that of ASP. Momentum is kept.
 
     A switch is ``hot``: the parameters stay on the servers, and so do orders that are being carried out; what was
     computed under ASP is part of the first round of BSP, however stale. Nobody begins to compute for ``switch_s``. Or
@@ -52,13 +53,18 @@ class SyncSwitch(GatedStrategy):
     process that begins from a checkpoint. Every measured time contains it (the published evaluation takes it off).
 
     Departures: a restart is one of single nodes, servers one after the other and then all workers, each on another
-    machine; a straggler's flag outlives it. What the published code takes as slow is not public.
+    machine; a straggler's flag outlives it. What the published code takes as slow is not public: ``judge: published``
+    is how STAR tells it (the latest time of each against the smallest of all, throughout ``duration_s``), ``median``
+    our reading, which noise alone does not trigger (:class:`strategies.watching.own_times.SlowLately`). Times are the
+    worker's own part of an iteration, its link both ways included.
 
     Attributes:
         bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.
         straggler_policy: ``greedy``, ``elastic`` or ``none``.
         duration_s: seconds for which a worker must have been slow.
-        tolerance_frac: part of the fastest worker's time by which one takes longer that is slow.
+        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which one takes longer
+            that is slow.
+        judge: ``published`` or ``median``.
         probe_s: seconds from one series of probes to the next; those that are left out are probed one after the other.
         switch: ``hot`` or ``restart``.
         switch_s: seconds that a hot switch takes.
@@ -72,6 +78,7 @@ class SyncSwitch(GatedStrategy):
     straggler_policy: str = "greedy"
     duration_s: float = 5.0
     tolerance_frac: float = 0.2
+    judge: str = "published"
     probe_s: float = 10.0
     switch: str = "hot"
     switch_s: float = 0.0
@@ -87,6 +94,7 @@ class SyncSwitch(GatedStrategy):
         check_choice("straggler_policy", self.straggler_policy, "greedy", "elastic", "none")
         check_number("duration_s", self.duration_s, 0.0)
         check_number("tolerance_frac", self.tolerance_frac, 0.0)
+        check_choice("judge", self.judge, "published", "median")
         check_number("probe_s", self.probe_s, above=0.0)
         check_choice("switch", self.switch, "hot", "restart")
         check_number("switch_s", self.switch_s, 0.0)
@@ -112,10 +120,12 @@ class SyncSwitch(GatedStrategy):
     # ---- events ------------------------------------------------------------------------------------------------------
 
     def _begin_anew(self, event: Started) -> None:
-        self._warmup, self._slow = Warmup(self.warmup_iters), SlowFor(self.tolerance_frac, self.duration_s)
+        rule = SlowFor if self.judge == "published" else SlowLately
+        self._warmup, self._slow = Warmup(self.warmup_iters), rule(self.tolerance_frac, self.duration_s)
         total = math.inf if event.total_samples is None or self.bsp_frac == 1 else event.total_samples
         self._sync_samples = self.bsp_frac and self.bsp_frac * total
         self._trained, self._switches = [0], 0
+        self._left_out = self._slow.flagged if self.judge == "published" else set[int]()
         self._pause, self._relaunch = Pause(), Relaunch(event.workers, event.num_servers)
         self._probe_due_s = math.inf
 
@@ -139,19 +149,28 @@ class SyncSwitch(GatedStrategy):
         """Who is slow, who is gone, and what a restore takes back."""
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
-                self._slow.took(event.t, grad.worker, event.timings.bpt_s)
+                self._slow.took(event.t, grad.worker, event.timings.own_s)
+                self._leave_out()
             case Lost():
                 if not self._relaunch.owns(event):
                     self._slow.gone(event.worker)
+                    self._leave_out()
                 self._pause.gone(event.worker)
             case Restored():
                 del self._trained[event.version + 1 :]
                 self._slow.only(event.workers)
+                self._leave_out()
                 if self.switch == "restart" and self._modes.together != self._wants_bsp():
                     self._begin_relaunch()
                 self._pause = Pause(math.inf if self._relaunch.under_way else None)
                 self._probe_due_s = math.inf
         self._relaunch.saw(event)
+
+    def _leave_out(self) -> None:
+        """Whom ``elastic`` does without; the gate looks at this very set."""
+        if isinstance(self._slow, SlowLately):
+            self._left_out.clear()
+            self._left_out.update(self._slow.not_worth_waiting_for())
 
     def _answer(self, event: AnyEvent) -> Sequence[AnyCommand]:
         if isinstance(event, Woke):
@@ -168,7 +187,7 @@ class SyncSwitch(GatedStrategy):
 
     def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
         """All together or each by itself, as is wanted now."""
-        left_out = self._slow.flagged if self.straggler_policy == "elastic" else frozenset[int]()
+        left_out = self._left_out if self.straggler_policy == "elastic" else frozenset[int]()
         self._modes = SwitchingGate(workers, self._wants_bsp(), left_out)
         return self._modes
 

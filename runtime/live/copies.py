@@ -15,6 +15,9 @@ from runtime.vectors import FloatVector
 class Copy(Store):
     """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
 
+    received_s = 0.0
+    """Nothing is on its way to here."""
+
     def __init__(self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity) -> None:
         super().__init__(initial, optimizer)
         self.identity = identity

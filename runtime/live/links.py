@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Sequence
 
 from runtime.live.address import Address, connect
@@ -27,6 +28,7 @@ class ServerLinks:
         self.grad: FloatVector = board.grads[identity.id] if board and self.shares_grad else aligned_vector(num_floats)
         self.shortcuts: dict[Address, Address] = {}
         """Servers on this task's own host are reached without the detour that makes the others far."""
+        self.received_s = 0.0
         self.generation = 0
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
@@ -60,16 +62,21 @@ class ServerLinks:
     def receive_params(self, ticket: int) -> int:
         """Wait until all servers have delivered under ``ticket``; returns the version delivered.
 
+        ``received_s`` is then how long parts were waited for whose header was there: a server that is late sends none,
+        so this is the time of the way. What was there when it was looked for took no time.
+
         Raises ``ConnectionError`` when a server is gone.
         """
-        version = 0
+        version, self.received_s = 0, 0.0
         for sock, (params, _) in zip(self.socks, self._views, strict=True):
             header = self._expect(sock, PARAMS, ticket)
             version = header.version
             if header.length != (0 if self.board is not None else len(params)):
                 raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
             if self.board is None:
+                begun = time.perf_counter()
                 _receive_into(sock, params)
+                self.received_s += time.perf_counter() - begun
             elif header.slot < len(self.board.slots):
                 self.params = self.board.slots[header.slot]
             else:

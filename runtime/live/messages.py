@@ -255,6 +255,7 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     send_s: float
     injected_s: float
     overrun_s: float
+    recv_s: float
     loss: float | None
     sqr_norm: float | None
     finite: bool

@@ -117,6 +117,7 @@ class Session:
             send_s=report.send_s,
             injected_s=report.injected_s,
             overrun_s=report.overrun_s,
+            recv_s=report.recv_s,
         )
         with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
         self._drive(lambda t: self.coordinator.arrived(t, *with_grad))

@@ -41,6 +41,11 @@ class Links(Protocol):
         """Where to leave the gradient sum, until it is pushed."""
         ...
 
+    @property
+    def received_s(self) -> float:
+        """Seconds for which the last of them were waited for while they were on their way."""
+        ...
+
     def receive_params(self, ticket: int) -> int:
         """Wait for the parameters; returns their version."""
         ...
@@ -101,6 +106,7 @@ class Worker:
             send_s=pushed - computed,
             injected_s=injected_s,
             overrun_s=overrun_s,
+            recv_s=self.links.received_s,
             loss=loss_sum / samples if finite else None,
             sqr_norm=sqr_norm if finite else None,
             finite=finite,

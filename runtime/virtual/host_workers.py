@@ -89,14 +89,28 @@ class HostWorkers(Crew):
             return
         if self.on_board:
             self._received(iteration)
-        else:
-            self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._received)
+            return
+        if not iteration.receiving:
+            iteration.receiving_since_s = self.clock.now
+        iteration.receiving += 1
+        self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
+
+    def _came(self, iteration: Iteration) -> None:
+        """A server's part. Parts travel beside each other, and only when the batch is loaded are they waited for."""
+        iteration.receiving -= 1
+        if not iteration.receiving:
+            iteration.recv_s += max(0.0, self.clock.now - max(iteration.receiving_since_s, iteration.loaded_s))
+        self._received(iteration)
 
     def _received(self, iteration: Iteration) -> None:
         """The batch, or the part of a server."""
         iteration.missing -= 1
         if not iteration.missing:
-            self.machines.work(self._name(iteration), self._copy_s, partial(self._pulled, iteration))
+            self.machines.work(self._name(iteration), self._copy_s, partial(self._copied, iteration, self.clock.now))
+
+    def _copied(self, iteration: Iteration, begun_s: float) -> None:
+        iteration.recv_s += self.clock.now - begun_s
+        self._pulled(iteration)
 
     # ---- the device --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from math import inf
 
 from runtime.device import DeviceProfile
 from runtime.job import ComputeOrder
@@ -26,6 +27,9 @@ class Iteration:
         "order",
         "overrun_s",
         "pull_s",
+        "receiving",
+        "receiving_since_s",
+        "recv_s",
         "result",
         "since_s",
         "void",
@@ -36,8 +40,9 @@ class Iteration:
         self.order, self.result = order, result
         self.void = False
         self.wait_s = self.data_s = self.pull_s = self.compute_s = self.injected_s = self.overrun_s = 0.0
-        self.loaded_s = self.since_s = 0.0
-        self.missing = 0
+        self.loaded_s = inf
+        self.since_s = self.recv_s = self.receiving_since_s = 0.0
+        self.missing = self.receiving = 0
 
     @property
     def samples(self) -> int:
@@ -109,5 +114,6 @@ class Crew(ABC):
             send_s=taken_s - iteration.since_s,
             injected_s=iteration.injected_s,
             overrun_s=iteration.overrun_s,
+            recv_s=iteration.recv_s,
         )
         self.arrived(iteration, timings, taken_s)

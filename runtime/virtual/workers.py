@@ -63,19 +63,24 @@ class Workers(Crew):
         if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
             self._pulled(iteration, delivered_s + iteration.data_s)
         elif self.network is None:
-            self._pulled(iteration, max(iteration.loaded_s, delivered_s + self._transfer_s))
+            self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
         else:
             self.clock.at(delivered_s, MACHINE, self._pull, iteration)
 
     def _pull(self, iteration: Iteration) -> None:
         assert self.network is not None
         if not iteration.void:
-            worker = iteration.order.worker
-            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration))
+            worker, sent_s = iteration.order.worker, self.clock.now
+            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration, sent_s))
 
-    def _received(self, iteration: Iteration) -> None:
+    def _received(self, iteration: Iteration, sent_s: float) -> None:
         if not iteration.void:
-            self._pulled(iteration, max(iteration.loaded_s, self.clock.now + self._transfer_s))
+            self._arrive(iteration, sent_s, self.clock.now + self._transfer_s)
+
+    def _arrive(self, iteration: Iteration, sent_s: float, at_s: float) -> None:
+        """Parameters that left the servers at ``sent_s`` are there; while the batch is loaded nobody waits for them."""
+        iteration.recv_s = max(0.0, at_s - max(sent_s, iteration.loaded_s))
+        self._pulled(iteration, max(iteration.loaded_s, at_s))
 
     def _pulled(self, iteration: Iteration, at_s: float) -> None:
         """The parameters are there: how long the device computes is decided."""

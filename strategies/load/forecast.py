@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from statistics import median
 from typing import final
@@ -16,18 +17,23 @@ class Forecast:
 
     Telemetry reports what a worker used and not what it could have had; use stands in for it, and what was reported
     last for what will be (persistence). Without telemetry both are 1 throughout and the past speeds are all there is.
+    A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
     """
 
-    def __init__(self, predictor: str, ema_alpha: float, min_records: int) -> None:
+    def __init__(self, predictor: str, ema_alpha: float, min_records: int, confirm_iters: int = 1) -> None:
         self.predictor, self.ema_alpha, self.min_records = predictor, ema_alpha, min_records
+        self.confirm_iters = confirm_iters
         self._of: dict[int, SpeedPredictor] = {}
+        self._newest: dict[int, deque[float]] = {}
         self._uses: dict[str, tuple[float, float]] = {}
 
     def arrived(self, event: Arrived) -> None:
         """One more iteration whose time tells something."""
         worker = event.grad.worker
         cpu, memory = self._use(worker)
-        record = Record(event.grad.samples / event.timings.bpt_s, cpu, memory)
+        newest = self._newest.setdefault(worker, deque(maxlen=self.confirm_iters))
+        newest.append(event.grad.samples / event.timings.bpt_s)
+        record = Record(max(newest), cpu, memory)
         self._predictor(worker).update(record)
 
     def observed(self, event: Observed) -> None:

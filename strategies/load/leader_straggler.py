@@ -7,7 +7,7 @@ only who was first and who was last.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import median
 from typing import NamedTuple, final
 
 REGIME_CHANGE_FRAC = 0.2
@@ -27,7 +27,9 @@ class Move(NamedTuple):
 
 @final
 class Balancer:
-    """Means over a window of rounds decide; roles that swap halve the step and double the window.
+    """Medians over a window of rounds decide; roles that swap halve the step and double the window.
+
+    Not means: one round in which a process stood still would make it the straggler of the whole window.
 
     Args:
         delta_samples: first size of a step.
@@ -47,9 +49,16 @@ class Balancer:
 
     def restart(self) -> None:
         """As at the beginning: the workers are others, or what is known of them is void."""
-        self._rounds: list[Times] = []
+        self._forget()
         self._last_window: tuple[Sizes, Times] | None = None
+        self._usual: dict[int, int] = {}
+        self._owed: dict[int, int] = {}
         self._fresh_step()
+
+    def _forget(self) -> None:
+        """What counts from now on is measured from now on."""
+        self._rounds: list[Times] = []
+        self._since = 0
 
     def _fresh_step(self) -> None:
         self.delta, self.window = self.delta_samples, self.window_iters
@@ -58,60 +67,92 @@ class Balancer:
     def round_done(self, times: Times, sizes: Sizes) -> None:
         """Seconds of every worker for a whole round of these ``sizes``."""
         self._rounds.append(times)
+        self._since += 1
+        del self._rounds[: -self.window]  # more than a window is never looked at
+        if self._since % self.window_iters:
+            return
         recent = self._rounds[-self.window_iters :]
-        if len(self._rounds) % self.window_iters == 0 and self._is_other_regime(_means(recent), sizes):
+        slower, faster = self._changed(_medians(recent), sizes)
+        if slower or faster:
             self._fresh_step()
-            self._rounds = recent
+            self._rounds, self._since = recent, len(recent)
+        for worker in slower:
+            self._usual.setdefault(worker, sizes[worker])
+            self._owed.pop(worker, None)
+        for worker in self._usual.keys() & faster:
+            self._owed[worker] = self._usual.pop(worker)
 
     def move(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
-        """What to do before the next round, with bounds in the order of ``sizes``."""
+        """What to do before the next round, with bounds in the order of ``sizes``.
+
+        Who was slow and is no more gets what it had before, a step in every round.
+        """
+        if move := self._give_back(sizes, lows, highs):
+            return move
         if len(self._rounds) < self.window:
             return None
         rounds = self._rounds[-self.window :]
-        means = _means(rounds)
-        self._last_window = dict(sizes), means
+        medians = _medians(rounds)
+        if not self.unanimous or self._since % self.window_iters == 0:
+            self._last_window = dict(sizes), medians
         if not self.unanimous:
-            self._rounds = []
+            self._forget()
         low, high = dict(zip(sizes, lows, strict=True)), dict(zip(sizes, highs, strict=True))
         leaders = [worker for worker in sizes if (most := high[worker]) is None or sizes[worker] < most]
         stragglers = [worker for worker in sizes if sizes[worker] > low[worker]]
         if not leaders or not stragglers:
             return None
-        leader = min(leaders, key=lambda worker: (means[worker], worker))
-        straggler = min(stragglers, key=lambda worker: (-means[worker], worker))
-        if not self._is_worth_it(leader, straggler, rounds, means):
+        leader = min(leaders, key=lambda worker: (medians[worker], worker))
+        straggler = min(stragglers, key=lambda worker: (-medians[worker], worker))
+        if not self._is_worth_it(leader, straggler, rounds, medians):
             return None
         self._step_down_if_swapped(leader, straggler)
-        self._rounds = []
+        self._forget()
         most = high[leader]
         room = self.delta if most is None else most - sizes[leader]
         return Move(leader, straggler, min(self.delta, room, sizes[straggler] - low[straggler]))
 
-    def _is_worth_it(self, leader: int, straggler: int, rounds: Sequence[Times], means: Times) -> bool:
-        if means[straggler] - means[leader] <= self.dead_band_frac * means[leader]:
+    def _is_worth_it(self, leader: int, straggler: int, rounds: Sequence[Times], medians: Times) -> bool:
+        if medians[straggler] - medians[leader] <= self.dead_band_frac * medians[leader]:
             return False
         return not self.unanimous or all(times[leader] < times[straggler] for times in rounds)
 
     def _step_down_if_swapped(self, leader: int, straggler: int) -> None:
-        if self.halving and self._last_pair == (straggler, leader):
-            self.delta, self.window = max(1, self.delta // 2), self.window * 2
+        if self.halving and self._last_pair == (straggler, leader) and self.delta > 1:
+            self.delta, self.window = self.delta // 2, self.window * 2
         self._last_pair = (leader, straggler)
 
-    def _is_other_regime(self, means: Times, sizes: Sizes) -> bool:
-        """Whether some time has changed by more than a move explains.
+    def _give_back(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
+        for place, (worker, size) in enumerate(sizes.items()):
+            most = highs[place]
+            missing = self._owed.get(worker, size) if most is None else min(self._owed.get(worker, size), most)
+            givers = [other for other, low in zip(sizes, lows, strict=True) if sizes[other] > max(low, size + 1)]
+            if missing <= size or not givers:
+                self._owed.pop(worker, None)
+                continue
+            giver = max(givers, key=lambda other: (sizes[other], -other))
+            self._forget()
+            return Move(worker, giver, min(self.delta_samples, missing - size, (sizes[giver] - size) // 2))
+        return None
+
+    def _changed(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
+        """Whose time has grown, and whose has shrunk, by more than a move explains.
 
         A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is
         fixed; one whose batch stayed takes as long as before.
         """
+        slower, faster = set[int](), set[int]()
         if self._last_window is None:
-            return False
-        old_sizes, old_means = self._last_window
-        for worker, seconds in means.items():
-            ratio, grown = seconds / old_means[worker], sizes[worker] / old_sizes[worker]
-            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC) or ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
-                return True
-        return False
+            return slower, faster
+        old_sizes, old_medians = self._last_window
+        for worker, seconds in medians.items():
+            ratio, grown = seconds / old_medians[worker], sizes[worker] / old_sizes[worker]
+            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC):
+                slower.add(worker)
+            elif ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
+                faster.add(worker)
+        return slower, faster
 
 
-def _means(rounds: Sequence[Times]) -> dict[int, float]:
-    return {worker: fmean(times[worker] for times in rounds) for worker in rounds[0]}
+def _medians(rounds: Sequence[Times]) -> dict[int, float]:
+    return {worker: median(times[worker] for times in rounds) for worker in rounds[0]}

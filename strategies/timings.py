@@ -1,0 +1,44 @@
+"""How long the parts of a worker's iteration took: a part of the vocabulary of :mod:`strategies.protocol`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Durations of one iteration in seconds, by the worker's own stopwatch.
+
+    ``wait_s`` + ``data_s`` + ``pull_s`` + ``compute_s`` + ``send_s`` is the whole iteration, in this order.
+    """
+
+    wait_s: float = 0.0
+    """From the end of the previous push until the next Compute reached the worker (barriers live here)."""
+    data_s: float = 0.0
+    """From that Compute until the batch was loaded."""
+    pull_s: float = 0.0
+    """From then until all parameters were delivered (an update that these had to wait for included)."""
+    compute_s: float = 0.0
+    """Forward and backward pass, device pacing and injected delay included."""
+    send_s: float = 0.0
+    """Push to all servers until the last acknowledged."""
+    injected_s: float = 0.0
+    """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
+    overrun_s: float = 0.0
+    """By how much the real computation missed the device profile; 0 when pacing held."""
+    recv_s: float = 0.0
+    """The part of ``pull_s`` in which parameters were on their way to this worker: its link, not the servers' work."""
+
+    @property
+    def iter_s(self) -> float:
+        """Time of the iteration without waiting and without the pull."""
+        return self.data_s + self.compute_s + self.send_s
+
+    @property
+    def own_s(self) -> float:
+        """The worker's own time of the iteration, its link both ways: what detectors of slow workers look at."""
+        return self.data_s + self.recv_s + self.compute_s + self.send_s
+
+    @property
+    def bpt_s(self) -> float:
+        """Batch processing time (AntDT's worker BPT)."""
+        return self.data_s + self.compute_s

@@ -1,0 +1,67 @@
+"""Whole jobs on the virtual clock as a command line asks for them, without a record on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from injectors.schedule import Schedule
+from runtime.composing import Composer, hydra_for, parse_arguments
+from runtime.config import parse
+from runtime.experiment import circumstances_of, make_job, make_plan, prepare_data
+from runtime.instantiate import instantiate
+from runtime.spec import Experiment, Outcome
+
+QUIET = "backend=none workload.target=null eval_every_s=null checkpoint_every_s=null max_time_s=3000"
+
+
+class States:
+    """What the strategy said of its state, event by event."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Any]] = {}
+
+    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: Any) -> None:
+        for name, value in (state or {}).items():
+            self.of.setdefault(name, []).append(value)
+
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
+        """Not looked at."""
+
+
+def run_line(line: str) -> tuple[Outcome, States]:
+    """``python run.py`` with these words."""
+    args = parse_arguments(f"{QUIET} {line}".split())
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        [(_, raw)] = composer.jobs(composer.master())
+    config = parse(raw)
+    strategy, runtime = instantiate(config.strategy, "strategy"), instantiate(config.cluster, "cluster")
+    plan = make_plan(config, runtime)
+    around = circumstances_of(config, plan)
+    runtime.check(around)
+    states = States()
+    experiment = Experiment(
+        job=make_job(config, prepare_data(config), strategy.validation_samples),
+        strategy=strategy,
+        record=states,
+        run_dir=Path("nowhere"),
+        transport=config.topology.transport,
+        collective=config.topology.collective or "",
+        backend=config.backend,
+        task=config.workload.task,
+        optimizer=config.workload.optimizer,
+        around=around,
+        save_parameters_to=None,
+        columns=None,
+        scheduler=instantiate(config.scheduler, "scheduler"),
+        tick=lambda t: None,
+    )
+    return runtime.run(experiment, Schedule(plan)), states
+
+
+def jct_s(line: str) -> float:
+    """Job completion time; the job must have done all its work."""
+    outcome, _ = run_line(line)
+    assert outcome.status == "done"
+    return outcome.t
