@@ -222,12 +222,18 @@ class Executor:
                 incarnation=self.members.members[order.worker].incarnation,
                 version=order.version,
                 ranges=ranges,
-                accum=len(pieces) or min(command.accum, order.samples),
+                accum=self._passes(command, order.samples, pieces),
                 delay_s=delay_s,
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
             )
         )
+
+    def _passes(self, command: Compute, samples: int, pieces: tuple[Piece, ...]) -> int:
+        """Micro-batches of a Compute; of one of parts: one for all where samples can be weighted, else one for each."""
+        if pieces:
+            return 1 if self.job.weighs_samples else len(pieces)
+        return min(command.accum, samples)
 
     def joined(self, t: float, worker: int) -> None:
         """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""

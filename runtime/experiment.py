@@ -12,6 +12,7 @@ import msgspec
 from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
 from injectors.schedule import Schedule
 from runtime.anchoring import anchored
+from runtime.backends.base import weighs_samples
 from runtime.checkpoint import publish
 from runtime.columns import ColumnRecorder
 from runtime.config import Config
@@ -135,6 +136,7 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
     workload, num_workers = config.workload, config.num_workers
     num_samples = refuse_empty(config, num_samples, validation_samples)
     schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
+    framework = instantiate(config.backend, "backend").framework
     return Job(
         num_workers=num_workers,
         num_servers=config.topology.num_servers,
@@ -155,6 +157,7 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
         stop_at_target=config.stop_at_target,
         convergence=workload.convergence,
         stop_at_convergence=config.stop_at_convergence,
+        weighs_samples=weighs_samples(instantiate(config.workload.task, "workload.task"), framework),
         failover=config.failover,
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,

@@ -39,6 +39,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_convergence: bool = False
     stuck_after_s: float | None = None
     """How long it may be idle without waiting for anything; None: for ever."""
+    weighs_samples: bool = False
+    """Whether parts of a coded round are computed in one pass, each sample with the weight of its part."""
     lr: float
     lr_at: Callable[[int], float]
     """Factor of the schedule after so many applied samples."""
@@ -61,7 +63,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A micro-batch: so many samples, whose gradient sum counts ``coefficient`` times."""
+    """So many samples one after another, whose gradient sum counts ``coefficient`` times."""
 
     samples: int
     coefficient: float
@@ -70,7 +72,8 @@ class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's task: the samples, and the version to compute on (which the servers deliver).
 
-    It computes in ``accum`` micro-batches of near-equal size, or in these ``pieces`` (then ``accum`` is their number).
+    It computes in ``accum`` micro-batches of near-equal size, or these ``pieces``: all in one pass (``accum`` is
+    1), every sample weighted as its piece, or each by itself (``accum`` is their number).
     """
 
     grad_id: int

@@ -47,6 +47,11 @@ class Clicks(DatasetTask):
         """Counted."""
         return self.size.count(self.fields)  # type: ignore[no-any-return]
 
+    @property
+    def samples_apart(self) -> bool:
+        """As long as nothing is dropped."""
+        return not getattr(self.size, "dropout", 0.0)
+
     def starts(self) -> list[Start]:
         """Of either model."""
         return click_starts(self.size, self.fields)
@@ -62,6 +67,12 @@ class Clicks(DatasetTask):
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="sum")
+
+    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Logistic loss."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="none")
 
     def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """The score, the loss, whether it happened."""
@@ -85,6 +96,13 @@ class Clicks(DatasetTask):
         happened = tf.cast(targets, tf.float32)
         scores = module(inputs, training=True)
         return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=scores))
+
+    def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Logistic loss."""
+        import tensorflow as tf
+
+        happened = tf.cast(targets, tf.float32)
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=module(inputs, training=True))
 
     def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
         """The score, the loss, whether it happened."""

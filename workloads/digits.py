@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class Digits:
             raise ValueError(f"model={self.model}: must be one of {', '.join(MODELS)}")
         if not isinstance(self.hidden_units, int) or self.hidden_units < 1:
             raise ValueError(f"hidden_units={self.hidden_units}: must be at least 1")
+
+    samples_apart: ClassVar[bool] = True
 
     @property
     def directory(self) -> Path:
@@ -106,6 +108,12 @@ class Digits:
 
         return cross_entropy(module(inputs), targets, reduction="sum")
 
+    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The same of each sample."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(module(inputs), targets, reduction="none")
+
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Accuracy and mean loss."""
         from torch.nn.functional import cross_entropy
@@ -133,9 +141,13 @@ class Digits:
         """Cross-entropy summed over the batch."""
         import tensorflow as tf
 
+        return tf.reduce_sum(self.tensorflow_losses(module, inputs, targets))
+
+    def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """The same of each sample."""
         from workloads.digits_tensorflow import cross_entropy
 
-        return tf.reduce_sum(cross_entropy(module(inputs, training=True), targets))
+        return cross_entropy(module(inputs, training=True), targets)
 
     def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> dict[str, Any]:
         """Accuracy and mean loss."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workloads.models.images import image_model
 from workloads.models.initial import Start
-from workloads.models.layers import Layers, count, starts
+from workloads.models.layers import Layers, count, samples_apart, starts
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class Images(DatasetTask):
         """Counted."""
         return count(self.layers(), self.dataset.facts.input_shape)
 
+    @property
+    def samples_apart(self) -> bool:
+        """By the layers."""
+        return samples_apart(self.layers())
+
     def starts(self) -> list[Start]:
         """He et al.'s for convolutions, PyTorch's for linear layers."""
         return starts(self.layers(), self.dataset.facts.input_shape)
@@ -60,6 +65,12 @@ class Images(DatasetTask):
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(module(inputs), targets, reduction="sum")
+
+    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(module(inputs), targets, reduction="none")
 
     def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Whether the best class is right; the loss."""
@@ -82,6 +93,13 @@ class Images(DatasetTask):
 
         scores = module(inputs, training=True)
         return tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores))
+
+    def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Cross-entropy."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=True)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)
 
     def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
         """Whether the best class is right; the loss."""

@@ -40,6 +40,11 @@ class Language(DatasetTask):
         """Counted."""
         return self.size.count(self.dataset.facts.vocabulary)  # type: ignore[no-any-return]
 
+    @property
+    def samples_apart(self) -> bool:
+        """As long as nothing is dropped."""
+        return not getattr(self.size, "dropout", 0.0)
+
     def starts(self) -> list[Start]:
         """Of either model."""
         return language_starts(self.size, self.dataset.facts.vocabulary)
@@ -56,6 +61,13 @@ class Language(DatasetTask):
 
         scores = module(inputs).flatten(0, 1)
         return cross_entropy(scores, targets.flatten(), reduction="sum") / targets.shape[1]
+
+    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean over the places of each sequence."""
+        from torch.nn.functional import cross_entropy
+
+        losses = cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), reduction="none")
+        return losses.view(targets.shape).mean(dim=1)
 
     def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """The loss."""
@@ -81,6 +93,13 @@ class Language(DatasetTask):
         scores = module(inputs, training=True)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)
         return tf.reduce_sum(losses) / targets.shape[1]
+
+    def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Mean over the places of each sequence."""
+        import tensorflow as tf
+
+        scores = module(inputs, training=True)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores), axis=1)
 
     def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
         """The loss."""

@@ -7,7 +7,7 @@ parameters *are* the uses of every sample, so what the data service claims is pr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ class Ledger:
         """Check the fields."""
         if not isinstance(self.num_samples, int) or self.num_samples < 1:
             raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
+
+    samples_apart: ClassVar[bool] = True
 
     @property
     def num_parameters(self) -> int:
@@ -47,6 +49,17 @@ class Ledger:
     ) -> float:
         """Count these samples; the loss is how often they had been used before."""
         np.add.at(grad, indices, np.float32(1))
+        return float(params[indices].sum())
+
+    def numpy_weighted_gradient(
+        self,
+        params: NDArray[np.float32],
+        indices: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        grad: NDArray[np.float32],
+    ) -> float:
+        """Every sample counts as its weight; the loss is the same."""
+        np.add.at(grad, indices, weights)
         return float(params[indices].sum())
 
     def numpy_metrics(self, params: NDArray[np.float32]) -> dict[str, float]:

@@ -51,6 +51,11 @@ class DatasetTask(ABC):
     def num_parameters(self) -> int:
         """Known without data and framework."""
 
+    @property
+    @abstractmethod
+    def samples_apart(self) -> bool:
+        """Whether a sample's loss depends on no other sample of its micro-batch: no batch normalisation, no masks."""
+
     @abstractmethod
     def starts(self) -> list[Start]:
         """What the parameters start as, in the order of the flat vector."""
@@ -66,6 +71,10 @@ class DatasetTask(ABC):
     @abstractmethod
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """The loss summed over samples."""
+
+    @abstractmethod
+    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """That of each sample, [N]."""
 
     @abstractmethod
     def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.job import ComputeOrder
+from runtime.job import ComputeOrder, Piece
 from runtime.shards import even_sizes
 
 FloatVector = NDArray[np.float32]
@@ -19,10 +19,20 @@ samples have None instead."""
 
 
 class MicroBatch(NamedTuple):
-    """Rows of a batch that are computed together; their gradient sum counts ``coefficient`` times."""
+    """Rows of a batch that are computed together; their gradient sum counts ``coefficient`` times.
+
+    With ``pieces`` each sample counts as the piece of the rows that it is in, and the coefficient is 1.
+    """
 
     rows: slice
     coefficient: float = 1.0
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def weights(self) -> FloatVector:
+        """Of every sample, float32 [rows]; only with pieces."""
+        coefficients = np.array([piece.coefficient for piece in self.pieces], dtype=np.float32)
+        return np.repeat(coefficients, [piece.samples for piece in self.pieces])
 
 
 class Model(Protocol):
@@ -51,8 +61,14 @@ class Model(Protocol):
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
         """Leave the gradient **sum** over the batch in the gradient vector; return the loss summed over the batch.
 
-        It is computed micro-batch by micro-batch, and the gradient (not the loss) is the sum with their coefficients.
+        It is computed micro-batch by micro-batch, and the gradient (not the loss) is the sum with their coefficients or
+        the weights of their samples. Raises ``ValueError`` for weights where a sample's loss depends on other samples
+        of its micro-batch.
         """
+        ...
+
+    def expect_weights(self) -> None:
+        """Micro-batches with ``pieces`` will come: what that takes time for is done now."""
         ...
 
     def evaluate(self) -> dict[str, float]:
@@ -87,6 +103,21 @@ class Backend(Protocol):
 
 MAX_THREADS = 1024
 """Of one process; more would be a slip of the pen."""
+
+
+def weighs_samples(task: Any, framework: str) -> bool:
+    """Whether the gradient of weighted samples can be computed in one pass: nothing that ties samples to each other.
+
+    A task says so (``samples_apart``), and has the losses of single samples in this framework (``torch_losses``), or a
+    gradient of weighted samples (``numpy_weighted_gradient``). Without a framework its word is enough.
+    """
+    offered = {"": "samples_apart", "numpy": "numpy_weighted_gradient"}.get(framework, f"{framework}_losses")
+    return bool(getattr(task, "samples_apart", False)) and hasattr(task, offered)
+
+
+def tied(what: str) -> ValueError:
+    """A task promised too much."""
+    return ValueError(f"samples_apart: the model has {what}, so samples cannot be weighted in one pass; leave it out")
 
 
 def check_counts(backend: object, *names: str) -> None:
@@ -134,8 +165,14 @@ def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:
 
 def ordered_batches(order: ComputeOrder) -> list[MicroBatch]:
     """How an order is to be computed."""
+    num_samples = sum(part.samples for part in order.ranges)
     if not order.pieces:
-        return micro_batches(sum(part.samples for part in order.ranges), order.accum)
+        return micro_batches(num_samples, order.accum)
+    if order.accum == 1:
+        first, *others = (piece.coefficient for piece in order.pieces)
+        if all(coefficient == first for coefficient in others):
+            return [MicroBatch(slice(0, num_samples), first)]
+        return [MicroBatch(slice(0, num_samples), pieces=order.pieces)]
     rows = _consecutive([piece.samples for piece in order.pieces])
     return [MicroBatch(own, piece.coefficient) for own, piece in zip(rows, order.pieces, strict=True)]
 

@@ -14,7 +14,11 @@ from runtime.backends.base import FloatVector, MicroBatch
 
 @final
 class NumpyModel:
-    """A task with ``numpy_gradient(params, indices, grad) -> loss sum`` that adds its gradient sum to ``grad``."""
+    """A task with ``numpy_gradient(params, indices, grad) -> loss sum`` that adds its gradient sum to ``grad``.
+
+    With ``numpy_weighted_gradient(params, indices, weights, grad)``, too, where gradients count as ``weights`` (float32
+    [samples]) and the losses once, its samples may be weighted.
+    """
 
     def __init__(self, task: Any, seed: int) -> None:
         self.task, self.seed = task, seed
@@ -38,9 +42,15 @@ class NumpyModel:
     def gradient(self, batch: NDArray[np.int64], micro: Sequence[MicroBatch]) -> float:
         """Sum of the micro-batches."""
         self.grad[:] = 0
-        return float(sum(self._add(batch[rows], coefficient) for rows, coefficient in micro))
+        return float(sum(self._add(batch[one.rows], one) for one in micro))
 
-    def _add(self, indices: NDArray[np.int64], coefficient: float) -> float:
+    def expect_weights(self) -> None:
+        """Nothing to prepare."""
+
+    def _add(self, indices: NDArray[np.int64], one: MicroBatch) -> float:
+        coefficient = one.coefficient
+        if one.pieces:
+            return float(self.task.numpy_weighted_gradient(self.params, indices, one.weights, self.grad))
         if coefficient == 1.0:
             return float(self.task.numpy_gradient(self.params, indices, self.grad))
         own = np.zeros_like(self.grad)

@@ -21,6 +21,7 @@ from runtime.backends.base import (
     drawn_parameters,
     drawn_samples,
     fitting,
+    tied,
 )
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_masks import Masks
@@ -63,12 +64,16 @@ class TensorflowModel:
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
         self._tensors: dict[int, Any] = {}
-        self._step, self._assess = self._functions()
+        self._step, self._assess, self._weighted = self._functions()
 
     def trace(self) -> TensorflowModel:
         """Make the graph of a step now, and not within the first iteration."""
         self._step.get_concrete_function()
         return self
+
+    def expect_weights(self) -> None:
+        """Make the graph of a step with weights, too."""
+        self._weighted.get_concrete_function()
 
     def initial_parameters(self) -> FloatVector:
         """From the task if it draws its own (``initial_parameters(seed)``), else as Keras has drawn them."""
@@ -98,9 +103,13 @@ class TensorflowModel:
         """Forward and backward of the summed loss; one copy of the gradient, from TensorFlow's tensor to the vector."""
         inputs, targets = batch
         total = 0.0
-        for index, (rows, coefficient) in enumerate(micro):
+        for index, one in enumerate(micro):
+            rows, coefficient, pieces = one
             part = inputs[rows]
-            loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
+            if pieces:
+                loss, flat = self._weighted(self.params, part, targets[rows], one.weights)
+            else:
+                loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
             own = flat.numpy()
             if index:
                 self.grad += own if coefficient == 1.0 else np.float32(coefficient) * own
@@ -124,8 +133,8 @@ class TensorflowModel:
         metrics: dict[str, float] = self.task.metrics(np.concatenate(figures))
         return metrics
 
-    def _functions(self) -> tuple[Any, Any]:
-        """Loss and flat gradient of a step; metrics. Each is one graph for every number of samples."""
+    def _functions(self) -> tuple[Any, Any, Any]:
+        """Loss and flat gradient of a step; metrics; the step with weights. Each is one graph for all batch sizes."""
         import keras
         import tensorflow as tf
 
@@ -147,6 +156,16 @@ class TensorflowModel:
                     state.assign(new)
             return loss, tape.gradient(loss, flat)
 
+        def weighted(flat: Any, inputs: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
+            if self.masks.states or self.norms.norms:
+                raise tied("dropout" if self.masks.states else "batch normalisation")
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(flat)
+                with keras.StatelessScope(state_mapping=self._cut(flat)):
+                    losses = self.task.tensorflow_losses(self.module, inputs, targets)
+                total = tf.reduce_sum(losses * weights)
+            return tf.reduce_sum(losses), tape.gradient(total, flat)
+
         def assess(flat: Any, inputs: Any, targets: Any) -> Any:
             with keras.StatelessScope(state_mapping=self._cut(flat)):
                 of = self.task.tensorflow_figures if self.in_batches else self.task.tensorflow_metrics
@@ -155,7 +174,8 @@ class TensorflowModel:
         def function(of: Any, *more: Any) -> Any:
             return tf.function(of, autograph=False, input_signature=[*signature, *more])
 
-        return function(step, tf.TensorSpec([], tf.int64)), function(assess)
+        key, weights = tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.float32)
+        return function(step, key), function(assess), function(weighted, weights)
 
     def _cut(self, flat: Any) -> list[tuple[Any, Any]]:
         """Every variable with the tensor that takes its place."""

@@ -17,6 +17,7 @@ from runtime.backends.base import (
     drawn_parameters,
     drawn_samples,
     fitting,
+    tied,
 )
 from runtime.backends.torch_assessing import Assessor
 from runtime.backends.torch_masks import Masks
@@ -48,6 +49,7 @@ class TorchModel:
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
         self.masks = Masks(self.module, seed)
+        self.tie = _tie(self.module, self.masks)
         self.assessor = Assessor(task, self.module, eval_batch_samples, recalibrate_samples)
         self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
@@ -96,11 +98,15 @@ class TorchModel:
 
         inputs, targets = batch
         total = 0.0
-        for index, (rows, coefficient) in enumerate(micro):
+        for index, one in enumerate(micro):
+            rows, coefficient, pieces = one
             part = inputs[rows]
             self.masks.draw(part)
-            loss = self.task.torch_loss(self.module, part, targets[rows])
-            grads = torch.autograd.grad(loss, self.parameters)
+            if pieces:
+                loss, weighted = self._weighted(part, targets[rows], one)
+            else:
+                loss = weighted = self.task.torch_loss(self.module, part, targets[rows])
+            grads = torch.autograd.grad(weighted, self.parameters)
             if index:
                 torch._foreach_add_(self.grads, grads, alpha=coefficient)
             else:
@@ -110,9 +116,30 @@ class TorchModel:
             total += float(loss.detach())
         return total
 
+    def expect_weights(self) -> None:
+        """Nothing to prepare."""
+
+    def _weighted(self, inputs: Tensor, targets: Tensor, micro: MicroBatch) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and what to take the gradient of: the sum of the losses with their weights."""
+        import torch
+
+        if self.tie:
+            raise tied(self.tie)
+        losses = self.task.torch_losses(self.module, inputs, targets)
+        return losses.detach().sum(), torch.dot(losses, torch.from_numpy(micro.weights))
+
     def evaluate(self) -> dict[str, float]:
         """The task's metrics, without gradients."""
         return self.assessor.assess(self.data.train, self.data.test)
+
+
+def _tie(module: torch.nn.Module, masks: Masks) -> str:
+    """What makes a sample's loss depend on the others of its micro-batch; empty: nothing."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    if any(isinstance(one, _BatchNorm) for one in module.modules()):
+        return "batch normalisation"
+    return "dropout" if masks.active else ""
 
 
 @final

@@ -81,7 +81,11 @@ class NativeModel:
         Coefficients are 1 here: parts are only ever sent to servers.
         """
         inputs, targets = batch
-        return self._backward([(inputs[rows], targets[rows]) for rows, _ in micro], 1.0)
+        return self._backward([(inputs[rows], targets[rows]) for rows, *_ in micro], 1.0)
+
+    def expect_weights(self) -> None:
+        """As the model's."""
+        self.model.expect_weights()
 
     def take_part(self) -> None:
         """A backward pass that adds nothing to those of the others."""

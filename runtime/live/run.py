@@ -36,6 +36,7 @@ from runtime.live.supervisor import Supervisor
 from runtime.live.task_spec import TaskSpec
 from runtime.live.telemetry import Sampler
 from runtime.spec import Experiment, Outcome, outcome_of, record_outcome
+from strategies.protocol import Partition
 
 if TYPE_CHECKING:
     from runtime.live.runtime import LiveRuntime
@@ -209,6 +210,7 @@ class LiveRun:
             devices=self.runtime.device_fields(),
             threads=self.threads,
             evaluator_niceness=self.runtime.evaluator_niceness,
+            weighs_samples=experiment.job.weighs_samples and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
         )

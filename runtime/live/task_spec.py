@@ -52,6 +52,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Profile of every worker's device, where they differ."""
     threads: int = 1
     evaluator_niceness: int = 5
+    weighs_samples: bool = False
+    """Whether micro-batches with weights will come."""
     collective: str = ""
     """Who sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}

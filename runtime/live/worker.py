@@ -126,6 +126,8 @@ def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> No
         channel = BlockingChannel(spec.coordinator, spec.secret, identity)
         start_heartbeat(channel, spec.heartbeat_s)
         model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
+        if spec.weighs_samples and identity.role == "worker":
+            model.expect_weights()
         board = Board(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
         links = ServerLinks(model.num_parameters, spec.secret, identity, board)
         links.shortcuts = spec.shortcuts(identity.role, identity.id)
