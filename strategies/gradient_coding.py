@@ -12,6 +12,7 @@ from strategies.coding.crew import Recipe
 from strategies.coding.rounds import Rounds
 from strategies.coding.schemes import ONE_PART_EACH
 from strategies.coding.speeds import Speeds
+from strategies.coding.terms import check_tolerance
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
 from strategies.load.allocation import split_min_max
@@ -55,11 +56,11 @@ class GradientCoding(GatedStrategy):
         k: parts of a round (``heter_aware``, ``group_based``); None: what makes the shares whole, else 4 per worker.
         throughputs: of each worker, in any unit; None: equal at first, then measured.
         estimate_iters: iterations of each worker that a measurement takes; 0: never measured.
-        rebuild_frac: a new code is built when a worker's share of all throughput changed by more than this part of it.
+        rebuild_frac: a new code is built when by what was measured a round would be shorter by more than this part.
         draws: random matrices of which the one with the least amplification of rounding errors is taken.
         max_amplification: a code that amplifies more is refused.
         prune: which groups are kept, ``packing`` or ``paper`` (``group_based``).
-        eager: also try those who have delivered when they are fewer than all but s.
+        eager: an update as soon as those who have delivered suffice, be they fewer than all but s.
         code_seed: of the random matrices.
     """
 
@@ -69,8 +70,8 @@ class GradientCoding(GatedStrategy):
     s: int = 1
     k: int | None = None
     throughputs: list[float] | None = None
-    estimate_iters: int = 10
-    rebuild_frac: float = 0.2
+    estimate_iters: int = 30
+    rebuild_frac: float = 0.1
     draws: int = 50
     max_amplification: float = 500.0
     prune: str = "packing"
@@ -94,12 +95,14 @@ class GradientCoding(GatedStrategy):
             raise ValueError(f"eager={self.eager}: must be true or false")
 
     def validate(self, num_workers: int) -> None:
-        """The code for all of them can be built."""
+        """So many can do without s of them. The code itself is built for the batch, which bounds its parts."""
         if self.throughputs is not None and len(self.throughputs) != num_workers:
             raise ValueError(
                 f"throughputs={self.throughputs}: must be one number for each of the {num_workers} workers, or null"
             )
-        self._recipe(None).rated(self.throughputs or [1.0] * num_workers, self.s)
+        check_tolerance(self.s, num_workers)
+        if self.scheme in ONE_PART_EACH:
+            self._recipe(None).rated([1.0] * num_workers, self.s)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """No part is empty in a whole round; parts that are not asked for become fewer."""
@@ -116,9 +119,14 @@ class GradientCoding(GatedStrategy):
         match event:
             case Started(workers=workers):
                 measured_iters = 0 if self.throughputs or self.scheme in ONE_PART_EACH else self.estimate_iters
-                speeds = Speeds(workers, self.throughputs, measured_iters, self.rebuild_frac)
                 batch_samples = sum(event.batch_samples)
-                self._rounds = Rounds(self._recipe(batch_samples), batch_samples, speeds, eager=self.eager)
+                self._rounds = Rounds(
+                    self._recipe(batch_samples),
+                    batch_samples,
+                    Speeds(workers, self.throughputs, measured_iters),
+                    rebuild_frac=self.rebuild_frac,
+                    eager=self.eager,
+                )
                 return self._rounds.begin(workers)
             case Restored(workers=workers):
                 return self._rounds.begin(workers)

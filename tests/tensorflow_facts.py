@@ -17,6 +17,7 @@ import pytest
 
 from runtime.backends.base import MicroBatch, micro_batches
 from runtime.errors import ConfigError
+from runtime.job import Piece
 from runtime.vectors import aligned_vector
 from tests.runs import ROOT
 from workloads.clicks import Clicks
@@ -29,6 +30,8 @@ needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not instal
 
 SEED = 3
 NUM = 48
+PIECES = (Piece(16, 2.5), Piece(NUM - 16, -0.75))
+WEIGHTED = [MicroBatch(slice(0, NUM), pieces=PIECES)]
 CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 
 Facts = dict[str, Any]
@@ -77,6 +80,11 @@ def facts_of(model: Any) -> Facts:
     found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
     found["coded_loss"] = model.gradient(batch, CODED)
     found["coded_grad"] = grad.copy()
+    if getattr(model.task, "samples_apart", False):
+        model.expect_weights()
+        found["weighted_loss"], found["weighted_grad"] = model.gradient(batch, WEIGHTED), grad.copy()
+        model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
+        found["weighted_traces"] = model._weighted.experimental_get_tracing_count()
     found["accuracy"], found["mean_loss"] = model.evaluate().values()
     params *= 0.5  # the same memory: nothing is told to the model
     found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
@@ -148,6 +156,10 @@ def main() -> None:
         facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     normalised = backend.prepare(Normalised(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
+    try:
+        normalised.expect_weights()
+    except ValueError as error:
+        facts["bn_weights_refused"] = str(error)
     facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())

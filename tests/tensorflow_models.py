@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import micro_batches
+from runtime.backends.base import MicroBatch, micro_batches
+from runtime.job import Piece
 from runtime.vectors import FloatVector, aligned_vector
 from tests.runs import ROOT
 from tests.stand_ins import ROWS, TEXT
@@ -29,6 +30,7 @@ from workloads.models.language import LSTMSize, TransformerSize
 SEED = 3
 NUM = 12
 EVAL = 7
+WEIGHTED = [MicroBatch(slice(0, NUM), pieces=(Piece(5, 2.5), Piece(NUM - 5, -0.75)))]
 ONE_WORD = replace(TEXT, facts=SimpleNamespace(**{**vars(TEXT.facts), "input_shape": (1,)}))
 TASKS: dict[str, Any] = {
     "wide_deep": Clicks(dataset=ROWS, size=WideDeepSize(embedding=3, hidden=(8, 4), crosses=((0, 2), (1, 3)))),
@@ -155,6 +157,9 @@ def main() -> None:
         facts[f"{name}_shapes"] = [str(shape) for shape in model.shapes]
         begun(model)
         facts[f"{name}_loss"], facts[f"{name}_grad"] = gradient_of(model, range(NUM))
+        model.expect_weights()
+        facts[f"{name}_weighted_loss"] = model.gradient(model.batch(np.arange(NUM)), WEIGHTED)
+        facts[f"{name}_weighted_grad"] = model.grad.copy()
         metrics = model.evaluate()
         facts[f"{name}_metrics"] = [metrics[metric] for metric in sorted(metrics)]
         for size in (1, 5):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from math import inf
+from typing import NamedTuple, final
 
 import numpy as np
 
+from strategies.coding.decoding import RESIDUAL
 from strategies.coding.draws import draws
-from strategies.coding.partitions import default_parts
+from strategies.coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
 from strategies.coding.schemes import ONE_PART_EACH, build
+from strategies.coding.speeds import Pace, last_needed
 from strategies.coding.stragglers import Rated
+from strategies.coding.terms import Floats, Mask
 from strategies.protocol import Part
 from strategies.weights import split_evenly
 
@@ -34,15 +38,37 @@ class Recipe:
 
     def rated(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
         """The code for as many workers; raises ``ValueError`` as ``build`` does."""
-        return _built(self, tuple(throughputs), s, attempt)
+        k = None
+        if self.scheme not in ONE_PART_EACH:
+            k = self._at_most(self.k or default_parts(throughputs, s))
+        return _built(replace(self, at_most_parts=None), tuple(throughputs), s, k, attempt, None)
+
+    def rated_for(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
+        """The same for workers that hold so many parts each, ``k (s + 1)`` in all."""
+        return _built(
+            replace(self, at_most_parts=None), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
+        )
+
+    def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> tuple[list[int], float]:
+        """Parts of each worker, so that all end as early as can be; and when all but ``s`` of them have ended."""
+        k = self._at_most(self.k or PARTS_PER_WORKER * len(paces))
+        part = round_samples / k
+        held = held_by_time([partial(_of_parts, pace, part) for pace in paces], k, s)
+        return held, last_needed([pace.seconds(own * part) for pace, own in zip(paces, held, strict=True)], s)
+
+    def _at_most(self, k: int) -> int:
+        return min(k, self.at_most_parts or sys.maxsize)
+
+
+def _of_parts(pace: Pace, part_samples: float, parts: int) -> float:
+    return pace.seconds(parts * part_samples)
 
 
 @lru_cache(maxsize=64)
-def _built(recipe: Recipe, throughputs: tuple[float, ...], s: int, attempt: int) -> Rated:
+def _built(
+    recipe: Recipe, throughputs: tuple[float, ...], s: int, k: int | None, attempt: int, held: tuple[int, ...] | None
+) -> Rated:
     """Kept, since a job that starts has built its first code when it was checked."""
-    k = None
-    if recipe.scheme not in ONE_PART_EACH:
-        k = min(recipe.k or default_parts(throughputs, s), recipe.at_most_parts or sys.maxsize)
     return build(
         recipe.scheme,
         throughputs,
@@ -52,31 +78,46 @@ def _built(recipe: Recipe, throughputs: tuple[float, ...], s: int, attempt: int)
         draws=recipe.draws,
         max_amplification=recipe.max_amplification,
         prune=recipe.prune,
+        held=held,
     )
+
+
+class Decoding(NamedTuple):
+    """What every row that arrived counts in the full gradient, and the residual of that."""
+
+    weights: dict[int, float]
+    residual: float
 
 
 @final
 class Crew:
     """``workers`` have rows, and ``s`` of them may be missing; ``idle`` are too slow to have been given any part."""
 
-    def __init__(self, workers: Sequence[int], rated: Rated, s: int, throughputs: Sequence[float]) -> None:
-        self.rated, self.code, self.s = rated, rated.code, s
+    def __init__(self, workers: Sequence[int], rated: Rated, s: int, max_amplification: float) -> None:
+        self.rated, self.code, self.s, self.max_amplification = rated, rated.code, s, max_amplification
         self.place = {worker: row for row, worker in enumerate(workers) if self.code.matrix[row].any()}
         self.workers = tuple(self.place)
         self.idle = set(workers) - set(self.workers)
-        self.throughputs = tuple(throughputs[row] for row in self.place.values())
 
     @classmethod
-    def of(cls, recipe: Recipe, throughputs: dict[int, float], attempt: int) -> Crew:
+    def of(cls, recipe: Recipe, throughputs: Mapping[int, float], attempt: int) -> Crew:
         """For these workers, with the largest s of at most the recipe's that can be had; the last resort is none."""
         workers = sorted(throughputs)
         speeds = [throughputs[worker] for worker in workers]
         for s in range(min(recipe.s, len(workers) - 1), 0, -1):
-            try:
-                return cls(workers, recipe.rated(speeds, s, attempt), s, speeds)
-            except ValueError:  # s + 1 does not divide their number, or it would amplify too much
-                continue
-        return cls(workers, build("naive", speeds, 0, draws(recipe.code_seed, attempt)), 0, speeds)
+            for own in (speeds, [1.0] * len(speeds)):  # even shares before a smaller s
+                try:
+                    return cls(workers, recipe.rated(own, s, attempt), s, recipe.max_amplification)
+                except ValueError:  # s + 1 does not divide their number, or it would amplify too much
+                    continue
+        return cls(workers, build("naive", speeds, 0, draws(recipe.code_seed, attempt)), 0, recipe.max_amplification)
+
+    @classmethod
+    def with_shares(cls, recipe: Recipe, held: Mapping[int, int], s: int, attempt: int) -> Crew:
+        """For workers that hold so many parts; raises ``ValueError`` where that amplifies too much."""
+        workers = sorted(held)
+        rated = recipe.rated_for([held[worker] for worker in workers], s, attempt)
+        return cls(workers, rated, s, recipe.max_amplification)
 
     @property
     def num_parts(self) -> int:
@@ -97,12 +138,36 @@ class Crew:
         sizes = split_evenly(round_samples, self.num_parts)
         return {worker: sum(sizes[part.index] for part in row) for worker, row in self.rows.items()}
 
-    def enough(self, arrived: Collection[int]) -> bool:
-        """Whether these workers are all but s, or a whole group: no other set is worth a try."""
-        rows = {self.place[worker] for worker in arrived}
-        return len(rows) >= len(self.workers) - self.s or any(rows.issuperset(group) for group in self.code.groups)
+    def decoded(self, arrived: Collection[int], *, eager: bool) -> Decoding | None:
+        """The full gradient from the rows of these workers, if they are enough.
 
-    def weights(self, arrived: Collection[int]) -> tuple[dict[int, float], float]:
-        """What every row that arrived counts in the full gradient, and the residual of that."""
-        decoded = self.code.decode([self.place[worker] for worker in arrived])
-        return {worker: float(decoded.weights[self.place[worker]]) for worker in sorted(arrived)}, decoded.residual
+        All but s of them are, and a whole group; ``eager`` tries any that together have computed every part.
+        """
+        rows = sorted(self.place[worker] for worker in arrived)
+        most = len(rows) >= len(self.workers) - self.s
+        whole = any(set(rows).issuperset(group) for group in self.code.groups)
+        if not (most or whole or (eager and self._held[rows].any(axis=0).all())):
+            return None
+        decoded = self.code.decode(rows)
+        if decoded.residual > RESIDUAL or not (most or self._amplified(decoded.weights) <= self.max_amplification):
+            return None
+        return Decoding(
+            {worker: float(decoded.weights[self.place[worker]]) for worker in sorted(arrived)}, decoded.residual
+        )
+
+    def round_s(self, times_s: Mapping[int, float], *, eager: bool) -> float:
+        """When a round ends in which workers deliver at these times."""
+        here: list[int] = []
+        for worker in sorted(times_s, key=lambda worker: (times_s[worker], worker)):
+            here.append(worker)
+            if self.decoded(here, eager=eager) is not None:
+                return times_s[worker]
+        return inf
+
+    def _amplified(self, weights: Floats) -> float:
+        """By how much these weights multiply rounding errors."""
+        return float((np.abs(weights) @ np.abs(self.code.matrix)).max())
+
+    @cached_property
+    def _held(self) -> Mask:
+        return np.asarray(self.code.matrix != 0)

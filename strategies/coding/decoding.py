@@ -98,9 +98,16 @@ class Code:
     @cached_property
     def _solutions(self) -> tuple[Floats, Floats]:
         """The shortest a (m,) with a B = 1, and an orthonormal basis (m, m - rank) of what may be added to it."""
-        left, values, right = np.linalg.svd(self.matrix)
+        m, k = self.matrix.shape
+        if k > m:  # the square factor has the same left side, and is a fraction of the work
+            across, triangle = np.linalg.qr(self.matrix.T)
+            left, values, inner = np.linalg.svd(triangle.T)
+            ones = inner @ across.sum(axis=0)
+        else:
+            left, values, right = np.linalg.svd(self.matrix)
+            ones = right.sum(axis=1)
         rank = int((values > DEPENDENT * values[0]).sum())
-        shortest = left[:, :rank] @ (right[:rank].sum(axis=1) / values[:rank])
+        shortest = left[:, :rank] @ (ones[:rank] / values[:rank])
         return shortest, left[:, rank:]
 
     @cached_property

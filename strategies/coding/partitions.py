@@ -6,12 +6,13 @@ shared anew among the others; what is not whole is rounded by largest remainder 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from strategies.checks import check_whole
 from strategies.coding.terms import Mask, check_throughputs, check_tolerance
+from strategies.load.allocation import split_by_time
 
 PARTS_PER_WORKER = 4
 """If no number of parts up to twice as many per worker suits the throughputs."""
@@ -53,6 +54,21 @@ def counts(throughputs: Sequence[float], k: int, s: int) -> list[int]:
     for worker in most_missed[: k * (s + 1) - sum(held)]:
         held[worker] += 1
     return held
+
+
+def held_by_time(times: Sequence[Callable[[int], float]], k: int, s: int) -> list[int]:
+    """The same where worker i needs ``times[i](n)`` for n parts, non-decreasing in n: the last of all ends earliest.
+
+    Everybody has a part if there are enough of them: who has none could not be measured any more.
+
+    Raises:
+        ValueError: ``k`` is below 1, or ``s`` is no less than the number of workers.
+    """
+    check_tolerance(s, len(times))
+    check_whole("k", k, least=1)
+    total = k * (s + 1)
+    least = 1 if total >= len(times) else 0
+    return split_by_time(total, times, [least] * len(times), [k] * len(times))
 
 
 def support(held: Sequence[int], k: int) -> Mask:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 from strategies.coding.crew import Crew, Recipe
-from strategies.coding.decoding import RESIDUAL
-from strategies.coding.speeds import Speeds
+from strategies.coding.speeds import Pace, Speeds, last_needed
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
 
@@ -19,9 +18,10 @@ class Rounds:
     Workers of the code that have left for good are ``_gone``; those that are not in it yet wait as ``_newcomers``.
     """
 
-    def __init__(self, recipe: Recipe, batch_samples: int, speeds: Speeds, *, eager: bool) -> None:
-        self.recipe, self.batch_samples, self.speeds, self.eager = recipe, batch_samples, speeds, eager
-        self._built = 0
+    def __init__(self, recipe: Recipe, batch_samples: int, speeds: Speeds, *, rebuild_frac: float, eager: bool) -> None:
+        self.recipe, self.batch_samples, self.speeds = recipe, batch_samples, speeds
+        self.rebuild_frac, self.eager = rebuild_frac, eager
+        self._built = self._refused = 0
         self._gone: set[int] = set()
         self._newcomers: set[int] = set()
 
@@ -43,14 +43,53 @@ class Rounds:
             "residual": self._residual,
             "tolerated": self._crew.s,
             "codes": self._built,
+            "refused": self._refused,
             "amplification": self._crew.rated.amplification,
         }
 
     def _build(self, workers: Sequence[int]) -> None:
-        self._crew = Crew.of(self.recipe, self.speeds.of(workers), self._built)
-        self._assigned = self._crew.assigned(self.batch_samples)
+        """The code for who is there, whatever it can tolerate."""
+        paces = self.speeds.of(workers)
+        crew = self._by_time(paces, min(self.recipe.s, len(workers) - 1)) if self.speeds.measured else None
+        if crew is None:
+            even = self.speeds.measured
+            speeds = {worker: 1.0 if even else 1.0 / pace.per_sample_s for worker, pace in paces.items()}
+            crew = Crew.of(self.recipe, speeds, self._built)
+        self._take(crew)
+
+    def _take(self, crew: Crew) -> None:
+        self._crew = crew
+        self._assigned = crew.assigned(self.batch_samples)
+        self.speeds.renew(self._assigned)
         self._gone, self._newcomers = set(), set()
         self._built += 1
+
+    def _by_time(self, paces: Mapping[int, Pace], s: int, now_s: float | None = None) -> Crew | None:
+        """Shares by measured paces, if a round is shorter by enough than now (None: with even shares)."""
+        workers = sorted(paces)
+        held, best_s = self.recipe.shares([paces[worker] for worker in workers], s, self.batch_samples)
+        if now_s is None:
+            own = self.batch_samples * (s + 1) / len(workers)
+            now_s = last_needed([pace.seconds(own) for pace in paces.values()], s)
+        if s < 1 or best_s >= now_s * (1 - self.rebuild_frac):
+            return None
+        try:
+            return Crew.with_shares(self.recipe, dict(zip(workers, held, strict=True)), s, self._built)
+        except ValueError:  # it would amplify too much; the code that there is does not
+            self._refused += 1
+            self.speeds.refused()
+            return None
+
+    def _improved(self) -> Crew | None:
+        """A code for what the workers have been found to be like, if that makes rounds shorter by enough.
+
+        It tolerates as many stragglers as the one of now, or it is not taken.
+        """
+        times_s = self.speeds.of_now(self._assigned, self._crew.s)
+        if times_s is None:
+            return None
+        now_s = self._crew.round_s(times_s, eager=self.eager)
+        return self._by_time(self.speeds.of(self._here()), self._crew.s, now_s)
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 
@@ -111,10 +150,11 @@ class Rounds:
         if self._working.pop(grad.worker) != self._round:
             return [*self._drop([grad]), *self.next(grad.worker)]
         self._rows[grad.worker] = grad
-        if not (self.eager or self._crew.enough(self._rows)):
+        decoded = self._crew.decoded(self._rows, eager=self.eager)
+        if decoded is None:
             return []
-        weights, self._residual = self._crew.weights(self._rows)
-        return self._decoded(weights) if self._residual <= RESIDUAL else []
+        self._residual = decoded.residual
+        return self._decoded(decoded.weights)
 
     def _decoded(self, weights: dict[int, float]) -> list[AnyCommand]:
         used = [grad for worker, grad in sorted(self._rows.items()) if grad.samples and weights[worker]]
@@ -125,9 +165,12 @@ class Rounds:
         )
         idle = {*self._rows, *self._newcomers} - self._gone
         self._rows = {}
-        if self._newcomers or self.speeds.outdated(self._crew):
+        if self._newcomers:
             idle |= self._crew.idle
             self._build(self._here())
+        elif (improved := self._improved()) is not None:
+            idle |= self._crew.idle
+            self._take(improved)
         return [apply, *self._drop(spare), *self._open(idle)]
 
     def _drop(self, grads: Iterable[Grad]) -> list[AnyCommand]:

@@ -27,6 +27,7 @@ def build(
     max_amplification: float = 1e3,
     prune: str = "packing",
     max_groups: int = MAX_GROUPS,
+    held: Sequence[int] | None = None,
 ) -> Rated:
     """The code of ``scheme`` for the workers with these ``throughputs`` (any unit) and up to ``s`` stragglers.
 
@@ -40,6 +41,7 @@ def build(
         max_amplification: more is refused (1e3 is an error of about 6e-5 in float32).
         prune: which groups ``group_based`` keeps: ``packing`` or ``paper``.
         max_groups: where a search for groups stops.
+        held: parts of each worker, ``k (s + 1)`` in all and at most ``k`` each; None: in proportion to ``throughputs``.
 
     Raises:
         ValueError: a value is out of its range, the scheme cannot have this ``s`` or ``k``, or rounding errors would
@@ -57,7 +59,7 @@ def build(
         draw = _one_part_each(scheme, len(throughputs), s, k, chance)
     else:
         parts = partitions.default_parts(throughputs, s) if k is None else k
-        support = partitions.support(partitions.counts(throughputs, parts, s), parts)
+        support = partitions.support(partitions.counts(throughputs, parts, s) if held is None else held, parts)
         draw = _by_throughput(scheme, support, chance, prune, max_groups)
     rated = best_of((draw() for _ in range(draws)), dead)
     if rated.amplification > max_amplification:

@@ -1,68 +1,148 @@
-"""What is known of the workers' throughputs: given once and for all, or equal at first and then measured."""
+"""How long every worker takes for how many samples: given once and for all, or equal at first and then measured (pure).
+
+An iteration takes what it takes whatever its size, and something for each sample: ``base_s + per_sample_s * samples``.
+Samples per second alone would take a worker with a small share for a slow one. One size does not tell the two apart, so
+the first measurement says as much as throughputs do (base 0, the papers' model), and shares that it changes give a
+second size. Times are medians: a window of delays or a slow iteration among many is none of a worker's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
+from statistics import median
+from typing import NamedTuple, final
 
-from strategies.coding.crew import Crew
 from strategies.protocol import Arrived
-from strategies.watching.throughputs import Throughputs, largest_change
+from strategies.watching.warmup import Warmup
 
 WARMUP_ITERS = 3
 """First iterations of a process that count for nothing."""
 PATIENCE = 5
 """Times as many rounds as iterations are measured, in which everybody should have been."""
+APART = 0.25
+"""Two sizes tell base and slope apart if they differ by this part of the larger: times of equal work vary, too."""
+
+
+class Pace(NamedTuple):
+    """Seconds of an iteration, without waiting and receiving; in any unit where throughputs were given."""
+
+    base_s: float
+    per_sample_s: float
+
+    def seconds(self, samples: float) -> float:
+        """Of so many samples; none take no time."""
+        return self.base_s + self.per_sample_s * samples if samples else 0.0
+
+
+def fitted(times_s: Mapping[int, float]) -> Pace | None:
+    """Base and slope from the times of two sizes (the last two); None: they do not tell, or contradict each other."""
+    if len(times_s) < 2:
+        return None
+    (one, one_s), (other, other_s) = sorted(list(times_s.items())[-2:])
+    slope_s = (other_s - one_s) / (other - one)
+    if other - one < APART * other or slope_s <= 0:
+        return None
+    base_s = max(0.0, other_s - slope_s * other)
+    return Pace(base_s, (other_s - base_s) / other)
 
 
 @final
 class Speeds:
-    """``known`` holds every worker's throughput as the next code will take it.
+    """``known`` holds every worker's pace as the next code will take it.
 
     Args:
         workers: of the job's start.
         given: their throughputs, in any unit; None: equal.
         num_iters: iterations that a measurement takes; 0: what is given stays.
-        tolerance_frac: a share that changed by no more of it has not changed.
+
+    ``_base_samples``: what every iteration takes, as a number of samples that take as long.
     """
 
-    def __init__(
-        self, workers: Sequence[int], given: Sequence[float] | None, num_iters: int, tolerance_frac: float
-    ) -> None:
-        self.known = dict(zip(workers, map(float, given or [1.0] * len(workers)), strict=True))
-        self.num_iters, self.tolerance_frac = num_iters, tolerance_frac
-        self._measured = Throughputs(num_iters, WARMUP_ITERS)
-        self._rounds = 0
+    def __init__(self, workers: Sequence[int], given: Sequence[float] | None, num_iters: int) -> None:
+        self.known = {
+            worker: Pace(0.0, 1.0 / speed) for worker, speed in zip(workers, given or [1.0] * len(workers), strict=True)
+        }
+        self.num_iters = num_iters
+        self.measured = False
+        self._base_samples = 0.0
+        self._warmup = Warmup(WARMUP_ITERS)
+        self._seen: dict[int, dict[int, deque[float]]] = {}
+        self._rounds, self._pause, self._next = 0, num_iters, num_iters
 
     def tell(self, event: Arrived) -> None:
         """A gradient has arrived."""
-        if self.num_iters:
-            self._measured.tell(event)
+        if not self.num_iters or not self._warmup.tells(event):
+            return
+        by_size = self._seen.setdefault(event.grad.worker, {})
+        by_size.setdefault(event.grad.samples, deque(maxlen=self.num_iters)).append(event.timings.iter_s)
 
-    def of(self, workers: Sequence[int]) -> dict[int, float]:
+    def of(self, workers: Sequence[int]) -> dict[int, Pace]:
         """Of these; one that is new counts as the mean of the others until it is measured."""
         old = [self.known[worker] for worker in workers if worker in self.known]
-        mean = sum(old) / len(old) if old else 1.0
+        mean = _mean(old) if old else Pace(0.0, 1.0)
         self.known |= {worker: mean for worker in workers if worker not in self.known}
         return {worker: self.known[worker] for worker in workers}
 
-    def outdated(self, crew: Crew) -> bool:
-        """Whether what was measured since the last code is no longer what that was built for; asked once a round.
+    def of_now(self, assigned: Mapping[int, int], spare: int) -> dict[int, float] | None:
+        """Seconds of every worker at the size that it has now; None until they are known. To be asked once a round.
 
-        Up to s may never have answered: after a while they count as the mean of the others.
+        Up to ``spare`` may never have answered: after a while they are left out.
         """
         self._rounds += 1
-        if not self.num_iters:
-            return False
-        measured = {worker: speed for worker, speed in self._measured.known().items() if worker in crew.place}
-        missing = len(crew.workers) - len(measured)
-        if missing > (crew.s if self._rounds > PATIENCE * self.num_iters else 0):
-            return False
-        mean = sum(measured.values()) / len(measured)
-        now = [measured.get(worker, mean) for worker in crew.workers]
-        if largest_change(crew.throughputs, now) <= self.tolerance_frac:
-            return False
-        self.known |= dict(zip(crew.workers, now, strict=True))
-        self._measured.forget()
-        self._rounds = 0
-        return True
+        if not self.num_iters or self._rounds < self._next:
+            return None
+        sizes = {worker: self._seen.get(worker, {}).get(samples, ()) for worker, samples in assigned.items()}
+        ready = {worker: median(own) for worker, own in sizes.items() if len(own) == self.num_iters}
+        missing = len(assigned) - len(ready)
+        if missing > (spare if self._rounds > PATIENCE * self.num_iters else 0):
+            return None
+        self._learn(ready, assigned)
+        self._next = self._rounds + self._pause
+        return ready
+
+    def refused(self) -> None:
+        """What was measured led to no code: that is not asked again for a while, each time for twice as long."""
+        self._pause *= 2
+        self._next = self._rounds + self._pause
+
+    def renew(self, assigned: Mapping[int, int]) -> None:
+        """There is a new code: of every worker the last size before this one stays known, and nothing older."""
+        self._rounds, self._pause, self._next = 0, self.num_iters, self.num_iters
+        for worker, samples in assigned.items():
+            own = self._seen.get(worker, {})
+            full = [size for size, times in own.items() if size != samples and len(times) == self.num_iters]
+            self._seen[worker] = {size: own[size] for size in full[-1:]}
+
+    def _learn(self, now_s: Mapping[int, float], assigned: Mapping[int, int]) -> None:
+        """Paces of who was measured: as long as each took, divided into base and slope as most workers' sizes tell.
+
+        A worker's own two sizes would not do: a delay that began between them looks like a slope.
+        """
+        fits = (fitted(self._sizes_of(worker, assigned[worker])) for worker in now_s)
+        told = [pace.base_s / pace.per_sample_s for pace in fits if pace is not None]
+        self._base_samples = median(told) if told else self._base_samples
+        for worker, seconds in now_s.items():
+            factor = seconds / (self._base_samples + assigned[worker])
+            self.known[worker] = Pace(self._base_samples * factor, factor)
+        if now_s:
+            mean = _mean([self.known[worker] for worker in now_s])
+            self.known |= {worker: mean for worker in assigned if worker not in now_s}
+        self.measured = True
+
+    def _sizes_of(self, worker: int, size: int) -> dict[int, float]:
+        """Median times of the sizes that are known, that of now last."""
+        known = {one: median(times) for one, times in self._seen[worker].items() if len(times) == self.num_iters}
+        return {**{one: seconds for one, seconds in known.items() if one != size}, size: known[size]}
+
+
+def last_needed(times_s: Collection[float], spare: int) -> float:
+    """When all but so many have finished."""
+    return sorted(times_s)[len(times_s) - 1 - spare] if len(times_s) > spare else inf
+
+
+def _mean(paces: Sequence[Pace]) -> Pace:
+    """Of workers: as long as they take on average."""
+    count = len(paces)
+    return Pace(sum(pace.base_s for pace in paces) / count, sum(pace.per_sample_s for pace in paces) / count)

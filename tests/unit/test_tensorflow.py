@@ -166,6 +166,9 @@ def test_the_same_vector_means_the_same_model(found: tuple[Facts, str], kind: st
     for name in ("grad", "coded_grad"):
         scale = np.abs(wanted[name]).max()
         assert np.abs(facts[f"{kind}_{name}"] - wanted[name]).max() <= 1e-5 * scale
+    scale = np.abs(wanted["coded_grad"]).max()
+    assert np.abs(facts[f"{kind}_weighted_grad"] - wanted["coded_grad"]).max() <= 1e-5 * scale, "one pass with weights"
+    assert facts[f"{kind}_weighted_loss"] == pytest.approx(wanted["loss"], rel=1e-5), "the loss is not weighted"
     for name in ("loss", "coded_loss", "accuracy", "mean_loss"):
         assert facts[f"{kind}_{name}"] == pytest.approx(wanted[name], rel=1e-5)
     assert np.abs(facts[f"{kind}_grad"] - facts[f"{kind}_coded_grad"]).max() > 0.01 * scale
@@ -178,6 +181,10 @@ def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
 ) -> None:
     facts = found[0]
     assert facts[f"{kind}_traces"] == 1
+    if kind == "bn":
+        assert str(facts["bn_weights_refused"]).startswith("samples_apart: the model has batch normalisation")
+    else:
+        assert facts[f"{kind}_weighted_traces"] == 1
     assert facts[f"{kind}_halved_loss"] != pytest.approx(float(facts[f"{kind}_loss"]), rel=1e-3)
 
 

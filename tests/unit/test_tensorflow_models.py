@@ -8,7 +8,7 @@ import pytest
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from tests.tensorflow_facts import needs_tensorflow
-from tests.tensorflow_models import DROPPING, NUM, SEED, TASKS, Facts, begun, collect
+from tests.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun, collect
 
 pytestmark = [needs_tensorflow, pytest.mark.timeout(300)]
 TOLERANCE = 1e-5
@@ -34,6 +34,10 @@ def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
     loss = model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
     assert facts[f"{name}_loss"] == pytest.approx(loss, rel=TOLERANCE)
     assert apart(facts[f"{name}_grad"], grad) <= ON_GRADIENT
+    model.gradient(model.batch(np.arange(NUM)), WEIGHTED)
+    assert facts[f"{name}_weighted_loss"] == pytest.approx(loss, rel=TOLERANCE), "the loss is not weighted"
+    assert apart(facts[f"{name}_weighted_grad"], grad) <= ON_GRADIENT
+    assert apart(facts[f"{name}_weighted_grad"], facts[f"{name}_grad"]) > 0.1
     metrics = model.evaluate()
     np.testing.assert_allclose(facts[f"{name}_metrics"], [metrics[one] for one in sorted(metrics)], rtol=TOLERANCE)
 
