@@ -15,7 +15,7 @@ from strategies.coding.decoding import RESIDUAL
 from strategies.coding.draws import draws
 from strategies.coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
 from strategies.coding.schemes import ONE_PART_EACH, build
-from strategies.coding.speeds import Pace, last_needed
+from strategies.coding.speeds import Pace
 from strategies.coding.stragglers import Rated
 from strategies.coding.terms import Floats, Mask
 from strategies.protocol import Part
@@ -49,12 +49,12 @@ class Recipe:
             replace(self, at_most_parts=None), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
         )
 
-    def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> tuple[list[int], float]:
-        """Parts of each worker, so that all end as early as can be; and when all but ``s`` of them have ended."""
+    def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> list[tuple[int, float]]:
+        """Parts of each worker and their samples, so that all end as early as can be."""
         k = self._at_most(self.k or PARTS_PER_WORKER * len(paces))
         part = round_samples / k
         held = held_by_time([partial(_of_parts, pace, part) for pace in paces], k, s)
-        return held, last_needed([pace.seconds(own * part) for pace, own in zip(paces, held, strict=True)], s)
+        return [(own, own * part) for own in held]
 
     def _at_most(self, k: int) -> int:
         return min(k, self.at_most_parts or sys.maxsize)

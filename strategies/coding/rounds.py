@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+from statistics import fmean
 from typing import final
 
 from strategies.coding.crew import Crew, Recipe
-from strategies.coding.speeds import Pace, Speeds, last_needed
+from strategies.coding.speeds import Pace, Speeds, last_needed, side_by_side
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
 
@@ -48,12 +50,15 @@ class Rounds:
         }
 
     def _build(self, workers: Sequence[int]) -> None:
-        """The code for who is there, whatever it can tolerate."""
-        paces = self.speeds.of(workers)
-        crew = self._by_time(paces, min(self.recipe.s, len(workers) - 1)) if self.speeds.measured else None
+        """The code for who is there, whatever it can tolerate; even shares if those by pace gain nothing."""
+        paces, s = self.speeds.of(workers), min(self.recipe.s, len(workers) - 1)
+        crew = None
+        if self.speeds.measured and s > 0:
+            even = dict.fromkeys(workers, self.batch_samples * (s + 1) / len(workers))
+            row = {worker: pace.seconds(even[worker]) for worker, pace in paces.items()}
+            crew = self._by_pace(paces, s, [row], even, last_needed(list(row.values()), s))
         if crew is None:
-            even = self.speeds.measured
-            speeds = {worker: 1.0 if even else 1.0 / pace.per_sample_s for worker, pace in paces.items()}
+            speeds = {worker: 1.0 if self.speeds.measured else 1 / pace.per_sample_s for worker, pace in paces.items()}
             crew = Crew.of(self.recipe, speeds, self._built)
         self._take(crew)
 
@@ -64,17 +69,32 @@ class Rounds:
         self._gone, self._newcomers = set(), set()
         self._built += 1
 
-    def _by_time(self, paces: Mapping[int, Pace], s: int, now_s: float | None = None) -> Crew | None:
-        """Shares by measured paces, if a round is shorter by enough than now (None: with even shares)."""
+    def _by_pace(
+        self,
+        paces: Mapping[int, Pace],
+        s: int,
+        seen: Sequence[Mapping[int, float]],
+        sizes: Mapping[int, float],
+        now_s: float,
+    ) -> Crew | None:
+        """A code with shares by pace, if rounds are then shorter by enough than ``now_s``; None: it gains too little.
+
+        ``seen`` are iterations of everybody side by side, with these ``sizes``: they would take longer or less long.
+        """
         workers = sorted(paces)
-        held, best_s = self.recipe.shares([paces[worker] for worker in workers], s, self.batch_samples)
-        if now_s is None:
-            own = self.batch_samples * (s + 1) / len(workers)
-            now_s = last_needed([pace.seconds(own) for pace in paces.values()], s)
-        if s < 1 or best_s >= now_s * (1 - self.rebuild_frac):
+        shares = dict(
+            zip(workers, self.recipe.shares([paces[one] for one in workers], s, self.batch_samples), strict=True)
+        )
+        longer = {
+            worker: paces[worker].seconds(samples) / paces[worker].seconds(sizes[worker])
+            for worker, (_, samples) in shares.items()
+            if worker in sizes
+        }
+        then_s = fmean(last_needed([row.get(one, inf) * longer.get(one, 1.0) for one in workers], s) for row in seen)
+        if not then_s < now_s * (1 - self.rebuild_frac):
             return None
         try:
-            return Crew.with_shares(self.recipe, dict(zip(workers, held, strict=True)), s, self._built)
+            return Crew.with_shares(self.recipe, {one: parts for one, (parts, _) in shares.items()}, s, self._built)
         except ValueError:  # it would amplify too much; the code that there is does not
             self._refused += 1
             self.speeds.refused()
@@ -85,11 +105,12 @@ class Rounds:
 
         It tolerates as many stragglers as the one of now, or it is not taken.
         """
-        times_s = self.speeds.of_now(self._assigned, self._crew.s)
-        if times_s is None:
+        seen = self.speeds.of_now(self._assigned, self._crew.s)
+        if seen is None or not self._crew.s:
             return None
-        now_s = self._crew.round_s(times_s, eager=self.eager)
-        return self._by_time(self.speeds.of(self._here()), self._crew.s, now_s)
+        rows = side_by_side(seen)
+        now_s = fmean(self._crew.round_s(row, eager=self.eager) for row in rows)
+        return self._by_pace(self.speeds.of(self._here()), self._crew.s, rows, self._assigned, now_s)
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,12 @@ from strategies.watching.warmup import Warmup
 
 WARMUP_ITERS = 3
 """First iterations of a process that count for nothing."""
-PATIENCE = 5
-"""Times as many rounds as iterations are measured, in which everybody should have been."""
+PATIENCE = 3
+"""Times as many rounds as iterations are asked for: after these, less is enough of those who are late every time."""
+LEAST_ITERS = 3
+"""Iterations that are enough of them, and of a size that is no longer in use."""
+ROWS = 10
+"""Iterations of everybody that codes are compared by."""
 APART = 0.25
 """Two sizes tell base and slope apart if they differ by this part of the larger: times of equal work vary, too."""
 
@@ -67,7 +71,7 @@ class Speeds:
         self.num_iters = num_iters
         self.measured = False
         self._base_samples = 0.0
-        self._warmup = Warmup(WARMUP_ITERS)
+        self._warmup, self._least = Warmup(WARMUP_ITERS), min(LEAST_ITERS, num_iters)
         self._seen: dict[int, dict[int, deque[float]]] = {}
         self._rounds, self._pause, self._next = 0, num_iters, num_iters
 
@@ -85,20 +89,23 @@ class Speeds:
         self.known |= {worker: mean for worker in workers if worker not in self.known}
         return {worker: self.known[worker] for worker in workers}
 
-    def of_now(self, assigned: Mapping[int, int], spare: int) -> dict[int, float] | None:
-        """Seconds of every worker at the size that it has now; None until they are known. To be asked once a round.
+    def of_now(self, assigned: Mapping[int, int], spare: int) -> dict[int, tuple[float, ...]] | None:
+        """Seconds of every worker's last iterations of the size that it has now; None until they are known.
 
-        Up to ``spare`` may never have answered: after a while they are left out.
+        To be asked once a round.
+
+        After a while a few iterations are enough, and up to ``spare`` may never have answered: they are left out.
         """
         self._rounds += 1
         if not self.num_iters or self._rounds < self._next:
             return None
+        patient = self._rounds <= PATIENCE * (self.num_iters + WARMUP_ITERS)
+        enough = self.num_iters if patient else self._least
         sizes = {worker: self._seen.get(worker, {}).get(samples, ()) for worker, samples in assigned.items()}
-        ready = {worker: median(own) for worker, own in sizes.items() if len(own) == self.num_iters}
-        missing = len(assigned) - len(ready)
-        if missing > (spare if self._rounds > PATIENCE * self.num_iters else 0):
+        ready = {worker: tuple(own) for worker, own in sizes.items() if len(own) >= enough}
+        if len(assigned) - len(ready) > (0 if patient else spare):
             return None
-        self._learn(ready, assigned)
+        self._learn({worker: median(own) for worker, own in ready.items()}, assigned)
         self._next = self._rounds + self._pause
         return ready
 
@@ -112,8 +119,8 @@ class Speeds:
         self._rounds, self._pause, self._next = 0, self.num_iters, self.num_iters
         for worker, samples in assigned.items():
             own = self._seen.get(worker, {})
-            full = [size for size, times in own.items() if size != samples and len(times) == self.num_iters]
-            self._seen[worker] = {size: own[size] for size in full[-1:]}
+            told = [size for size, times in own.items() if size != samples and len(times) >= self._least]
+            self._seen[worker] = {size: own[size] for size in told[-1:]}
 
     def _learn(self, now_s: Mapping[int, float], assigned: Mapping[int, int]) -> None:
         """Paces of who was measured: as long as each took, divided into base and slope as most workers' sizes tell.
@@ -133,8 +140,13 @@ class Speeds:
 
     def _sizes_of(self, worker: int, size: int) -> dict[int, float]:
         """Median times of the sizes that are known, that of now last."""
-        known = {one: median(times) for one, times in self._seen[worker].items() if len(times) == self.num_iters}
+        known = {one: median(times) for one, times in self._seen[worker].items() if len(times) >= self._least}
         return {**{one: seconds for one, seconds in known.items() if one != size}, size: known[size]}
+
+
+def side_by_side(seen: Mapping[int, Sequence[float]], rows: int = ROWS) -> list[dict[int, float]]:
+    """So many iterations of everybody next to each other, spread over what was seen, late ones among them."""
+    return [{worker: own[row * len(own) // rows] for worker, own in seen.items()} for row in range(rows)]
 
 
 def last_needed(times_s: Collection[float], spare: int) -> float:

@@ -132,12 +132,12 @@ def test_two_sizes_tell_base_and_slope() -> None:
     speeds = Speeds([0, 1], None, 2)
     for event in [*arrivals(0, {10: [7.0] * 3 + [3.0, 3.0]}), *arrivals(1, {10: [8.0] * 3 + [6.0, 6.0]})]:
         speeds.tell(event)
-    assert [speeds.of_now({0: 10, 1: 10}, 0) for _ in range(2)] == [None, {0: 3.0, 1: 6.0}]
+    assert [speeds.of_now({0: 10, 1: 10}, 0) for _ in range(2)] == [None, {0: (3.0, 3.0), 1: (6.0, 6.0)}]
     assert speeds.of([0, 1]) == {0: Pace(0.0, 0.3), 1: Pace(0.0, 0.6)}, "one size: in proportion, as the paper does"
     speeds.renew({0: 20, 1: 5})
     for event in [*arrivals(0, {20: [5.0, 5.0]}), *arrivals(1, {5: [4.0, 4.0]})]:
         speeds.tell(event)
-    assert [speeds.of_now({0: 20, 1: 5}, 0) for _ in range(2)] == [None, {0: 5.0, 1: 4.0}]
+    assert [speeds.of_now({0: 20, 1: 5}, 0) for _ in range(2)] == [None, {0: (5.0, 5.0), 1: (4.0, 4.0)}]
     assert speeds.of([0])[0] == pytest.approx((1.0, 0.2))
     assert speeds.of([1])[1] == pytest.approx((2.0, 0.4))
 
