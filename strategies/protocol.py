@@ -225,8 +225,9 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Worker: compute the gradient sum of ``num_samples`` samples on the parameters of now.
 
     The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size. With ``parts``
-    the samples are those of these parts of the round, each a micro-batch of its own, and the worker sends the sum of
-    their gradient sums with these coefficients; ``num_samples`` is then only what it is said to have been assigned.
+    the samples are those of these parts of the round, and the worker sends the sum of their gradient sums with these
+    coefficients, computed in one pass with weighted samples or each as a micro-batch of its own, as the model allows;
+    ``num_samples`` is then only what it is said to have been assigned.
     """
 
     worker: int
