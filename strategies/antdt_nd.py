@@ -10,7 +10,7 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, EachGate, Gate
 from strategies.load.adjust_bs import round_sizes
-from strategies.nodes.nd_rules import NDRules
+from strategies.nodes.nd_rules import JUDGES, NDRules
 from strategies.nodes.restarts import Restarts
 from strategies.nodes.timers import is_due
 from strategies.protocol import (
@@ -30,7 +30,7 @@ from strategies.protocol import (
     Woke,
 )
 from strategies.watching.flags import CENTERS, check_ratio
-from strategies.watching.monitor import Monitor, check_windows
+from strategies.watching.monitor import TIMES, Monitor, check_windows
 from strategies.weights import check_lr_rule
 
 
@@ -93,6 +93,8 @@ class AntDTND(GatedStrategy):
     min_slow_s: float = 0.0
     min_update_s: float = 0.0
     center: str = "mean_all"
+    judge: str = "at_equal_work"
+    times: str = "iter"
     lr_rule: str = "batch_linear"
     data: str = "shared"
 
@@ -100,6 +102,8 @@ class AntDTND(GatedStrategy):
         """Check the fields."""
         check_choice("mode", self.mode, "bsp", "asp")
         check_choice("center", self.center, *CENTERS)
+        check_choice("judge", self.judge, *JUDGES)
+        check_choice("times", self.times, *TIMES)
         check_choice("data", self.data, *DATA_POLICIES)
         check_lr_rule(self.lr_rule)
         check_number("slowness_ratio", self.slowness_ratio, above=1.0)
@@ -122,12 +126,11 @@ class AntDTND(GatedStrategy):
         return AllGate(workers) if self.mode == "bsp" else EachGate(workers)
 
     def _begin_anew(self) -> None:
-        self._monitor = Monitor(
-            self.short_window_s, self.long_window_s, self.report_iters, self.min_records, self.warmup_iters
-        )
+        windows_s, counts = (self.short_window_s, self.long_window_s), (self.report_iters, self.min_records)
+        self._monitor = Monitor(*windows_s, *counts, self.warmup_iters, times=self.times, sparse=True)
         self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
         limits = self.slowness_ratio, self.center, self.max_pending_s, self.min_update_s
-        self._rules = NDRules(self._monitor, self._restarts, *limits)
+        self._rules = NDRules(self._monitor, self._restarts, *limits, self.judge)
         self._pending_s = self._due_s = 0.0
         self._halted = False
         self._speeds: dict[int, float] = {}
@@ -183,6 +186,7 @@ class AntDTND(GatedStrategy):
     def _decide(self, t: float) -> Sequence[AnyCommand]:
         """At most one restart, and new sizes if need be, which hold from the next round on."""
         timer, said = self._set_timer(t), list[str]()
+        self._rules.observe()
         killed = self._rules.kill(t, self._pending_s, said)
         if self.mode == "bsp":
             speeds = self._rules.adjust(self._round, bool(self._speeds), killed, said)
@@ -195,5 +199,6 @@ class AntDTND(GatedStrategy):
         """Sizes change here, for everybody at once, if speeds or members have changed; they sum to the global batch."""
         newcomers = set(workers) - self._round
         if self.mode == "bsp" and (self._stale or newcomers):
-            self._batch |= round_sizes(self._global_batch, workers, self._speeds, newcomers)
+            base = self._rules.base.samples
+            self._batch |= round_sizes(self._global_batch, workers, self._speeds, newcomers, base)
             self._round, self._stale = set(workers), False

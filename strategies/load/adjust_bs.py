@@ -10,9 +10,15 @@ from strategies.weights import split_evenly
 
 
 def round_sizes(
-    total: int, workers: Sequence[int], speeds: Mapping[int, float], newcomers: Collection[int] = ()
+    total: int,
+    workers: Sequence[int],
+    speeds: Mapping[int, float],
+    newcomers: Collection[int] = (),
+    base_samples: float = 0.0,
 ) -> dict[int, int]:
-    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
+    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is as early as possible.
+
+    An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.watching.pace.Base`).
 
     Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
     gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.
@@ -25,5 +31,5 @@ def round_sizes(
     lows = [share if worker in newcomers else 1 for worker in workers]
     highs = [share if worker in newcomers else None for worker in workers]
     lows, highs = relaxed(total, lows, highs)
-    sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs)
+    sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs, base_samples)
     return dict(zip(workers, sizes, strict=True))
