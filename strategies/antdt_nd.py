@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, EachGate, Gate
-from strategies.load.adjust_bs import round_sizes
+from strategies.load.adjust_bs import round_sizes, slowest_s
 from strategies.nodes.nd_rules import JUDGES, NDRules
 from strategies.nodes.restarts import Restarts
 from strategies.nodes.timers import is_due
@@ -32,6 +32,9 @@ from strategies.protocol import (
 from strategies.watching.flags import CENTERS, check_ratio
 from strategies.watching.monitor import TIMES, Monitor, check_windows
 from strategies.weights import check_lr_rule
+
+PAYING_FRAC = 0.98
+"""What a round must take of what it took, by prediction, for sizes to return by a part."""
 
 
 @final
@@ -199,6 +202,16 @@ class AntDTND(GatedStrategy):
         """Sizes change here, for everybody at once, if speeds or members have changed; they sum to the global batch."""
         newcomers = set(workers) - self._round
         if self.mode == "bsp" and (self._stale or newcomers):
-            base = self._rules.base.samples
-            self._batch |= round_sizes(self._global_batch, workers, self._speeds, newcomers, base)
+            self._batch |= self._sizes(workers, newcomers)
             self._round, self._stale = set(workers), False
+
+    def _sizes(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
+        """Without a straggler, and with the same members, only steps back to the even split, and only where they pay."""
+        total, speeds, base = self._global_batch, self._speeds, self._rules.base.samples
+        same = not newcomers and self._round == set(workers)
+        if not (self._rules.calm and same):
+            return round_sizes(total, workers, speeds, newcomers, base)
+        now = {worker: self._batch[worker] for worker in workers}
+        back = round_sizes(total, workers, speeds, newcomers, base, returning=now)
+        pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * slowest_s(now, speeds, base)
+        return back if pays else now
