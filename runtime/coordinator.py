@@ -309,6 +309,11 @@ class Coordinator:
                 for grad in self.executor.empty_arrivals():
                     self._queue.append(Arrived(t=self._t, grad=grad, timings=Timings()))
 
+    @property
+    def warning(self) -> str:
+        """What the strategy's state warns of (``Strategy.log_state``); empty: nothing."""
+        return str(self._state.get("warning", ""))
+
     def _handle(self, event: AnyEvent) -> None:
         if event.t < self._t:
             event = msgspec.structs.replace(event, t=self._t)

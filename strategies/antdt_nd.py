@@ -33,6 +33,7 @@ from strategies.watching.flags import CENTERS, check_ratio
 from strategies.watching.monitor import TIMES, Monitor, check_windows
 from strategies.weights import check_lr_rule
 
+NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of short_window_s with enough iterations"
 PAYING_FRAC = 0.98
 """What a round must take of what it took, by prediction, for sizes to return by a part."""
 
@@ -139,7 +140,7 @@ class AntDTND(GatedStrategy):
         self._speeds: dict[int, float] = {}
         self._round: set[int] = set()
         self._stale = False
-        self._decided = ""
+        self._decided, self._warning = "", NEVER_MATURE
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Watch everything, decide when it is time, leave the rest to the gate."""
@@ -181,8 +182,10 @@ class AntDTND(GatedStrategy):
 
     def log_state(self) -> dict[str, float | int | str]:
         """What was decided last and why, whether sizes differ, and how many nodes were restarted."""
-        state = super().log_state()
-        return {**state, "decided": self._decided, "adjusted": bool(self._speeds), "restarts": self._restarts.total}
+        warning = {"warning": self._warning} if self._warning else {}
+        restarts = self._restarts.total
+        state = super().log_state() | {"decided": self._decided, "adjusted": bool(self._speeds), "restarts": restarts}
+        return state | warning
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
@@ -190,6 +193,8 @@ class AntDTND(GatedStrategy):
         """At most one restart, and new sizes if need be, which hold from the next round on."""
         timer, said = self._set_timer(t), list[str]()
         self._rules.observe()
+        if self._warning and len(self._monitor.mature_workers("short")) > 1:
+            self._warning = ""
         killed = self._rules.kill(t, self._pending_s, said)
         if self.mode == "bsp":
             speeds = self._rules.adjust(self._round, bool(self._speeds), killed, said)
@@ -206,7 +211,7 @@ class AntDTND(GatedStrategy):
             self._round, self._stale = set(workers), False
 
     def _sizes(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
-        """Without a straggler, and with the same members, only steps back to the even split, and only where they pay."""
+        """Without a straggler, and with the same members, only steps back to the even split, and only where it pays."""
         total, speeds, base = self._global_batch, self._speeds, self._rules.base.samples
         same = not newcomers and self._round == set(workers)
         if not (self._rules.calm and same):

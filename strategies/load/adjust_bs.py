@@ -17,7 +17,7 @@ def round_sizes(
     base_samples: float = 0.0,
     returning: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
-    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is as early as possible.
+    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
 
     An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.watching.pace.Base`).
 
@@ -43,4 +43,6 @@ def round_sizes(
 
 def slowest_s(sizes: Mapping[int, int], speeds: Mapping[int, float], base_samples: float = 0.0) -> float:
     """Seconds until the last of the workers whose ``speeds`` are known is done with its part."""
-    return max(((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0)
+    return max(
+        ((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0
+    )

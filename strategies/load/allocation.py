@@ -22,7 +22,7 @@ Time = float | tuple[float, int]
 def split_min_max(
     total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High], base_samples: float = 0.0
 ) -> list[int]:
-    """``total`` samples over workers of ``speeds`` samples per second, within bounds: the least ``max (b_i + c) / v_i``.
+    """``total`` samples over workers of ``speeds`` samples per second, within bounds: least ``max (b_i + c) / v_i``.
 
     ``base_samples`` is c: what an iteration costs whatever its batch, as so many samples.
 

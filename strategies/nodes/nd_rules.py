@@ -69,7 +69,7 @@ class NDRules:
         return {worker: paces(monitor.records(worker, span), base) for worker in monitor.mature_workers(span)}
 
     def _stragglers(self, span: Span, gone: Collection[int] = ()) -> list[int]:
-        """Of the workers that are not ``gone``, slowest first; at equal work only those whose newest records say it, too."""
+        """Without who is ``gone``, slowest first; at equal work only those whose newest records say so, too."""
         records = {worker: own for worker, own in self._paces(span).items() if worker not in gone}
         found = self._slow(records)
         if self.published:
