@@ -12,7 +12,7 @@ from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
 from strategies.load.accumulation import Plan, solve, solve_anyhow
 from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
-from strategies.load.profiling import Sizes, check_sizes, profile_rounds
+from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Compute, Started
 from strategies.watching.warmup import Warmup
 
@@ -51,7 +51,7 @@ class AntDTDD(GatedStrategy):
     type_ratio: float = 1.2
     devices: dict[str, DeviceSpec] | None = None
     max_batch_samples: int | None = None
-    profile_sizes: tuple[int, ...] = (1, 8, 16, 32, 64, 96, 128, 192)
+    profile_sizes: tuple[int, ...] | None = None
     profile_iters: int = 5
     curve: str = "measured"
     warmup_iters: int = 3
@@ -66,7 +66,8 @@ class AntDTDD(GatedStrategy):
         check_number("type_ratio", self.type_ratio, above=1)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, 1)
-        check_sizes("profile_sizes", self.profile_sizes)
+        if self.profile_sizes is not None:
+            check_sizes("profile_sizes", self.profile_sizes)
         check_whole("profile_iters", self.profile_iters, 1)
         check_choice("curve", self.curve, "measured", "linear")
         check_whole("warmup_iters", self.warmup_iters)
@@ -114,9 +115,8 @@ class AntDTDD(GatedStrategy):
         """The next round of the profile or, once, the plan; begun anew or solved again when the members are others."""
         changed, self._members = workers != self._members, workers
         if changed and self._plan is None and not is_complete(self):
-            self._profile = profile_rounds(
-                self._global_batch, workers, self.profile_sizes, self.profile_iters, self.warmup_iters
-            )
+            sizes = self.profile_sizes or sizes_around(self._global_batch, len(workers))
+            self._profile = profile_rounds(self._global_batch, workers, sizes, self.profile_iters, self.warmup_iters)
         if self._profile:
             self._batch.update(sizes := self._profile.pop(0))
             self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
