@@ -37,6 +37,9 @@ NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of s
 PAYING_FRAC = 0.98
 """What a round must take of what it took, by prediction, for sizes to return by a part."""
 
+EARLY_FRAC = 0.9
+"""Or who gets more must have been done in less than this part of a round: what it does then tells how fast it is."""
+
 
 @final
 @dataclass(kw_only=True)
@@ -211,12 +214,15 @@ class AntDTND(GatedStrategy):
             self._round, self._stale = set(workers), False
 
     def _sizes(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
-        """Without a straggler, and with the same members, only steps back to the even split, and only where it pays."""
+        """Without a straggler, and with the same members, only steps to the even split that pay or probe."""
         total, speeds, base = self._global_batch, self._speeds, self._rules.base.samples
         same = not newcomers and self._round == set(workers)
         if not (self._rules.calm and same):
             return round_sizes(total, workers, speeds, newcomers, base)
         now = {worker: self._batch[worker] for worker in workers}
         back = round_sizes(total, workers, speeds, newcomers, base, returning=now)
-        pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * slowest_s(now, speeds, base)
-        return back if pays else now
+        last_s = slowest_s(now, speeds, base)
+        pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * last_s
+        more = {worker: speed for worker, speed in speeds.items() if back.get(worker, 0) > now.get(worker, 0)}
+        early = any(slowest_s(now, {worker: more[worker]}, base) < EARLY_FRAC * last_s for worker in more)
+        return back if pays or early else now

@@ -52,11 +52,14 @@ class NDRules:
         self.monitor, self.restarts, self.ratio, self.center = monitor, restarts, ratio, center
         self.max_pending_s, self.min_update_s, self.published = max_pending_s, min_update_s, judge == "published"
         self.base, self.calm = Base(), 0
+        self._flagged_s: dict[int, float] = {}
 
     def observe(self) -> None:
         """Learn from how times have changed with sizes, before a decision."""
         if not self.published:
-            straggling = self._stragglers("short")
+            now_s, long_s = self.monitor.t, self.monitor.long_window_s
+            self._flagged_s |= dict.fromkeys(self._stragglers("short"), now_s)
+            straggling = [worker for worker, since_s in self._flagged_s.items() if now_s - since_s < long_s]
             workers = self.monitor.mature_workers("short")
             self.base.learn({worker: self.monitor.records(worker, "long") for worker in workers}, straggling)
 
@@ -69,13 +72,20 @@ class NDRules:
         return {worker: paces(monitor.records(worker, span), base) for worker in monitor.mature_workers(span)}
 
     def _stragglers(self, span: Span, gone: Collection[int] = ()) -> list[int]:
-        """Without who is ``gone``, slowest first; at equal work only those whose newest records say so, too."""
+        """Without who is ``gone``, slowest first.
+
+        At equal work only whoever is slow in most records (a single pause is no straggler) and in the newest ones
+        (whoever has recovered is none any more).
+        """
         records = {worker: own for worker, own in self._paces(span).items() if worker not in gone}
         found = self._slow(records)
         if self.published:
             return found
+        if not found:
+            return []
         now = self._slow({worker: own[-self.monitor.min_records :] for worker, own in records.items()})
-        return [worker for worker in found if worker in now]
+        mostly = slow({worker: median(own) for worker, own in records.items()}, self.ratio, self.center)
+        return [worker for worker in found if worker in now and worker in mostly]
 
     def _slow(self, records: Paces, means: Mapping[int, float] | None = None) -> list[int]:
         """Stragglers, slowest first; of whom there are few records, all must say so."""
