@@ -2,7 +2,7 @@
 
 A worker with a small batch does fewer samples a second than an equal one with a large batch, since what an iteration
 costs whatever its batch is spread over fewer. So speeds are compared by *pace*: seconds over (samples + c), where c is
-the base as so many samples. Equal workers have one pace whatever their batches; who is twice as slow has twice the pace.
+the base as so many samples. Equal workers have one pace whatever their batches; twice as slow is twice the pace.
 What is added to every iteration (a sleep, a slow link) does not shrink with the batch; a small batch then makes the
 pace look worse than it is, but no other batch than the smallest would be better for such a worker.
 """
