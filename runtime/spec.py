@@ -129,7 +129,7 @@ def outcome_of(
         parameters_sha256=parameters_sha256,
         memory=memory or {},
         num_parameters=num_parameters,
-        warning=coordinator.warning,
+        warning=str(coordinator.strategy_state.get("warning", "")),
     )
 
 
