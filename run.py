@@ -76,7 +76,10 @@ def run_job(config: Config, run_dir: Path, start: Path) -> int:
     if config.draw and exit_code < KILLED and exit_code != NO_SPACE:
         from analysis.report import finish_run, print_summary, summary_frame
 
-        print_summary(summary_frame(finish_run(run_dir)))
+        summary = finish_run(run_dir)
+        print_summary(summary_frame(summary))
+        if summary["warning"]:
+            print(f"{summary['strategy']}: {summary['warning']}", file=sys.stderr)
     print(f"record: {run_dir}", file=sys.stderr)
     return exit_code
 

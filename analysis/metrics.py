@@ -50,6 +50,7 @@ def _times(run: Run) -> dict[str, Any]:
     return {
         "status": run.status,
         "reason": run.finished.reason if run.finished else "the record ends without a last line",
+        "warning": run.finished.warning or None if run.finished else None,
         "completed": completed(run),
         "jct_s": jct_s(run),
         "metric": job["metric"],

@@ -256,6 +256,7 @@ class Finished(_Tagged, frozen=True, tag=True, gc=False):
     shards_total: int | None = None
     version: int | None = None
     num_parameters: int | None = None
+    warning: str = ""
 
 
 class Other(msgspec.Struct, frozen=True, gc=False):

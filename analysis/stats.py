@@ -41,6 +41,7 @@ def run_table(
         row = {key: summary[key] for key in keys} | {key: summary.get(key) for key in MEANS}
         row |= {f"spent_{name}": seconds for name, seconds in summary["time_spent_s"].items()}
         row["bpt_median_s"] = summary["bpt_s"]["median"]
+        row["warning"] = summary.get("warning")
         row["lasted_s"] = summary["jct_s"]
         row["jct_s"] = summary["jct_s"] if summary["completed"] else inf
         row["tta_s"] = inf if summary["tta_missed"] else summary["tta_s"]
@@ -136,7 +137,10 @@ def paired_ratios(group: pd.DataFrame, baseline: pd.DataFrame, name: str) -> pd.
 
 
 def warnings_of(runs: pd.DataFrame) -> list[str]:
-    """What makes a comparison unfair or thin: different plans under one seed, fewer than five seeds, missing seeds."""
+    """What makes a comparison unfair or thin: different plans under one seed, fewer than five seeds, missing seeds.
+
+    And what strategies say of their own runs.
+    """
     found = []
     for (case, seed), group in runs.groupby(["case", "seed"], sort=False):
         if group["plan_sha256"].nunique() > 1:
@@ -151,6 +155,10 @@ def warnings_of(runs: pd.DataFrame) -> list[str]:
             found.append(f"{where}strategies ran with different numbers of seeds ({seeds.min()} to {seeds.max()})")
         elif 1 < seeds.max() < 5:
             found.append(f"{where}{seeds.max()} seeds: intervals need at least five")
+    keys = ["case", "strategy", "warning"]
+    for (case, strategy, warning), group in runs.groupby(keys, sort=False) if "warning" in runs else ():
+        where = f" ({case})" if case else ""
+        found.append(f"{strategy}{where}, {len(group)} of its runs: {warning}")
     return found
 
 

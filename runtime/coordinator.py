@@ -102,7 +102,7 @@ class Coordinator:
         self.evaluating = False
         self._values: list[float] = []
         self._queue: deque[AnyEvent] = deque()
-        self._state: dict[str, float | int | str] = {}
+        self.strategy_state: dict[str, float | int | str] = {}
 
     @property
     def version(self) -> int:
@@ -329,8 +329,8 @@ class Coordinator:
                     self._execute(command)
         finally:
             state = self.strategy.log_state()
-            changed = state if state != self._state else None
-            self._state = state
+            changed = state if state != self.strategy_state else None
+            self.strategy_state = state
             self.record.event(self._t, event, commands, self.version, decide_us, changed)
 
     def _execute(self, command: AnyCommand) -> None:

@@ -80,7 +80,7 @@ class Experiment:
     """The signal that ended the run, if one did."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended; what the last line of its record says."""
 
     status: str
@@ -97,6 +97,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Unique bytes of every task at the end."""
     num_parameters: int
     """Of the model; 0 if nobody came to know."""
+    warning: str = ""
+    """What the strategy says that whoever reads the figures should know; left out where it is nothing."""
 
 
 def outcome_of(
@@ -127,6 +129,7 @@ def outcome_of(
         parameters_sha256=parameters_sha256,
         memory=memory or {},
         num_parameters=num_parameters,
+        warning=str(coordinator.strategy_state.get("warning", "")),
     )
 
 

@@ -12,9 +12,13 @@ from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, Gate
 from strategies.load.accumulation import Plan, solve, solve_anyhow
 from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
-from strategies.load.profiling import Sizes, check_sizes, profile_rounds
+from strategies.load.drifts import Drifts
+from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Compute, Started
 from strategies.watching.warmup import Warmup
+
+MOST_PROFILES = 3
+"""A cluster whose speeds change all the time is not made for this; a profile costs a third of its iterations."""
 
 
 @final
@@ -24,8 +28,8 @@ class AntDTDD(GatedStrategy):
 
     Source: AntDT section VI-B, Eq. 4. Profile: every worker computes batches of ``profile_sizes``, and from the times
     come each type's curve F, its saturation point (least micro-batch) and who is of the same type. Then the equation is
-    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches; it is solved again only
-    when workers leave or join.
+    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches; it is solved again when
+    workers leave or join, and after another profile when a worker turns out not to be as fast as this one said.
 
     Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
     rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated
@@ -39,6 +43,8 @@ class AntDTDD(GatedStrategy):
         devices: what is known of each type; the profile is left out when every type's speed is given.
         max_batch_samples: largest micro-batch of a type that ``devices`` says nothing else of (memory); None: no cap.
         profile_sizes, profile_iters: sizes that are tried, and how often.
+        check_iters: after so many iterations with the plan, a worker whose median time is ``type_ratio`` times what its
+            profile said, or that part of it, makes for another profile, twice as long; 0: never, as in the paper.
         curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
         warmup_iters: first iterations of a process that count for nothing.
     """
@@ -51,8 +57,9 @@ class AntDTDD(GatedStrategy):
     type_ratio: float = 1.2
     devices: dict[str, DeviceSpec] | None = None
     max_batch_samples: int | None = None
-    profile_sizes: tuple[int, ...] = (1, 8, 16, 32, 64, 96, 128, 192)
+    profile_sizes: tuple[int, ...] | None = None
     profile_iters: int = 5
+    check_iters: int = 100
     curve: str = "measured"
     warmup_iters: int = 3
     data: str = "shared"
@@ -66,8 +73,10 @@ class AntDTDD(GatedStrategy):
         check_number("type_ratio", self.type_ratio, above=1)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, 1)
-        check_sizes("profile_sizes", self.profile_sizes)
+        if self.profile_sizes is not None:
+            check_sizes("profile_sizes", self.profile_sizes)
         check_whole("profile_iters", self.profile_iters, 1)
+        check_whole("check_iters", self.check_iters)
         check_choice("curve", self.curve, "measured", "linear")
         check_whole("warmup_iters", self.warmup_iters)
         check_types(self.types, self.devices)
@@ -100,31 +109,46 @@ class AntDTDD(GatedStrategy):
         self._accum = dict.fromkeys(started.workers, 1)
         self._profile: list[Sizes] = []
         self._plan: Plan | None = None
+        self._tries = 0
+        self._drifts = Drifts(self.check_iters, self.type_ratio)
         self._members: tuple[int, ...] = ()
         return super().shares(started)
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Look at the times before the gate acts on the arrival."""
-        if isinstance(event, Arrived) and self._plan is None and self._warmup.tells(event):
+        if isinstance(event, Arrived) and self._warmup.tells(event):
             grad, accum = event.grad, self._accum[event.grad.worker]
-            self._measured[grad.worker].append((grad.samples / accum, event.timings.bpt_s / accum))
+            one = grad.samples / accum, event.timings.bpt_s / accum
+            if self._plan is None:
+                self._measured[grad.worker].append(one)
+            else:
+                self._drifts.tell(grad.worker, *one)
         return super().handle(event)
 
     def before_round(self, workers: tuple[int, ...]) -> None:
         """The next round of the profile or, once, the plan; begun anew or solved again when the members are others."""
         changed, self._members = workers != self._members, workers
         if changed and self._plan is None and not is_complete(self):
-            self._profile = profile_rounds(
-                self._global_batch, workers, self.profile_sizes, self.profile_iters, self.warmup_iters
-            )
+            self._begin_profile(workers, self.warmup_iters)
+        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
+            self._tries += 1
+            self._plan, self._measured = None, {worker: [] for worker in self._measured}
+            self._begin_profile(workers, 0)
         if self._profile:
             self._batch.update(sizes := self._profile.pop(0))
             self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
         elif changed or self._plan is None:
             devices, types = find_devices(self, self._measured, workers)
             self._plan = solve_anyhow(self._global_batch, devices, types, self._accums)
+            self._drifts.begin(self._measured)
             self._batch.update(zip(workers, self._plan.totals, strict=True))
             self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
+
+    def _begin_profile(self, workers: tuple[int, ...], warmup_iters: int) -> None:
+        """Each one after the first twice as long as the one before: what misled that was longer than it."""
+        sizes = self.profile_sizes or sizes_around(self._global_batch, len(workers))
+        iters = self.profile_iters * 2**self._tries
+        self._profile = profile_rounds(self._global_batch, workers, sizes, iters, warmup_iters)
 
     def _parts(self, samples: int, worker: int) -> int:
         """Micro-batches while the profile runs: no more than memory demands."""

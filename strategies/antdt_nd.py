@@ -9,8 +9,8 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, EachGate, Gate
-from strategies.load.adjust_bs import round_sizes
-from strategies.nodes.nd_rules import NDRules
+from strategies.load.adjust_bs import round_sizes, slowest_s
+from strategies.nodes.nd_rules import JUDGES, NDRules
 from strategies.nodes.restarts import Restarts
 from strategies.nodes.timers import is_due
 from strategies.protocol import (
@@ -30,8 +30,15 @@ from strategies.protocol import (
     Woke,
 )
 from strategies.watching.flags import CENTERS, check_ratio
-from strategies.watching.monitor import Monitor, check_windows
+from strategies.watching.monitor import TIMES, Monitor, check_windows
 from strategies.weights import check_lr_rule
+
+NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of short_window_s with enough iterations"
+PAYING_FRAC = 0.98
+"""What a round must take of what it took, by prediction, for sizes to return by a part."""
+
+EARLY_FRAC = 0.9
+"""Or who gets more must have been done in less than this part of a round: what it does then tells how fast it is."""
 
 
 @final
@@ -93,6 +100,8 @@ class AntDTND(GatedStrategy):
     min_slow_s: float = 0.0
     min_update_s: float = 0.0
     center: str = "mean_all"
+    judge: str = "at_equal_work"
+    times: str = "iter"
     lr_rule: str = "batch_linear"
     data: str = "shared"
 
@@ -100,6 +109,8 @@ class AntDTND(GatedStrategy):
         """Check the fields."""
         check_choice("mode", self.mode, "bsp", "asp")
         check_choice("center", self.center, *CENTERS)
+        check_choice("judge", self.judge, *JUDGES)
+        check_choice("times", self.times, *TIMES)
         check_choice("data", self.data, *DATA_POLICIES)
         check_lr_rule(self.lr_rule)
         check_number("slowness_ratio", self.slowness_ratio, above=1.0)
@@ -122,18 +133,17 @@ class AntDTND(GatedStrategy):
         return AllGate(workers) if self.mode == "bsp" else EachGate(workers)
 
     def _begin_anew(self) -> None:
-        self._monitor = Monitor(
-            self.short_window_s, self.long_window_s, self.report_iters, self.min_records, self.warmup_iters
-        )
+        windows_s, counts = (self.short_window_s, self.long_window_s), (self.report_iters, self.min_records)
+        self._monitor = Monitor(*windows_s, *counts, self.warmup_iters, times=self.times, sparse=True)
         self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
         limits = self.slowness_ratio, self.center, self.max_pending_s, self.min_update_s
-        self._rules = NDRules(self._monitor, self._restarts, *limits)
+        self._rules = NDRules(self._monitor, self._restarts, *limits, self.judge)
         self._pending_s = self._due_s = 0.0
         self._halted = False
         self._speeds: dict[int, float] = {}
         self._round: set[int] = set()
         self._stale = False
-        self._decided = ""
+        self._decided, self._warning = "", NEVER_MATURE
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Watch everything, decide when it is time, leave the rest to the gate."""
@@ -175,14 +185,19 @@ class AntDTND(GatedStrategy):
 
     def log_state(self) -> dict[str, float | int | str]:
         """What was decided last and why, whether sizes differ, and how many nodes were restarted."""
-        state = super().log_state()
-        return {**state, "decided": self._decided, "adjusted": bool(self._speeds), "restarts": self._restarts.total}
+        warning = {"warning": self._warning} if self._warning else {}
+        restarts = self._restarts.total
+        state = super().log_state() | {"decided": self._decided, "adjusted": bool(self._speeds), "restarts": restarts}
+        return state | warning
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _decide(self, t: float) -> Sequence[AnyCommand]:
         """At most one restart, and new sizes if need be, which hold from the next round on."""
         timer, said = self._set_timer(t), list[str]()
+        self._rules.observe()
+        if self._warning and len(self._monitor.mature_workers("short")) > 1:
+            self._warning = ""
         killed = self._rules.kill(t, self._pending_s, said)
         if self.mode == "bsp":
             speeds = self._rules.adjust(self._round, bool(self._speeds), killed, said)
@@ -195,5 +210,19 @@ class AntDTND(GatedStrategy):
         """Sizes change here, for everybody at once, if speeds or members have changed; they sum to the global batch."""
         newcomers = set(workers) - self._round
         if self.mode == "bsp" and (self._stale or newcomers):
-            self._batch |= round_sizes(self._global_batch, workers, self._speeds, newcomers)
+            self._batch |= self._sizes(workers, newcomers)
             self._round, self._stale = set(workers), False
+
+    def _sizes(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
+        """Without a straggler, and with the same members, only steps to the even split that pay or probe."""
+        total, speeds, base = self._global_batch, self._speeds, self._rules.base.samples
+        same = not newcomers and self._round == set(workers)
+        if not (self._rules.calm and same):
+            return round_sizes(total, workers, speeds, newcomers, base)
+        now = {worker: self._batch[worker] for worker in workers}
+        back = round_sizes(total, workers, speeds, newcomers, base, returning=now)
+        last_s = slowest_s(now, speeds, base)
+        pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * last_s
+        more = {worker: speed for worker, speed in speeds.items() if back.get(worker, 0) > now.get(worker, 0)}
+        early = any(slowest_s(now, {worker: more[worker]}, base) < EARLY_FRAC * last_s for worker in more)
+        return back if pays or early else now

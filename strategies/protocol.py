@@ -366,5 +366,8 @@ class Strategy:
         return None
 
     def log_state(self) -> dict[str, float | int | str]:
-        """What is worth plotting about the state of the decision; recorded beside every event that changed it."""
+        """What is worth plotting about the state of the decision; recorded beside every event that changed it.
+
+        What ``warning`` holds at the end, if anything, stands in the run's summary: readers should know it.
+        """
         return {}

@@ -19,8 +19,12 @@ High = int | None
 Time = float | tuple[float, int]
 
 
-def split_min_max(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High]) -> list[int]:
-    """``total`` samples over workers of ``speeds`` samples per second, within bounds: the least ``max b_i / v_i``.
+def split_min_max(
+    total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High], base_samples: float = 0.0
+) -> list[int]:
+    """``total`` samples over workers of ``speeds`` samples per second, within bounds: least ``max (b_i + c) / v_i``.
+
+    ``base_samples`` is c: what an iteration costs whatever its batch, as so many samples.
 
     Raises:
         ValueError: no split keeps the bounds (the message says which), or a speed is not positive and finite.
@@ -29,8 +33,8 @@ def split_min_max(total: int, speeds: Sequence[float], lows: Sequence[int], high
     for index, speed in enumerate(speeds):
         if not (isfinite(speed) and speed > 0):
             raise ValueError(f"speed {speed} of worker {index}: must be positive and finite")
-    start = _seed(total, speeds, lows, highs)
-    return _hand_out(total, start, highs, lambda index, samples: samples / speeds[index])
+    start = _seed(total, speeds, lows, highs, base_samples)
+    return _hand_out(total, start, highs, lambda index, samples: (samples + base_samples) / speeds[index])
 
 
 def split_by_time(
@@ -91,7 +95,9 @@ def _sum_of_highs(highs: Sequence[High]) -> float:
     return sum(inf if high is None else high for high in highs)
 
 
-def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High]) -> list[int]:
+def _seed(
+    total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High], base_samples: float
+) -> list[int]:
     """What the greedy has handed out shortly before its end: everything that takes less than some time.
 
     That time is the continuous optimum, found by bisection from below, less a margin far above the rounding of a
@@ -100,14 +106,14 @@ def _seed(total: int, speeds: Sequence[float], lows: Sequence[int], highs: Seque
     speed, low = np.asarray(speeds, dtype=float), np.asarray(lows, dtype=float)
     high = np.asarray([total if most is None else min(most, total) for most in highs], dtype=float)
     high = np.maximum(high, low)
-    early, late = 0.0, float(np.max(high / speed, initial=0.0))
+    early, late = 0.0, float(np.max((high + base_samples) / speed, initial=0.0))
     for _ in range(100):
         middle = (early + late) / 2
-        if np.clip(middle * speed, low, high).sum() <= total:
+        if np.clip(middle * speed - base_samples, low, high).sum() <= total:
             early = middle
         else:
             late = middle
-    return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed), low, high)]
+    return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed - base_samples), low, high)]
 
 
 def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], Time]) -> list[int]:

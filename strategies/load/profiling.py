@@ -18,25 +18,35 @@ SATURATED_FRAC = 0.1
 Sizes = dict[int, int]
 
 
+def sizes_around(total: int, num_workers: int) -> list[int]:
+    """A quarter, half and all of the even share: what the others share meanwhile is up to seven quarters of it.
+
+    Half of the workers can try each of these at once, and the longest round takes less than twice as long as usual.
+    """
+    share = total // num_workers
+    return sorted({max(1, share // parts) for parts in (4, 2, 1)})
+
+
 def profile_rounds(
     total: int, workers: Sequence[int], sizes: Iterable[int], iters: int, warmup_iters: int
 ) -> list[Sizes]:
     """Batch sizes of rounds in which every worker computes every size ``iters`` times, where that is possible.
 
     Each round's sizes sum to ``total``, as in any other: while one group of workers tries a size, the others share what
-    is left. A size is left out when not even one worker can have it while each of the others keeps a sample. Before
-    come ``warmup_iters`` rounds of even sizes.
+    is left. A size is left out when not even one worker can have it while each of the others keeps a sample. Every size
+    comes once before any comes again, so that what slows a worker for a moment spoils no more than a few of its times.
+    Before come ``warmup_iters`` rounds of even sizes.
     """
     even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
-    rounds = [even] * warmup_iters
+    rounds: list[Sizes] = []
     for size in sorted(set(sizes)):
         group = _group_size(total, len(workers), size)
         for first in range(0, len(workers), group) if group else ():
             trying = {workers[(first + place) % len(workers)]: size for place in range(group)}
             others = [worker for worker in workers if worker not in trying]
             rest = dict(zip(others, split_evenly(total - group * size, len(others)), strict=True))
-            rounds += [{**trying, **rest}] * iters
-    return rounds
+            rounds.append({**trying, **rest})
+    return [even] * warmup_iters + rounds * iters
 
 
 def _group_size(total: int, num_workers: int, size: int) -> int:

@@ -6,9 +6,13 @@ windows are seconds of event time that end at the last event.
 
 What a record is
 ----------------
-Of a worker: the means of batch processing time and samples over ``report_iters`` iterations. Only whole batches count,
-because the short ones at an epoch's end say little about either, and not the first ``warmup_iters`` iterations of a
-process. Of a server: one ``Updated``. Records of a process that is gone are removed; those of all other nodes stay.
+Of a worker: the means of time and samples over ``report_iters`` iterations, or over fewer when they have taken so long
+that a window would hold no ``min_records`` of them. Only whole batches count, because the short ones at an epoch's end
+say little about either, and not the first ``warmup_iters`` iterations of a process. Of a server: one ``Updated``.
+Records of a process that is gone are removed; those of all other nodes stay.
+
+Which time of an iteration is meant, ``times`` says: ``bpt``, loading and computing (AntDT's BPT of a worker), or
+``iter``, sending included, without which a slow link is invisible.
 """
 
 from __future__ import annotations
@@ -19,10 +23,15 @@ from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored,
 from strategies.watching.windows import Window
 
 Span = Literal["short", "long"]
+TIMES = ("bpt", "iter")
 MATURE_FRAC = 0.8
 """Part of a window's length that a node must have been there for."""
 SERVER_REPORT_S = 0.5
 """Between two reports of a server."""
+FEW_RECORDS = 2
+"""So many are enough of a node whose iterations are so long that there cannot be more ..."""
+SPANNED_FRAC = 0.5
+"""... which is so where they reach back over this part of the window."""
 
 
 def check_windows(short_window_s: float, long_window_s: float, decide_every_s: float, min_records: int) -> None:
@@ -45,18 +54,18 @@ def check_windows(short_window_s: float, long_window_s: float, decide_every_s: f
 class Node:
     """Both windows of one process; ``since_s`` is when it was (re)started, None while it is away."""
 
-    def __init__(self, short_s: float, long_s: float) -> None:
-        self.windows: dict[Span, Window] = {"short": Window(short_s), "long": Window(long_s)}
-        self.lengths_s = short_s, long_s
-        self.since_s: float | None = None
-        self.incarnation = 0
+    def __init__(self, short_s: float, long_s: float, least: int) -> None:
+        self.lengths_s, self.least = (short_s, long_s), least
+        self.begin(None)
 
     def begin(self, t: float | None, incarnation: int = 0) -> None:
         """Forget everything; a process has started at ``t``, or is gone (None)."""
-        self.windows = {"short": Window(self.lengths_s[0]), "long": Window(self.lengths_s[1])}
+        short_s, long_s = self.lengths_s
+        self.windows: dict[Span, Window] = {"short": Window(short_s, self.least), "long": Window(long_s, self.least)}
         self.since_s, self.incarnation = t, incarnation
         self.iterations = self.gathered = 0
-        self.bpt_s = self.samples = 0.0
+        self.seconds = self.samples = 0.0
+        self.reported_s = t or 0.0
 
     def push(self, t: float, x: float, y: float) -> None:
         """Into both windows."""
@@ -72,15 +81,27 @@ class Monitor:
         short_window_s: length of the ``short`` window.
         long_window_s: length of the ``long`` window.
         report_iters: iterations of a worker that make one record.
-        min_records: fewer records are no basis for a decision.
+        min_records: fewer records are no basis for a decision, unless longer iterations leave no more (``sparse``).
         warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
+        times: ``bpt`` or ``iter``.
+        sparse: whether the two newest records stay however old they are, and are enough where there are no others.
     """
 
     def __init__(
-        self, short_window_s: float, long_window_s: float, report_iters: int, min_records: int, warmup_iters: int = 0
+        self,
+        short_window_s: float,
+        long_window_s: float,
+        report_iters: int,
+        min_records: int,
+        warmup_iters: int = 0,
+        *,
+        times: str = "bpt",
+        sparse: bool = False,
     ) -> None:
         self.short_window_s, self.long_window_s = short_window_s, long_window_s
         self.report_iters, self.min_records, self.warmup_iters = report_iters, min_records, warmup_iters
+        self.times, self.sparse = times, sparse
+        self.report_s = short_window_s / min_records
         self.t = 0.0
         self.workers: dict[int, Node] = {}
         self.servers: dict[int, Node] = {}
@@ -108,20 +129,21 @@ class Monitor:
                 self._restored(event)
 
     def _iterated(self, t: float, grad: Grad, timings: Timings) -> None:
-        node = self._worker(grad.worker)
+        node, seconds = self._worker(grad.worker), timings.iter_s if self.times == "iter" else timings.bpt_s
         if node.since_s is None or node.incarnation != grad.incarnation:
             node.begin(t, grad.incarnation)  # it was replaced while everything stood still, which nobody is told
-        if not 0 < grad.samples == grad.assigned_samples or timings.bpt_s <= 0.0:
+        if not 0 < grad.samples == grad.assigned_samples or seconds <= 0.0:
             return
         node.iterations += 1
         if node.iterations <= self.warmup_iters:
+            node.reported_s = t
             return
         node.gathered += 1
-        node.bpt_s += timings.bpt_s
+        node.seconds += seconds
         node.samples += grad.samples
-        if node.gathered == self.report_iters:
-            node.push(t, node.bpt_s / node.gathered, node.samples / node.bpt_s)
-            node.gathered, node.bpt_s, node.samples = 0, 0.0, 0.0
+        if node.gathered >= self.report_iters or t - node.reported_s >= self.report_s:
+            node.push(t, node.seconds / node.gathered, node.samples / node.seconds)
+            node.gathered, node.seconds, node.samples, node.reported_s = 0, 0.0, 0.0, t
 
     def _restored(self, event: Restored) -> None:
         for server in self.servers.values():
@@ -139,24 +161,24 @@ class Monitor:
         return self.workers[worker]
 
     def _node(self, since_s: float | None) -> Node:
-        node = Node(self.short_window_s, self.long_window_s)
+        node = Node(self.short_window_s, self.long_window_s, FEW_RECORDS if self.sparse else 0)
         node.begin(since_s)
         return node
 
     # ---- what it is asked --------------------------------------------------------------------------------------------
 
     def mean_bpt_s(self, worker: int, span: Span) -> float | None:
-        """Mean batch processing time in seconds; None without a record."""
+        """Mean time of an iteration in seconds; None without a record."""
         window, count = self._window(self.workers.get(worker), span)
         return window.sum_x / count if window and count else None
 
     def speed_samples_per_s(self, worker: int, span: Span = "short") -> float | None:
         """Mean throughput: the mean of the records' ratios samples / seconds (AntDT section VI-A), not of their sums.
 
-        None with fewer than ``min_records`` records.
+        None without enough records.
         """
         window, count = self._window(self.workers.get(worker), span)
-        return window.sum_y / count if window and count >= self.min_records else None
+        return window.sum_y / count if window and self._enough(window, count) else None
 
     def mean_update_s(self, server: int, span: Span = "long") -> float | None:
         """Mean seconds that an update kept a server busy; None without a record."""
@@ -170,11 +192,25 @@ class Monitor:
         window, count = self._window(found, span)
         if found is None or window is None or found.since_s is None:
             return False
-        return count >= self.min_records and self.t - found.since_s >= MATURE_FRAC * window.length_s
+        return self._enough(window, count) and self.t - found.since_s >= MATURE_FRAC * window.length_s
+
+    def records(self, worker: int, span: Span) -> list[tuple[float, float]]:
+        """(samples, seconds) of the records in a worker's window, oldest first."""
+        window, _ = self._window(self.workers.get(worker), span)
+        return [(seconds * speed, seconds) for _, seconds, speed in window.records] if window else []
+
+    def update_times_s(self, server: int, span: Span = "long") -> list[float]:
+        """Seconds per update of the records in a server's window, oldest first."""
+        window, _ = self._window(self.servers.get(server), span)
+        return [busy_s / updates for _, busy_s, updates in window.records] if window else []
+
+    def mature_workers(self, span: Span) -> list[int]:
+        """Those whose window is mature."""
+        return [worker for worker in sorted(self.workers) if self.mature(f"worker:{worker}", span)]
 
     def mature_bpts_s(self, span: Span) -> dict[int, float]:
-        """Mean batch processing time of every worker that is mature, by worker."""
-        found = {w: self.mean_bpt_s(w, span) for w in sorted(self.workers) if self.mature(f"worker:{w}", span)}
+        """Mean time of every worker that is mature, by worker."""
+        found = {worker: self.mean_bpt_s(worker, span) for worker in self.mature_workers(span)}
         return {worker: seconds for worker, seconds in found.items() if seconds is not None}
 
     def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
@@ -186,6 +222,13 @@ class Monitor:
         """Mean throughput of every worker with enough records, by worker."""
         found = {worker: self.speed_samples_per_s(worker, span) for worker in sorted(self.workers)}
         return {worker: speed for worker, speed in found.items() if speed is not None}
+
+    def _enough(self, window: Window, count: int) -> bool:
+        """As many records as there should be, or as there can be when each takes a large part of the window."""
+        if count >= self.min_records:
+            return True
+        few = self.sparse and count >= FEW_RECORDS
+        return few and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
 
     def _window(self, node: Node | None, span: Span) -> tuple[Window | None, int]:
         """With what has become too old taken out, and the number of records left."""

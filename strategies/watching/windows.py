@@ -8,10 +8,14 @@ from typing import final
 
 @final
 class Window:
-    """Pairs (x, y) of the last ``length_s`` seconds with their sums; O(1) amortised per record."""
+    """Pairs (x, y) of the last ``length_s`` seconds with their sums; O(1) amortised per record.
 
-    def __init__(self, length_s: float) -> None:
-        self.length_s = length_s
+    The newest ``least`` stay however old they are: where records are further apart than the window is long, they are
+    all that can be known.
+    """
+
+    def __init__(self, length_s: float, least: int = 0) -> None:
+        self.length_s, self.least = length_s, least
         self.records: deque[tuple[float, float, float]] = deque()
         self.sum_x = self.sum_y = 0.0
 
@@ -25,7 +29,7 @@ class Window:
     def expire(self, t: float) -> int:
         """Forget what is older than the window at time ``t``; how many records are left."""
         records, oldest = self.records, t - self.length_s
-        while records and records[0][0] < oldest:
+        while len(records) > self.least and records[0][0] < oldest:
             _, x, y = records.popleft()
             self.sum_x -= x
             self.sum_y -= y

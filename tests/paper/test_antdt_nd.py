@@ -30,6 +30,8 @@ LAPTOP: dict[str, Any] = {
     "max_pending_s": 60.0,
 }
 """Windows for iterations of about a second."""
+PUBLISHED = AntDTND(**LAPTOP, judge="published", times="bpt")
+"""The paper's rule and no more; ``test_antdt_nd_equal_work.py`` is about the rest."""
 
 
 def played(seconds: Seconds | list[float], strategy: Any = None, **options: Any) -> HeapRun:
@@ -136,16 +138,16 @@ def test_equal_workers_are_bsp() -> None:
 
 
 def test_sizes_are_even_again_when_all_are_equally_fast() -> None:
-    """After two decisions without a transient straggler, with throughputs within 10 %."""
+    """published: after two decisions without a transient straggler, with throughputs within 10 %."""
     bpt_s = linear(1.0, 1.0, 1.0, 4.0)
-    run = played(lambda worker, order: bpt_s(worker if order.version < 20 else 0, order))
+    run = played(lambda worker, order: bpt_s(worker if order.version < 20 else 0, order), PUBLISHED)
     assert [sizes for _, sizes in changes(run)] == [[64] * 4, [79, 79, 79, 19], [64] * 4]
     assert decisions(run)[-2][1] == "ADJUST_BS to even sizes"
     assert restarts(run) == []
 
 
 def test_sizes_stay_as_long_as_throughputs_differ() -> None:
-    run = played(linear(1.0, 1.0, 1.0, 4.0))
+    run = played(linear(1.0, 1.0, 1.0, 4.0), PUBLISHED)
     assert [sizes for _, sizes in changes(run)][-1] == [79, 79, 79, 19]
     assert decisions(run)[-1][1] == "NONE"
 

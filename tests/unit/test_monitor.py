@@ -169,6 +169,53 @@ def test_a_server_matures_likewise() -> None:
     assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
 
+def test_iterations_that_are_too_long_for_the_window_are_records_of_their_own() -> None:
+    """Ten records of two iterations would take 30 s: what is longer than a tenth of the window counts."""
+    seen = monitor(report_iters=2, min_records=10)
+    for t in (1.5, 3.0, 4.5):
+        seen.saw(arrived(t, 1.4))
+    assert len(seen.records(0, "short")) == 3
+    for t in (4.6, 4.7, 4.8, 4.9):
+        seen.saw(arrived(t, 0.1))
+    assert len(seen.records(0, "short")) == 5, "short ones are gathered as ever"
+
+
+def sparse() -> Monitor:
+    made = Monitor(10.0, 20.0, 2, 5, sparse=True)
+    made.saw(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
+    return made
+
+
+def test_two_records_are_enough_where_there_cannot_be_more() -> None:
+    """Iterations of a minute: a window of ten seconds keeps the newest two."""
+    seen = sparse()
+    seen.saw(arrived(60.0, 59.0))
+    assert not seen.mature("worker:0", "short")
+    seen.saw(arrived(120.0, 59.0))
+    seen.saw(updated(60.0, 1.0, 1))
+    seen.saw(updated(120.0, 1.0, 1))
+    assert seen.mature("worker:0", "short")
+    assert seen.mature("server:0", "long")
+    assert seen.speeds_samples_per_s() == pytest.approx({0: 64 / 59})
+    assert seen.update_times_s(0) == [1.0, 1.0]
+
+
+def test_two_records_of_a_moment_are_not() -> None:
+    """After an outage there are few as well, but they say nothing about the window."""
+    seen = sparse()
+    for t in (20.0, 20.1, 20.2, 20.3):
+        seen.saw(arrived(t, 0.1))
+    assert not seen.mature("worker:0", "short")
+
+
+def test_sending_counts_where_it_is_asked_for() -> None:
+    """A worker whose link is slow computes like all others: only with ``times=iter`` is it slower."""
+    seen = Monitor(10.0, 20.0, 1, 1, times="iter")
+    seen.saw(Started(t=0.0, workers=(0,), batch_samples=(64,), num_servers=0))
+    seen.saw(arrived(1.0, 0.4))
+    assert seen.mean_bpt_s(0, "short") == pytest.approx(5.4)
+
+
 # ---- lives ----------------------------------------------------------------------------------------------------------
 
 
