@@ -8,10 +8,10 @@ python scripts/compare.py --costs my_machine --report docs/fidelity.md
 python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
 python scripts/compare.py --from out/fidelity                # only report, from the records that are there
 
-Leave the machine alone meanwhile: whatever else computes lengthens the live runs. Seeds are the outer loop, and a
-record that is there is not made again, so the same command goes on after an interruption, and with --seeds it reports
-on those that are whole. The exit code is 0 for a report (misses are part of it), 1 when a run failed, 2 for input that
-is of no use.
+Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another. Leave the machine alone
+meanwhile: whatever else computes lengthens them. Seeds are the outer loop, and a record that is there is not made
+again, so the same command goes on after an interruption, and with --seeds it reports on those that are whole. The exit
+code is 0 for a report (misses are part of it), 1 when a run failed, 2 for input that is of no use.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.fidelity_grids import GRIDS
-from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, run_child, stored
-from scripts.warm import WarmRunner
+from scripts.forks import processors, run_here
+from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.lists import choices, names_of, number_of, numbers_of
 
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
 OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
@@ -96,7 +97,10 @@ class Cell(NamedTuple):
 
 
 def make_records(asked: argparse.Namespace, console: Console, runner: Runner | None) -> list[Run]:
-    """Those that are there, and what is missing, one run at a time. Raises :class:`ConfigError`, :class:`JobFailed`."""
+    """Those that are there, and what is missing. Raises :class:`ConfigError`, :class:`JobFailed`.
+
+    ``runner``: instead of ``run.py``, for tests.
+    """
     check_grid(asked)
     cells = list(cells_of(asked))
     found = {cell.name: present(cell, asked) for cell in cells}
@@ -104,9 +108,10 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
     # a virtual run takes a second, so these come first and show what cannot be done
     for runtime in [asked.only] if asked.only else dict.fromkeys(SIDES.values()):
         wanted = {cell.name: settings(cell, asked) for cell in cells if SIDES[cell.side] == runtime}
-        with WarmRunner() as warm:
-            chosen = runner or (warm if runtime == "virtual" else run_child)
-            runs += fill(wanted, found, asked.out, console, chosen, live=runtime == "live").values()
+        live = runtime == "live"
+        forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
+        chosen = runner or (run_child if live else run_here)
+        runs += fill(wanted, found, asked.out, console, chosen, live=live, forks=forks).values()
     return runs
 
 
@@ -194,7 +199,8 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     found = fidelity(
         sides["live"], sides["virtual"], asked.grid.tolerance_frac, again=sides["again"], slowed=sides["slowed"]
     )
-    metas, tables, verdicts = [run.meta for run in runs], list(sheets(found)), verdict(found)
+    live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # forks start these in any order
+    metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
     page = asked.report or asked.out / "fidelity.md"
     picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
     draw_fidelity(picture, metas, found.measures, found.runs, found.tolerance_frac)
@@ -239,6 +245,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help="default: the grid's")
     parser.add_argument("--repeats", metavar="N", type=int, help="seeds of which there are second live runs")
     parser.add_argument("--only", choices=["virtual"], help="make only these records, and no report")
+    parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity...)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
@@ -249,14 +256,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_file("--report", asked.report)
     refuse_unwritable_folder("-o", asked.out)
     if asked.source:
-        given = [f"--{name}" for name in (*CHOICES, "repeats", "only") if getattr(asked, name) is not None]
+        given = [f"--{name}" for name in (*CHOICES, "repeats", "only", "jobs") if getattr(asked, name) is not None]
         if given := given + asked.overrides:
             refuse(f"{given[0]}: not together with --from, which takes the records as they are")
         asked.out = asked.out or asked.source
         return asked
     asked.out = (asked.out or Path(asked.grid.out)).absolute()
     asked.costs = asked.grid.costs if asked.costs is None else asked.costs
-    asked.seeds = listed("seeds", asked.seeds, asked.grid.seeds, None)
+    asked.seeds = list(map(str, numbers_of("seeds", asked.grid.seeds if asked.seeds is None else asked.seeds)))
+    asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
     asked.repeats = asked.grid.repeats if asked.repeats is None else asked.repeats
     if asked.repeats < 0:
         refuse(f"--repeats {asked.repeats}: must be 0 or more")
@@ -276,8 +284,11 @@ def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
     twice = {name for part in grid.parts for name in part.twice.split(",")}
     if chosen:
         names = [
-            listed(kind, getattr(asked, kind), grid.listed(kind), group)
-            for kind, group in (("stragglers", "straggler"), ("strategies", "strategy"))
+            names_of(kind, grid.listed(kind) if text is None else text, choices(group))
+            for kind, group, text in (
+                ("stragglers", "straggler", asked.stragglers),
+                ("strategies", "strategy", asked.strategies),
+            )
         ]
         return [(straggler, strategy, strategy in twice) for straggler, strategy in product(*names)]
     found = {
@@ -286,20 +297,6 @@ def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
         for straggler, strategy in product(part.stragglers.split(","), part.strategies.split(","))
     }
     return [(*case, again) for case, again in found.items()]
-
-
-def listed(name: str, text: str | None, default: str, group: str | None) -> list[str]:
-    """The items of a list, each once; choices of a config group, or seeds."""
-    items = [item.strip() for item in (default if text is None else text).split(",") if item.strip()]
-    if not items:
-        refuse(f"--{name} {text!r}: names none; give some, such as {default}")
-    known = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")) if group else []
-    for item in items:
-        if group and item not in known:
-            refuse(f"--{name} {item}: unknown; there are {', '.join(known)}")
-        if not group and not (item.isascii() and item.isdigit()):
-            refuse(f"--{name} {item}: must be whole numbers from 0 on, such as {default}")
-    return list(dict.fromkeys(items if group else (f"{int(item)}" for item in items)))
 
 
 if __name__ == "__main__":

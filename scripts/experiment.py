@@ -19,7 +19,6 @@ no use.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,8 +49,9 @@ from runtime.probing import refuse_unwritable_folder
 from runtime.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
-from scripts.forks import run_here
+from scripts.forks import processors, run_here
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.lists import number_of, numbers_of
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
@@ -157,7 +157,7 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
             name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
             for name, words in wanted.items()
         }
-    forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or os.cpu_count() or 1
+    forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or processors()
     if not forks:  # refused before the first run, not at the last one; in forks the first seed's runs come first anyway
         for name, cell in there.items():
             if cell.seed == spec.seeds[0]:  # seeds change nothing about that
@@ -345,8 +345,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
-    asked.seeds = seeds_of(asked.seeds)
-    asked.jobs = jobs_of(asked.jobs)
+    asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
+    asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
     asked.only = dict(levels_of(text) for text in asked.only)
     return asked
 
@@ -357,25 +357,6 @@ def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
     if not found:
         refuse(f"{pattern}: no such experiment; there are {', '.join(known)}")
     return found
-
-
-def seeds_of(text: str | None) -> list[int] | None:
-    """Whole numbers, each once."""
-    if text is None:
-        return None
-    items = [item.strip() for item in text.split(",") if item.strip()]
-    if not items or not all(item.isascii() and item.isdigit() for item in items):
-        refuse(f"--seeds {text!r}: must be whole numbers from 0 on, such as 0,1,2")
-    return list(dict.fromkeys(map(int, items)))
-
-
-def jobs_of(text: str | None) -> int | None:
-    """A number from 1 on."""
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        refuse(f"--jobs {text}: must be a whole number from 1 on")
-    return int(text)
 
 
 def levels_of(text: str) -> tuple[str, list[str]]:

@@ -94,35 +94,30 @@ _NOTE_HOSTS = """\
 Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttles of the
 whole job's length but for one worker's."""
 
-GRIDS = {
-    "local": Grid(
-        clusters={"virtual": "virtual", "live": "local"},
-        parts=(
-            Part(ALL, "transient_and_persistent", twice=f"ssp,zeno_pp,{DECIDING}"),
-            Part(CORE, "none,transient,persistent"),
-        ),
-        costs="local_tcp",
-        title="Live against virtual",
-        out="out/fidelity",
-        settings=(*_JOB, *_DEVICE),
-        of_strategy=OF_STRATEGY,
-        of_straggler=OF_STRAGGLER,
-        slower=_SLOWER_DEVICE,
-        note=_NOTE_LOCAL,
-        repeats=2,
+_LOCAL = Grid(
+    clusters={"virtual": "virtual", "live": "local"},
+    parts=(
+        Part(ALL, "transient_and_persistent", twice=f"ssp,zeno_pp,{DECIDING}"),
+        Part(CORE, "none,transient,persistent"),
     ),
-    "allreduce": Grid(
-        clusters={"virtual": "virtual", "live": "local"},
+    costs="local_tcp",
+    title="Live against virtual",
+    out="out/fidelity",
+    settings=(*_JOB, *_DEVICE),
+    of_strategy=OF_STRATEGY,
+    of_straggler=OF_STRAGGLER,
+    slower=_SLOWER_DEVICE,
+    note=_NOTE_LOCAL,
+    repeats=2,
+)
+GRIDS = {
+    "local": _LOCAL,
+    "allreduce": _LOCAL._replace(
         parts=(Part(SYNCHRONOUS, "transient_and_persistent", twice="lb_bsp,lb_bsp_star"),),
-        costs="local_tcp",
         title="Live against virtual, replicas and a ring",
         out="out/fidelity_allreduce",
-        settings=(*_JOB, *_DEVICE, "topology=allreduce"),
-        of_strategy=OF_STRATEGY,
-        of_straggler=OF_STRAGGLER,
-        slower=_SLOWER_DEVICE,
+        settings=(*_LOCAL.settings, "topology=allreduce"),
         note=_NOTE_ALLREDUCE,
-        repeats=2,
     ),
     "hosts": Grid(
         clusters={"virtual": "virtual_hosts", "live": "hosts"},

@@ -22,6 +22,11 @@ NEEDED = ("hydra", "torch", "scipy.stats", "runtime.experiment", "runtime.prefli
 """What a virtual run imports. Nothing is computed here with it: a fork must not inherit a pool of threads."""
 
 
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Generator[tuple[str, int]]:
     """``work(name)`` of every name, each in a fork, ``jobs`` at a time; its exit code as it ends.
 

@@ -65,11 +65,8 @@ def fill(
         console.print(f"{len(there)} of {len(wanted)} records are there already")
     if missing and live and (load := os.getloadavg()[0]) > BUSY_LOAD:
         console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # no refresh by a thread: it would compute during live runs, and processes are made by a program of one thread
-    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
     failed = []
-    with bar:
+    with progress(console) as bar:
         task = bar.add_task("", total=len(missing))
 
         def begun(name: str) -> int:
@@ -96,6 +93,15 @@ def fill(
             f"{len(failed)} of {len(missing)} runs failed, {failed[0]} first; the same command repeats them"
         )
     return {name: there[name] for name in wanted}
+
+
+def progress(console: Console) -> Progress:
+    """A bar that is drawn when it is told to.
+
+    Not by a thread: that would compute during live runs, and processes are made by a program of one thread.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
 
 
 def quoted(value: object) -> str:

@@ -14,7 +14,6 @@ interruption. The exit code is 0, 1 when a cell harms without a reason or a job 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,11 +25,13 @@ from rich.console import Console
 
 from analysis import harm
 from analysis.files import write_file
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.preflight import refuse_targets
 from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
-from scripts.grid import ROOT
+from scripts.forks import processors
+from scripts.grid import ROOT, JobFailed
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
+from scripts.lists import choices, names_of, number_of, numbers_of
 
 OUT = Path("out/harm")
 REASONS = ROOT / "docs" / "harm_reasons.yaml"
@@ -48,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if asked.report:
             jobs = merged(jobs, asked.report.with_suffix(".csv"))
         return report(jobs, reasons, asked, console)
-    except (ConfigError, harm.ReasonsError) as error:
-        return told("harm_and_gain.py", error)
+    except (ConfigError, harm.ReasonsError, JobFailed) as error:
+        return told("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
         return told("harm_and_gain.py", error, where=asked.out)
     except KeyboardInterrupt:
@@ -147,11 +148,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
-    parser.add_argument("--strategies", metavar="LIST", help="default: all")
-    parser.add_argument("--stragglers", metavar="LIST", help=f"default: {','.join(PATTERNS)}")
-    parser.add_argument("--workers", metavar="LIST", help="default: 4,16,64")
+    parser.add_argument("--strategies", metavar="LIST", default=",".join(choices("strategy")), help="default: all")
+    parser.add_argument("--stragglers", metavar="LIST", default=",".join(PATTERNS), help="default: %(default)s")
+    parser.add_argument("--workers", metavar="LIST", default=",".join(map(str, WORKERS)), help="default: %(default)s")
     parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")
-    parser.add_argument("--processes", metavar="N", help="default: as many as there are processors")
+    parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
     parser.add_argument("--again", action="store_true", help="run every job anew")
     parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md), and its CSV beside it")
     parser.add_argument("--reasons", metavar="FILE", type=Path, default=REASONS, help="default: docs/harm_reasons.yaml")
@@ -165,37 +166,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         refuse(f"--report {asked.report}: must end in .md")
     if asked.report and asked.overrides:
         refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")
-    asked.whole = not (asked.strategies or asked.stragglers or asked.workers)
-    asked.strategies = names_of("strategies", asked.strategies, options("strategy"), options("strategy"))
-    asked.stragglers = names_of("stragglers", asked.stragglers, options("straggler"), list(PATTERNS))
-    asked.workers = numbers_of("workers", asked.workers or ",".join(map(str, WORKERS)), least=1)
+    axes = ("strategies", "stragglers", "workers")
+    asked.whole = all(getattr(asked, axis) == parser.get_default(axis) for axis in axes)
+    asked.strategies = names_of("strategies", asked.strategies, choices("strategy"))
+    asked.stragglers = names_of("stragglers", asked.stragglers, choices("straggler"))
+    asked.workers = numbers_of("workers", asked.workers, least=1)
     asked.seeds = numbers_of("seeds", asked.seeds)
-    asked.processes = numbers_of("processes", asked.processes or str(len(os.sched_getaffinity(0))), least=1)[0]
+    asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else processors()
     return asked
-
-
-def options(group: str) -> list[str]:
-    """The files of a group."""
-    return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
-
-
-def names_of(flag: str, text: str | None, known: Sequence[str], default: list[str]) -> list[str]:
-    """Names that exist, each once."""
-    if text is None:
-        return default
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    for name in found:
-        if name not in known:
-            refuse(f"--{flag} {name}: no such choice; there are {', '.join(known)}")
-    return list(dict.fromkeys(found)) or default
-
-
-def numbers_of(flag: str, text: str, least: int = 0) -> list[int]:
-    """Whole numbers, each once."""
-    items = [item.strip() for item in text.split(",") if item.strip()]
-    if not items or not all(item.isascii() and item.isdigit() and int(item) >= least for item in items):
-        refuse(f"--{flag} {text}: must be whole numbers from {least} on, separated by commas")
-    return list(dict.fromkeys(map(int, items)))
 
 
 if __name__ == "__main__":

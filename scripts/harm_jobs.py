@@ -7,14 +7,12 @@ import csv
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.harm import REFERENCE
 from runtime.composing import Composer, hydra_for, parse_arguments, to_raw
@@ -22,7 +20,8 @@ from runtime.config import parse
 from runtime.errors import ConfigError
 from runtime.preflight import check_job
 from runtime.virtual.costs import load_costs
-from scripts.grid import ROOT
+from scripts.forks import in_forks
+from scripts.grid import ROOT, JobFailed, progress
 
 CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
 WHOLE = (
@@ -175,19 +174,19 @@ def run(tasks: Sequence[Task], asked: argparse.Namespace, console: Console) -> d
     missing = [task for task in tasks if task.key not in there]
     if len(missing) < len(tasks):
         console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs are there already")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress(console) as bar:
         number = bar.add_task("", total=len(missing))
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", newline="") as file:
             lines = csv.writer(file)
             if not file.tell():
                 lines.writerow(Timed._fields)
-            for done in timed(missing, asked.processes):
+            for done in timed(missing, asked.jobs):
                 there[done.key] = done
                 lines.writerow(done)
                 file.flush()
-                bar.update(number, advance=1, description=f"{done.strategy} {done.straggler} {done.workers}")
+                told = f"{done.strategy} {done.straggler} {done.workers}"
+                bar.update(number, advance=1, description=told, refresh=True)
     return there
 
 
@@ -209,21 +208,20 @@ def stored(path: Path) -> dict[str, Timed]:
     return found
 
 
-def timed(tasks: Sequence[Task], processes: int) -> Iterator[Timed]:
-    """As they end: the longest first, so that no process is left with one at the end."""
-    ordered = sorted(tasks, key=lambda task: -task.workers)
-    if processes == 1 or len(tasks) < 2:
-        yield from map(time_job, ordered)
-        return
-    # spawned, since the job's own signal handling is the main thread's of each
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(time_job, task) for task in ordered]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def timed(tasks: Sequence[Task], jobs: int) -> Iterator[Timed]:
+    """As they end: the longest first, so that no fork is left with one at the end. Raises :class:`JobFailed`."""
+    by_key = {task.key: task for task in sorted(tasks, key=lambda task: -task.workers)}
+    with TemporaryDirectory() as folder:
+
+        def work(key: str) -> int:
+            Path(folder, key).write_text(json.dumps(time_job(by_key[key])))
+            return 0
+
+        for key, code in in_forks(list(by_key), work, jobs):
+            if code != 0:
+                told = by_key[key]
+                raise JobFailed(f"{told.strategy} under {told.straggler}, {told.workers} workers: exit code {code}")
+            yield Timed(*json.loads(Path(folder, key).read_text()))
 
 
 def time_job(task: Task) -> Timed:

@@ -1,4 +1,4 @@
-"""The children of the scripts that run grids of jobs: none outlives them."""
+"""What the scripts that run grids of jobs start, be it a child or a fork: none outlives them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ GIVE_UP_S = 30.0
 PARENT = """
 import signal, sys
 from pathlib import Path
-from scripts import grid
+from scripts import forks, grid
 signal.signal(signal.SIGINT, signal.default_int_handler)
-grid.ROOT, grid.GRACE_S = Path(sys.argv[1]), 0.2
+folder, how = Path(sys.argv[1]), sys.argv[2]
+for module in (forks, grid):
+    module.ROOT, module.GRACE_S = folder, 0.2
 try:
-    sys.exit(grid.run_child([], Path(sys.argv[1]) / "log"))
+    if how == "child":
+        grid.run_child([], folder / "log")
+    else:
+        dict(forks.in_forks(["only"], lambda _: forks.run_here([], folder / "log"), 2))
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -40,11 +45,11 @@ time.sleep(600)
 """
 
 
-def start(folder: Path, stop: str) -> tuple[subprocess.Popen[bytes], int]:
+def start(folder: Path, how: str, stop: str) -> tuple[subprocess.Popen[bytes], int]:
     """The parent, and the process id of its child."""
     (folder / "run.py").write_text(CHILD.format(stop=stop))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(folder)], cwd=folder, env=environment)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(folder), how], cwd=folder, env=environment)
     wait_for((folder / "pid").exists)
     return parent, int((folder / "pid").read_text())
 
@@ -63,17 +68,19 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.parametrize("how", ["child", "fork"])
 @pytest.mark.parametrize("stop", ["raise SystemExit(130)", "pass"], ids=["willing", "stubborn"])
-def test_ctrl_c_ends_the_child(stop: str, tmp_path: Path) -> None:
-    parent, child = start(tmp_path, stop)
+def test_ctrl_c_ends_the_child(how: str, stop: str, tmp_path: Path) -> None:
+    parent, child = start(tmp_path, how, stop)
     parent.send_signal(signal.SIGINT)
     assert parent.wait(GIVE_UP_S) == 130
     assert (tmp_path / "stopped").exists(), "it is asked before it is killed"
     assert gone(child)
 
 
-def test_no_child_outlives_the_script(tmp_path: Path) -> None:
-    parent, child = start(tmp_path, "pass")
+@pytest.mark.parametrize("how", ["child", "fork"])
+def test_no_child_outlives_the_script(how: str, tmp_path: Path) -> None:
+    parent, child = start(tmp_path, how, "pass")
     parent.kill()
     parent.wait(GIVE_UP_S)
     wait_for(lambda: gone(child))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from scripts import compare as script
-from tests.unit.test_compare_script import STRATEGIES, Bench, FakeRunner, bench, whole
+from tests.unit.test_compare_script import GRID, STRATEGIES, Bench, FakeRunner, bench, whole
 
 __all__ = ["bench", "whole"]
 
@@ -66,6 +67,33 @@ def test_the_virtual_runs_can_be_made_alone(bench: Bench) -> None:
     rest = FakeRunner()
     assert bench.grid(runner=rest).code == 0
     assert all(name.endswith("_live") for name in rest.ran)
+
+
+def test_virtual_runs_are_made_in_forks_and_live_ones_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    forked, here = FakeRunner(), FakeRunner()
+    monkeypatch.setattr(script, "run_here", forked)
+    monkeypatch.setattr(script, "run_child", here)
+    assert script.main(["-o", str(bench.out), *GRID, "--jobs", "2"]) == 0
+    assert forked.ran == [], "other processes ran them"
+    assert here.ran == [f"{case}_none_seed{seed}_live" for seed in (0, 1) for case in ("bsp", "asp")]
+    assert len(list(bench.records.iterdir())) == 8
+
+
+def test_the_report_does_not_say_which_fork_was_first(bench: Bench) -> None:
+    """Two that are started together may write the time of their start in either order."""
+    words = ("-o", str(bench.out), *GRID[:4], "--stragglers", "none,transient", "--repeats", "0")
+    bench.run(*words)
+    page = (bench.out / "fidelity.md").read_text()
+    for number, path in enumerate(sorted(bench.records.glob("*_virtual"), reverse=True)):
+        meta = json.loads((path / "meta.json").read_bytes())
+        meta["started_at"] = f"2024-11-21T08:00:00.{number}"
+        (path / "meta.json").write_text(json.dumps(meta))
+    bench.run("--from", str(bench.out))
+    caption = [line for line in page.splitlines() if line.startswith("from: ")]
+    assert caption
+    assert caption == [
+        line for line in (bench.out / "fidelity.md").read_text().splitlines() if line.startswith("from: ")
+    ]
 
 
 def test_every_strategy_is_compared() -> None:

@@ -14,9 +14,10 @@ import yaml
 
 from runtime.virtual.costs import load_costs
 from scripts import compare as script
+from tests.runs import ROOT
 from tests.unit.test_fidelity import PNG, story
 
-STRATEGIES = ", ".join(sorted(path.stem for path in (script.ROOT / "conf" / "strategy").glob("*.yaml")))
+STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
 GRID = ("--seeds", "0,1", "--strategies", "bsp,asp", "--stragglers", "none", "--repeats", "0")
 FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
 
@@ -289,7 +290,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
     [
         (["--seeds", ""], "--seeds '': names none; give some"),
         (["--seeds", " , "], "names none"),
-        (["--seeds", "0,-1"], "--seeds -1: must be whole numbers"),
+        (["--seeds", "0,-1"], "--seeds -1: must be a whole number from 0 on"),
         (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
         (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
         (["--costs", "free"], "cluster.costs=free: cannot be read"),
@@ -307,6 +308,8 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["--from", "{here}", "--only", "virtual"], "--only: not together with --from"),
         (["--repeats", "-1"], "--repeats -1: must be 0 or more"),
         (["--only", "live"], "--only"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--from", "{here}", "--jobs", "2"], "--jobs: not together with --from"),
         (["--from", "{here}", "workload.epochs=2"], "workload.epochs=2: not together with --from"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import forks
 from scripts.forks import in_forks, run_here
 from scripts.grid import run_child
 
@@ -59,17 +60,33 @@ def test_none_is_left_when_the_others_are_no_longer_wanted(tmp_path: Path) -> No
 
 
 def test_a_run_in_a_fork_leaves_the_same_record_as_one_of_its_own(tmp_path: Path) -> None:
+    """The same bytes, several at a time or not, but for what says where and when it ran."""
     words = ["cluster=virtual", "workload.epochs=1", "draw=false", "view=none", "strategy=ssp"]
 
     def work(name: str) -> int:
-        runner = {"fork": run_here, "child": run_child}[name]
+        runner = run_child if name == "child" else run_here
         return runner([*words, f"hydra.run.dir={tmp_path / name}"], tmp_path / f"{name}.log")
 
-    assert dict(in_forks(["fork"], work, 1)) == {"fork": 0}
+    assert dict(in_forks(["fork", "other"], work, 2)) == {"fork": 0, "other": 0}
     assert work("child") == 0
     for part in ("events.jsonl", "plan.json", ".hydra/config.yaml"):
-        assert (tmp_path / "fork" / part).read_bytes() == (tmp_path / "child" / part).read_bytes()
+        assert len({(tmp_path / name / part).read_bytes() for name in ("fork", "other", "child")}) == 1
     assert "record: " in (tmp_path / "fork.log").read_text()
+
+
+def test_a_program_in_a_fork_is_told_what_a_child_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words, its name, a session and a log of its own; where it breaks the log says so."""
+    monkeypatch.setattr(forks, "ROOT", tmp_path)
+    (tmp_path / "run.py").write_text(
+        "import os, sys\n"
+        "print(sys.argv[1:], __name__, os.getsid(0) == os.getpid(), flush=True)\n"
+        "sys.exit(3) if sys.argv[1] == 'exit' else int(sys.argv[1])\n"
+    )
+    words = {"exit": ["exit", "a b"], "end": ["7"], "break": ["seven"]}
+    codes = dict(in_forks(list(words), lambda name: run_here(words[name], tmp_path / name), 2))
+    assert codes == {"exit": 3, "end": 0, "break": 1}
+    assert (tmp_path / "exit").read_text() == "['exit', 'a b'] __main__ True\n"
+    assert "ValueError: invalid literal" in (tmp_path / "break").read_text()
 
 
 def test_what_is_refused_in_a_fork_says_so_in_its_log(tmp_path: Path) -> None:

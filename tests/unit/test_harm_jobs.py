@@ -1,0 +1,61 @@
+"""How the jobs of the grid of harm and gain are timed: in forks, with the same result as here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from scripts import harm_and_gain, harm_jobs
+from scripts.grid import JobFailed
+from scripts.harm_jobs import Task, Timed, run, stored, tasks_of, time_job, timed
+
+WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> argparse.Namespace:
+    return harm_and_gain.parse([*WORDS, "--jobs", "2", "-o", str(tmp_path / "out")])
+
+
+def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> None:
+    tasks = list(tasks_of(asked))
+    assert len(tasks) == 3
+    found = {one.key: one for one in timed(tasks, 2)}
+    assert found == {task.key: time_job(task) for task in tasks}
+    assert {one.outcome for one in found.values()} == {"done"}
+
+
+def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
+    asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(task: Task) -> Timed:
+        if task.strategy == "ssp":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Timed(task.key, task.workers, task.straggler, task.strategy, task.seed, "done", 1.5, 3, "")
+
+    monkeypatch.setattr(harm_jobs, "time_job", killed)
+    with pytest.raises(JobFailed, match="ssp under transient, 4 workers: exit code 137"):
+        run(list(tasks_of(asked)), argparse.Namespace(**{**vars(asked), "jobs": 1}), Console())
+    assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
+    assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
+    assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd,"),
+        (["--stragglers", ","], "--stragglers ',': names none; give some"),
+        (["--workers", "4,0"], "--workers 0: must be a whole number from 1 on"),
+        (["--seeds", "0,x"], "--seeds x: must be a whole number from 0 on"),
+        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number from 1 on"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert harm_and_gain.main(words) == 2
+    assert capsys.readouterr().err.startswith(f"harm_and_gain.py: {said}")
