@@ -22,7 +22,7 @@ from scripts import harm_and_gain as script
 from scripts.harm_jobs import PATTERNS, WORKERS
 
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
-SMALL = ("--workers", "4", "--processes", "1", "workload.epochs=3")
+SMALL = ("--workers", "4", "--jobs", "1", "workload.epochs=3")
 HARMFUL = ("--strategies", "first_k", "strategy.k=1", "--stragglers", "none")
 """An update of one gradient of four: whoever is a moment late has computed for nothing."""
 
@@ -99,8 +99,8 @@ def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--strategies", "bps"], "--strategies bps: no such choice; there are antdt_dd"),
-        (["--workers", "4,x"], "--workers 4,x: must be whole numbers from 1 on"),
+        (["--strategies", "bps"], "--strategies bps: unknown; there are antdt_dd"),
+        (["--workers", "4,x"], "--workers x: must be a whole number from 1 on"),
         (["--report", "page.txt"], "--report page.txt: must end in .md"),
         (["--report", "page.md"], "workload.epochs=3: a page is of the shipped settings"),
         (["--reasons", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
