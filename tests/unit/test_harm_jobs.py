@@ -44,18 +44,3 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
     assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
     assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd,"),
-        (["--stragglers", ","], "--stragglers ',': names none; give some"),
-        (["--workers", "4,0"], "--workers 0: must be a whole number from 1 on"),
-        (["--seeds", "0,x"], "--seeds x: must be a whole number from 0 on"),
-        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number from 1 on"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert harm_and_gain.main(words) == 2
-    assert capsys.readouterr().err.startswith(f"harm_and_gain.py: {said}")
