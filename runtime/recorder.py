@@ -109,6 +109,8 @@ def keep_back(directory: Path, num_bytes: int) -> int | None:
     """
     try:
         spare = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, MODE)
+    except AttributeError:  # Linux alone has them
+        return None
     except OSError as error:
         if is_full(error):
             raise

@@ -20,6 +20,7 @@ from runtime.live.messages import (
     Attach,
     Beat,
     LoadCheckpoint,
+    MalformedMessage,
     Message,
     Refer,
     Referred,
@@ -122,7 +123,7 @@ def test_a_message_comes_out_as_it_went_in(message: Message) -> None:
 
 @given(st.binary(max_size=200))
 def test_what_is_no_message_is_refused(body: bytes) -> None:
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(MalformedMessage):
         decode(body)
 
 
@@ -140,5 +141,5 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
     ],
 )
 def test_a_message_with_wrong_fields_is_refused(fields: object) -> None:
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(MalformedMessage):
         decode(msgspec.msgpack.encode(fields))

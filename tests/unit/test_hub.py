@@ -152,6 +152,7 @@ WHOLE: list[Message] = [
         data_s=0.0,
         compute_s=1.0,
         send_s=0.0,
+        recv_s=0.0,
         injected_s=0.0,
         overrun_s=0.0,
         loss=1.0,

@@ -247,7 +247,9 @@ def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
     words = ("workload=ledger", "backend=numpy", "cluster=virtual", "draw=false", "view=none", "straggler=none")
     (tmp_path / "strategy").mkdir()
-    (tmp_path / "strategy" / "mute.yaml").write_text(f"_target_: tests.unit.test_stuck.Mute\nanswer: {answer}\n")
+    (tmp_path / "strategy" / "mute.yaml").write_text(
+        f"_target_: tests.unit.test_stuck_strategies.Mute\nanswer: {answer}\n"
+    )
     ended = run_cli("--config-dir", str(tmp_path), "strategy=mute", *words, f"hydra.run.dir={tmp_path / 'run'}")
     line, _ = ended.err.strip().splitlines()
     said = "Mute is stuck at 0.0 s" if answer == "[]" else "the strategy broke a law: Mute.handle answered Started("
