@@ -208,7 +208,9 @@ def _total(run: Run) -> Iterator[str]:
     if end is None:
         return
     applied = sum(update.samples for update in run.history.updates if not update.void)
-    if end.samples_applied is not None and end.samples_applied != applied:
+    # the event that found no room was carried out, and is not in the record
+    unwritten = run.status == "disk_full" and end.samples_applied is not None and end.samples_applied > applied
+    if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
         yield f"{applied} samples applied, but the last line says {end.samples_applied}"
     given_up = sum(samples for _, samples in run.history.given_up)
     if epochs is not None and end.epochs_done == epochs and applied + given_up != epochs * run.job["num_samples"]:

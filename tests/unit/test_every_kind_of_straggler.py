@@ -93,7 +93,7 @@ JITTER = "schema: 1\nvalues:\n  jitter_sigma: 0.1297\n  jitter_rho: 0.7283\n"
 def test_equal_workers_with_noise_cost_next_to_nothing(
     detector: str, num_workers: int, epochs: int, seeds: int, tmp_path: Path
 ) -> None:
-    """The mean over seeds: with four workers LB-BSP's moves on noise cost between 0.3 and 4.3 %, 2.5 % on the average."""
+    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average."""
     (tmp_path / "noisy.yaml").write_text(JITTER)
     ratios = []
     for seed in range(seeds):
