@@ -146,7 +146,7 @@ def _group_limits(name: str) -> Iterator[Limit]:
 def _own_threads() -> int:
     """Threads of this user, whom the limit counts together."""
     count = 0
-    for entry in PROC.iterdir():
+    for entry in PROC.iterdir() if PROC.is_dir() else ():  # Linux alone has it
         try:
             if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
                 count += len(os.listdir(entry / "task"))

@@ -125,6 +125,9 @@ class Entrance:
         del self._strangers[sock]
         self._selector.unregister(sock)
         with self._here:
+            if identity.generation < self._generation:  # it was over while the call was being answered
+                sock.close()
+                return
             if (old := self._guests.pop(identity, None)) is not None:
                 old.close()
             self._guests[identity] = sock
