@@ -10,6 +10,7 @@ from runtime.config import Config
 from runtime.errors import ConfigError
 from runtime.experiment import circumstances_of, make_experiment, make_job, make_plan, prepare_data, refuse_incapable
 from runtime.instantiate import instantiate
+from runtime.job import Record
 from runtime.spec import Outcome
 from strategies.protocol import Strategy
 
@@ -24,8 +25,8 @@ class Forgetful:
         """A fact that the strategy is not told."""
 
 
-def outcome_of_job(config: Config) -> Outcome:
-    """Run the job on its virtual cluster; what it comes to is what ``run.py`` would record.
+def outcome_of_job(config: Config, record: Record | None = None) -> Outcome:
+    """Run the job on its virtual cluster; what it comes to is what ``run.py`` would record. ``record`` may look on.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.experiment.run_experiment` does. The caller has run :func:`runtime.preflight.check_job`.
@@ -42,7 +43,7 @@ def outcome_of_job(config: Config) -> Outcome:
         job,
         strategy,
         circumstances_of(config, plan),
-        Forgetful(),
+        record or Forgetful(),
         Path("nowhere"),
         save_parameters_to=None,
         tick=lambda _: None,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from injectors.schedule import Schedule
 from runtime.composing import Composer, hydra_for, parse_arguments
 from runtime.config import parse
-from runtime.experiment import circumstances_of, make_job, make_plan, prepare_data
-from runtime.instantiate import instantiate
-from runtime.spec import Experiment, Outcome
+from runtime.preflight import check_job
+from runtime.spec import Outcome
+from runtime.timing import outcome_of_job
 
 QUIET = "backend=none workload.target=null eval_every_s=null checkpoint_every_s=null max_time_s=3000"
 
@@ -35,29 +33,9 @@ def run_line(line: str) -> tuple[Outcome, States]:
     with hydra_for(args) as hydra:
         composer = Composer(hydra, args)
         [(_, raw)] = composer.jobs(composer.master())
-    config = parse(raw)
-    strategy, runtime = instantiate(config.strategy, "strategy"), instantiate(config.cluster, "cluster")
-    plan = make_plan(config, runtime)
-    around = circumstances_of(config, plan)
-    runtime.check(around)
-    states = States()
-    experiment = Experiment(
-        job=make_job(config, prepare_data(config), strategy.validation_samples),
-        strategy=strategy,
-        record=states,
-        run_dir=Path("nowhere"),
-        transport=config.topology.transport,
-        collective=config.topology.collective or "",
-        backend=config.backend,
-        task=config.workload.task,
-        optimizer=config.workload.optimizer,
-        around=around,
-        save_parameters_to=None,
-        columns=None,
-        scheduler=instantiate(config.scheduler, "scheduler"),
-        tick=lambda t: None,
-    )
-    return runtime.run(experiment, Schedule(plan)), states
+    config, states = parse(raw), States()
+    check_job(config)
+    return outcome_of_job(config, states), states
 
 
 def jct_s(line: str) -> float:
