@@ -25,13 +25,13 @@ from hydra.core.hydra_config import HydraConfig  # noqa: E402
 from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from runtime.claiming import claimed  # noqa: E402
-from runtime.composing import to_raw  # noqa: E402
-from runtime.config import Config, parse  # noqa: E402
+from runtime.config.composing import to_raw  # noqa: E402
+from runtime.config.parse import Config, parse  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
-from runtime.preflight import preflight  # noqa: E402
-from runtime.prepare import prepare  # noqa: E402
-from runtime.streams import run_program  # noqa: E402
+from runtime.run.claiming import claimed  # noqa: E402
+from runtime.run.preflight import preflight  # noqa: E402
+from runtime.run.prepare import prepare  # noqa: E402
+from runtime.run.streams import run_program  # noqa: E402
 
 KILLED = 128
 exit_codes = [0]
@@ -67,14 +67,14 @@ def unforeseen(error: Exception, run_dir: Path) -> int:
 
 def run_job(config: Config, run_dir: Path, start: Path) -> int:
     """From the configuration to the figures; relative paths are below ``start``. Returns the exit code."""
-    from runtime.experiment import JobFailed, run_experiment
+    from runtime.run.experiment import JobFailed, run_experiment
 
     try:
         exit_code = run_experiment(config, run_dir, start)
     except JobFailed as error:
         exit_code = told("run.py", error, error.exit_code)
     if config.draw and exit_code < KILLED and exit_code != NO_SPACE:
-        from analysis.report import finish_run, print_summary, summary_frame
+        from analysis.reports.report import finish_run, print_summary, summary_frame
 
         summary = finish_run(run_dir)
         print_summary(summary_frame(summary))
@@ -95,7 +95,7 @@ def forget(run_dir: Path) -> None:
 def program() -> int:
     """All of it; returns the exit code."""
     if sys.argv[1:2] == ["doctor"]:
-        from runtime.live.doctor import main as doctor
+        from runtime.live.machines.doctor import main as doctor
 
         return doctor(sys.argv[2:])
     try:

@@ -23,13 +23,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.calibration import Calibration, calibrate, check
 from analysis.files import write_file
-from analysis.load import RecordError, Run, find_runs, load_run
-from analysis.robust import Estimate
+from analysis.fitting.calibration import Calibration, calibrate, check
+from analysis.fitting.robust import Estimate
+from analysis.records.load import RecordError, Run, find_runs, load_run
 from runtime.errors import ConfigError, told
-from runtime.probing import refuse_unwritable_file
-from runtime.streams import run_program
+from runtime.run.probing import refuse_unwritable_file
+from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}

@@ -28,18 +28,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.fidelity_page import Sheet, number, yes
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
-from analysis.injections import collect
-from analysis.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
-from analysis.load import RecordError, Run
-from analysis.provenance import caption
+from analysis.measures.injections import collect
+from analysis.measures.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
+from analysis.records.load import RecordError, Run
+from analysis.records.provenance import caption
+from analysis.reports.fidelity_page import Sheet, number, yes
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
-from runtime.live.doctor import missing
-from runtime.live.means import Look
-from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.live.machines.doctor import missing
+from runtime.live.machines.means import Look
+from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.run.streams import run_program
 from scripts.compare import read_records
 from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name

@@ -20,8 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from runtime.errors import ConfigError, told
-from runtime.live.leftovers import Entry, Ledger, ledger_dir, standing
-from runtime.streams import run_program
+from runtime.live.machines.leftovers import Entry, Ledger, ledger_dir, standing
+from runtime.run.streams import run_program
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -30,18 +30,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.fidelity import fidelity
-from analysis.fidelity_page import markdown, overran, sheets
-from analysis.fidelity_words import verdict
 from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
-from analysis.load import RecordError, Run, find_runs, load_run
-from analysis.pacing import is_paced
-from analysis.provenance import caption
+from analysis.fitting.pacing import is_paced
+from analysis.records.load import RecordError, Run, find_runs, load_run
+from analysis.records.provenance import caption
+from analysis.reports.fidelity import fidelity
+from analysis.reports.fidelity_page import markdown, overran, sheets
+from analysis.reports.fidelity_words import verdict
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
-from runtime.preflight import preflight
-from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.run.preflight import preflight
+from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.fidelity_grids import GRIDS
 from scripts.forks import processors, run_here

@@ -39,14 +39,14 @@ from analysis.experiments.page import HEADS, compose, front, row, section, secti
 from analysis.experiments.results import Results, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
-from analysis.load import RecordError, Run, load_run
-from runtime.composing import Composer, hydra_for, parse_arguments
+from analysis.records.load import RecordError, Run, load_run
+from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.hydra_errors import own_part
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
-from runtime.explaining import own_part
-from runtime.meta import describe_versions
-from runtime.preflight import preflight
-from runtime.probing import refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.record.meta import describe_versions
+from runtime.run.preflight import preflight
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import TABLES
 from scripts.forks import processors, run_here

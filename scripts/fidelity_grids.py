@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from analysis.agreement import TOLERANCE_FRAC
+from analysis.measures.agreement import TOLERANCE_FRAC
 
 
 class Part(NamedTuple):

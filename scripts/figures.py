@@ -15,13 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
-from analysis.injections import collect
-from analysis.injector_errors import errors
-from analysis.load import RecordError, find_runs, load_run
-from analysis.report import compare, finish_run, print_summary
+from analysis.measures.injections import collect
+from analysis.measures.injector_errors import errors
+from analysis.records.load import RecordError, find_runs, load_run
+from analysis.reports.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, told
-from runtime.probing import refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
 
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbances whose effect is drawn beside what was asked for."""

@@ -26,13 +26,13 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.files import write_file
-from analysis.load import RecordError, find_runs, load_run
-from analysis.progress import Fit, Trace, errors, fit, held_out, read_trace
-from runtime.config import refuse_impossible_target
+from analysis.fitting.progress import Fit, Trace, errors, fit, held_out, read_trace
+from analysis.records.load import RecordError, find_runs, load_run
+from runtime.config.parse import refuse_impossible_target
 from runtime.errors import ConfigError, told
-from runtime.probing import refuse_unwritable_file
-from runtime.progress import SCHEMA, parse_progress
-from runtime.streams import run_program
+from runtime.run.probing import refuse_unwritable_file
+from runtime.run.streams import run_program
+from runtime.training.progress import SCHEMA, parse_progress
 
 MAX_PHI_SAMPLES = 1e12
 """More than any data set has; beyond it sums of progress lose all digits."""
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
-    """The model as ``runtime/progress.py`` reads it."""
+    """The model as ``runtime/training/progress.py`` reads it."""
     batches, lrs = [trace.batch_samples for trace in traces], [trace.lr for trace in traces]
     kind = traces[0].kind
     content = {
@@ -76,7 +76,7 @@ def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
         "runs": [trace.name for trace in traces],
     }
     head = (
-        f"# Fitted by scripts/fit_progress.py to {len(traces)} runs; runtime/progress.py says what it means.\n"
+        f"# Fitted by scripts/fit_progress.py to {len(traces)} runs; runtime/training/progress.py says what it means.\n"
         f"# task: {kind['task']}\n# optimizer: {kind['optimizer']}\n"
     )
     body: str = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120)

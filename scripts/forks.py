@@ -13,12 +13,12 @@ from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from runtime.containment.process import die_with
 from runtime.errors import FAILED
-from runtime.live.process import die_with
 
 ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, POLL_S = 10.0, 0.05
-NEEDED = ("hydra", "torch", "scipy.stats", "runtime.experiment", "runtime.preflight", "runtime.virtual.runtime")
+NEEDED = ("hydra", "torch", "scipy.stats", "runtime.run.experiment", "runtime.run.preflight", "runtime.virtual.runtime")
 """What a virtual run imports. Nothing is computed here with it: a fork must not inherit a pool of threads."""
 
 

@@ -17,10 +17,10 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from analysis.load import Run, load_run
-from analysis.metrics import jct_s
+from analysis.measures.metrics import jct_s
+from analysis.records.load import Run, load_run
+from runtime.containment.process import die_with
 from runtime.errors import NO_SPACE, REFUSED, ConfigError
-from runtime.live.process import die_with
 from scripts.forks import in_forks
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
 from rich.console import Console
 
-from analysis import harm
 from analysis.files import write_file
+from analysis.reports import harm
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
-from runtime.preflight import refuse_targets
-from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.run.preflight import refuse_targets
+from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors
 from scripts.grid import ROOT, JobFailed
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of

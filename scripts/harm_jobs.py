@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.harm import REFERENCE
-from runtime.composing import Composer, hydra_for, parse_arguments, to_raw
-from runtime.config import parse
+from analysis.reports.harm import REFERENCE
+from runtime.config.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config.parse import parse
 from runtime.errors import ConfigError
-from runtime.preflight import check_job
+from runtime.run.preflight import check_job
 from runtime.virtual.costs import load_costs
 from scripts.forks import in_forks
 from scripts.grid import ROOT, JobFailed, progress
@@ -226,7 +226,7 @@ def timed(tasks: Sequence[Task], jobs: int) -> Iterator[Timed]:
 
 def time_job(task: Task) -> Timed:
     """Run it, on the virtual clock, in this process."""
-    from runtime.timing import outcome_of_job
+    from runtime.run.timing import outcome_of_job
 
     about = task.key, task.workers, task.straggler, task.strategy, task.seed
     try:

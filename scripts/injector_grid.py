@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.injections import FLOAT_BYTES, PAYLOAD_FRAC
-from analysis.injector_errors import BITS_PER_MBIT
+from analysis.measures.injections import FLOAT_BYTES, PAYLOAD_FRAC
+from analysis.measures.injector_errors import BITS_PER_MBIT
 
 LENGTHS_MS = (50, 200)
 AIM = 1.1
 """Iterations are made a little longer than promised: the machine may be faster later than in the first run."""
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
 ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
-"""What slows a worker down, and what that needs of the machine (``runtime.live.doctor``)."""
+"""What slows a worker down, and what that needs of the machine (``runtime.live.machines.doctor``)."""
 HOSTS = ("network", "links")
 """What emulated hosts need."""
 LINKS_MBPS = (10, 100, 1000)

@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import yaml
 
-from runtime.checking import suggest
+from runtime.config.checking import suggest
+from runtime.config.instantiate import instantiate
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
-from runtime.instantiate import instantiate
-from runtime.probing import refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
 from workloads.datasets.catalogue import DATASETS
 

@@ -23,12 +23,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from analysis.schema import ROWS
+from analysis.records.schema import ROWS
+from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError, refuse, told
-from runtime.instantiate import instantiate
-from runtime.meta import SCHEMA
-from runtime.replay import Malformed, Step, Told, decode, replay
-from runtime.streams import run_program
+from runtime.record.meta import SCHEMA
+from runtime.record.replay import Malformed, Step, Told, decode, replay
+from runtime.run.streams import run_program
 from strategies.protocol import Strategy
 
 IDENTICAL, DIFFERENT = 0, 1

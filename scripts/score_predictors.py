@@ -38,16 +38,16 @@ from rich.table import Table
 
 from analysis.figures.prediction import draw_prediction
 from analysis.files import write_file
-from analysis.labels import case_labels, strategy_labels
-from analysis.load import RecordError, Run, find_runs, load_run
-from analysis.prediction import lead_summary, lead_times, scores
-from analysis.prediction_labels import LABELS, losses, planned, realised, timed, windows
-from analysis.work import STRAGGLER_FRAC
+from analysis.measures.labels import case_labels, strategy_labels
+from analysis.measures.prediction import lead_summary, lead_times, scores
+from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
+from analysis.measures.work import STRAGGLER_FRAC
+from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, told
-from runtime.probing import refuse_unwritable_folder
-from runtime.streams import run_program
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -131,7 +131,7 @@ def _paths(folders: Sequence[Path]) -> list[Path]:
 
 
 def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
-    """For each run and predictor the rows that :mod:`analysis.prediction` scores, with where they are from."""
+    """For each run and predictor the rows that :mod:`analysis.measures.prediction` scores, with where they are from."""
     metas = [run.meta for run in runs]
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]

@@ -1,14 +1,16 @@
 """What some hundred jobs come to, kept, so that a change of the code's shape can be shown to change nothing else.
 
-python scripts/snapshot.py                  # run every virtual job of tests/snapshots/jobs.yaml, compare with what is kept
+python scripts/snapshot.py                  # run every virtual job of tests/snapshots/jobs.yaml, compare with what was
+kept
 python scripts/snapshot.py --live           # the live ones too (some minutes of processes)
 python scripts/snapshot.py 'hosts/*'        # some of them, by name
 python scripts/snapshot.py --write          # keep what they come to now: after a change that is meant to change it
 
-Kept of every job: how it ended, its time, updates, staleness, the hash of its final parameters, and that of all commands that its
-strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used, nothing of the code inside. Hashes of
-parameters hold for the machine they were made on (matrix products differ in the last bit from processor to processor): elsewhere they
-are not compared, which is said. The exit code is 1 when anything differs.
+Kept of every job: how it ended, its time, updates, staleness, the hash of its final parameters, and that of all
+commands that its strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used,
+nothing of the code inside. Hashes of parameters hold for the machine they were made on (matrix products differ in the
+last bit from processor to processor): elsewhere they are not compared, which is said. The exit code is 1 when anything
+differs.
 """
 
 from __future__ import annotations

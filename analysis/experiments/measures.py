@@ -8,10 +8,10 @@ from math import inf, nan
 import numpy as np
 import pandas as pd
 
-from analysis import targets, work
-from analysis.load import Run
-from analysis.metrics import completed, jct_s, summarise
-from analysis.schema import Woke
+from analysis.measures import targets, work
+from analysis.measures.metrics import completed, jct_s, summarise
+from analysis.records.load import Run
+from analysis.records.schema import Woke
 
 Measure = Callable[[Run], float]
 SETTLED = 5
@@ -223,7 +223,7 @@ def scores(run: Run) -> pd.DataFrame:
 
 
 def converged_metric(run: Run) -> float:
-    """To what the score converged (:func:`analysis.targets.settled`)."""
+    """To what the score converged (:func:`analysis.measures.targets.settled`)."""
     return targets.settled(scores(run))
 
 

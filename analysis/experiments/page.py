@@ -13,7 +13,7 @@ from analysis.claims.judge import CALIBRATED, CONTEXT, INCONCLUSIVE, MISSED, OPE
 from analysis.claims.ledger import Bounds, Claim
 from analysis.experiments.results import Results
 from analysis.experiments.spec import natural
-from analysis.provenance import caption
+from analysis.records.provenance import caption
 
 DASH = "\N{EN DASH}"
 MARK = "<!-- experiment: {name} -->"

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import targets
 from analysis.claims.answers import UNITS, Answer, answer, by_seed
 from analysis.claims.intervals import interval
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
 from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.spec import Cell, Spec
-from analysis.load import Run
-from analysis.metrics import completed
-from analysis.stats import median
+from analysis.measures import targets
+from analysis.measures.metrics import completed
+from analysis.measures.stats import median
+from analysis.records.load import Run
 
 
 @dataclass(frozen=True)

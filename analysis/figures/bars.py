@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.style import FAINT, INK, PHASE_COLOURS, Look
+from analysis.figures.style import FAINT, INK, PHASE_COLOURS, Look
 
 HEIGHT = 0.62
 

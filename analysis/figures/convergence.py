@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patheffects import Normal, Stroke
 
-from analysis.style import FAINT, Look
+from analysis.figures.style import FAINT, Look
 
 LABEL_GAP = 0.085
 """Least distance of two labels of the same height, as a part of the axis."""
@@ -21,7 +21,7 @@ def draw_convergence(
 
     Args:
         axes: where to draw.
-        curves: ``label``, ``t_s``, ``median``, ``low``, ``high``, ``runs`` (:func:`analysis.stats.curves`).
+        curves: ``label``, ``t_s``, ``median``, ``low``, ``high``, ``runs`` (:func:`analysis.measures.stats.curves`).
         marks: ``strategy``, ``tta_s`` (infinite: missed; nan: no target), ``missed`` (runs), ``runs``.
         looks: of every label.
         metric: name for the axis.

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from analysis.style import FAINT, INK, PHASE_COLOURS
+from analysis.figures.style import FAINT, INK, PHASE_COLOURS
 
 
 def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame) -> None:

@@ -14,8 +14,8 @@ from analysis.claims.cells import cell_of
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import PAPER_COLOUR, level_looks
+from analysis.figures.style import PAPER_COLOUR, level_looks
+from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, line: 95 % bootstrap interval, dots: runs"
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from analysis.experiments.measures import consumption, shards_pearson
 from analysis.experiments.results import Results
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import Look, level_looks
+from analysis.figures.style import Look, level_looks
+from analysis.records.provenance import caption
 
 
 def draw(path: Path, results: Results) -> Path:

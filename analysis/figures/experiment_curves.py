@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis import targets
 from analysis.claims.answers import by_seed
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Cell
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.stats import curves, interval, median
-from analysis.style import INK, LINES, Look, level_looks
+from analysis.figures.style import INK, LINES, Look, level_looks
+from analysis.measures import targets
+from analysis.measures.stats import curves, interval, median
+from analysis.records.provenance import caption
 
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"
 HIGHEST_PERPLEXITY = 12.0
@@ -76,7 +76,7 @@ def looks_of(results: Results) -> dict[str, Look]:
 
 
 def curves_of(results: Results, panel: str | None, metric: str) -> pd.DataFrame:
-    """:func:`analysis.stats.curves` of one panel; ``perplexity`` is that of ``loss``."""
+    """:func:`analysis.measures.stats.curves` of one panel; ``perplexity`` is that of ``loss``."""
     chosen = [(cell, each) for cell, each in results.evaluations if panel in (None, *cell.levels.values())]
     scored = [targets.scores(each, "loss" if metric == "perplexity" else metric) for _, each in chosen]
     if metric == "perplexity":

@@ -13,8 +13,8 @@ from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import beside
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import Look, level_looks
+from analysis.figures.style import Look, level_looks
+from analysis.records.provenance import caption
 
 ARROW = "arrow: never ends"
 NOTE = f"lines: median over the seeds, bars: 95 % bootstrap interval, {ARROW}"

@@ -11,10 +11,10 @@ from analysis.experiments.measures import idle_frac
 from analysis.experiments.results import Results
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.timeline import draw_segments, draw_updates, frame_lanes, lane_keys
-from analysis.load import Run
-from analysis.metrics import jct_s
-from analysis.provenance import caption
-from analysis.segments import segments
+from analysis.measures.metrics import jct_s
+from analysis.measures.segments import segments
+from analysis.records.load import Run
+from analysis.records.provenance import caption
 
 ITERATIONS = 4
 

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import beside
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import FAINT, Look, level_looks
+from analysis.figures.style import FAINT, Look, level_looks
+from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, lines: 95 % bootstrap interval"
 WIDTH = 0.8

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import beside
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import FAINT, Look, level_looks
+from analysis.figures.style import FAINT, Look, level_looks
+from analysis.records.provenance import caption
 
 NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval"
 

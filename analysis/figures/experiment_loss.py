@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import targets
 from analysis.experiments.results import Results
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import LINES, Look, level_looks
+from analysis.figures.style import LINES, Look, level_looks
+from analysis.measures import targets
+from analysis.records.provenance import caption
 
 METRIC = "loss"
 

@@ -12,9 +12,9 @@ from analysis.experiments.results import Results
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import over_time
 from analysis.figures.page import new_page, save, styled
-from analysis.metrics import jct_s
-from analysis.provenance import caption
-from analysis.style import STRATEGY_COLOURS
+from analysis.figures.style import STRATEGY_COLOURS
+from analysis.measures.metrics import jct_s
+from analysis.records.provenance import caption
 
 
 def draw(path: Path, results: Results) -> Path:

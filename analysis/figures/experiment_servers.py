@@ -11,9 +11,9 @@ from analysis.experiments.measures import server_rates, throughput_over_time
 from analysis.experiments.results import Results
 from analysis.figures.experiment_workers import events
 from analysis.figures.page import new_page, save, styled
-from analysis.metrics import jct_s
-from analysis.provenance import caption
-from analysis.style import FAINT, level_looks
+from analysis.figures.style import FAINT, level_looks
+from analysis.measures.metrics import jct_s
+from analysis.records.provenance import caption
 
 BINS = 80
 

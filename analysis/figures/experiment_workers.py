@@ -9,13 +9,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis import work
 from analysis.experiments.results import Results
 from analysis.figures.page import new_page, save, styled
-from analysis.load import Run
-from analysis.metrics import jct_s
-from analysis.provenance import caption
-from analysis.style import FAINT
+from analysis.figures.style import FAINT
+from analysis.measures import work
+from analysis.measures.metrics import jct_s
+from analysis.records.load import Run
+from analysis.records.provenance import caption
 
 BINS = 120
 RESTARTED, LATER, ADJUSTED, OTHERS = "#D55E00", "#E6A96B", "#0072B2", "#c4c4c4"

@@ -12,10 +12,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.style import FAINT, INK, Look, looks
+from analysis.figures.style import FAINT, INK, Look, looks
+from analysis.measures.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
+from analysis.records.provenance import caption
 
 HEIGHT = 0.36
 """Of one of the two bars of a strategy; strategies are 1 apart."""
@@ -40,7 +40,7 @@ def draw_fidelity(
     Args:
         path: where to.
         metas: ``meta.json`` of the runs, for the caption.
-        measures: of :class:`analysis.fidelity.Fidelity`.
+        measures: of :class:`analysis.reports.fidelity.Fidelity`.
         runs: of the same.
         tolerance_frac: likewise.
     """

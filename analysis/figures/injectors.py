@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
 from analysis.figures.page import new_page, save, styled
-from analysis.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
-from analysis.provenance import caption
-from analysis.style import FAINT
+from analysis.figures.style import FAINT
+from analysis.measures.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
+from analysis.records.provenance import caption
 
 NOTE = "markers: medians; bars: 10 % to 90 % of the iterations; lines: as asked; shade: 10 % either way"
 KINDS = ("cpu", "delay", "slowdown", "bandwidth")
@@ -53,7 +53,7 @@ def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFr
     Args:
         path: where to.
         metas: ``meta.json`` of the runs, for the caption.
-        table: :func:`analysis.injector_errors.errors`.
+        table: :func:`analysis.measures.injector_errors.errors`.
     """
     panels = list(_panels(table))
     if not panels:

@@ -14,8 +14,8 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from analysis.figures.style import DPI, FAINT, STYLE, WIDTH_IN
 from analysis.files import write_file
-from analysis.style import DPI, FAINT, STYLE, WIDTH_IN
 
 CAPTION_SIZE = 6.5
 CHARACTERS_PER_IN = 22.0

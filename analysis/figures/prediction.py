@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MultipleLocator, NullLocator
 
 from analysis.figures.page import new_page, save, styled
-from analysis.prediction import lead_summary
-from analysis.provenance import caption
-from analysis.style import FAINT, INK
+from analysis.figures.style import FAINT, INK
+from analysis.measures.prediction import lead_summary
+from analysis.records.provenance import caption
 
 RATES = {"precision": "precision (%)", "recall": "recall (%)"}
 NOTE = (
@@ -46,8 +46,8 @@ def draw_prediction(
         metas: ``meta.json`` of the runs, for the caption.
         truth: what the labels are, for the caption.
         scored: ``group`` (a line of panels each), ``run``, ``predictor``, and the columns of
-            :func:`analysis.prediction.scores` on the level of the job.
-        leads: ``group``, ``predictor``, and the columns of :func:`analysis.prediction.lead_times`.
+            :func:`analysis.measures.prediction.scores` on the level of the job.
+        leads: ``group``, ``predictor``, and the columns of :func:`analysis.measures.prediction.lead_times`.
     """
     groups, names = list(dict.fromkeys(scored["group"])), list(dict.fromkeys(scored["predictor"]))
     reach = _reach(leads["lead_s"])

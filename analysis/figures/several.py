@@ -13,9 +13,9 @@ import pandas as pd
 from analysis.figures.bars import draw_bars, draw_spent
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.page import new_page, save, styled
-from analysis.provenance import caption
-from analysis.stats import curves, time_shares
-from analysis.style import looks
+from analysis.figures.style import looks
+from analysis.measures.stats import curves, time_shares
+from analysis.records.provenance import caption
 
 INTERVAL = "bars: median, line: 95 % bootstrap interval of the median, dots: runs"
 BAND = "lines: median over the runs, bands: lowest to highest"
@@ -33,8 +33,8 @@ def draw_comparison(
     Args:
         folder: where to.
         metas: ``meta.json`` of the runs, for the caption.
-        runs: one row per run (:func:`analysis.stats.run_table`).
-        table: one row per case and strategy (:func:`analysis.stats.compare_runs`).
+        runs: one row per run (:func:`analysis.measures.stats.run_table`).
+        table: one row per case and strategy (:func:`analysis.measures.stats.compare_runs`).
         scored: ``asked_s`` and ``value`` of every row of ``runs``.
     """
     about = caption(metas)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis import targets, work
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.distributions import draw_bpt, draw_staleness
 from analysis.figures.page import new_page, save, styled
+from analysis.figures.style import colour_of, looks
 from analysis.figures.timeline import (
     draw_restarts,
     draw_segments,
@@ -21,12 +21,12 @@ from analysis.figures.timeline import (
     frame_lanes,
     lane_keys,
 )
-from analysis.load import Run
-from analysis.metrics import jct_s
-from analysis.provenance import caption
-from analysis.segments import bins, excerpt, segments, shares
-from analysis.stats import curves
-from analysis.style import colour_of, looks
+from analysis.measures import targets, work
+from analysis.measures.metrics import jct_s
+from analysis.measures.segments import bins, excerpt, segments, shares
+from analysis.measures.stats import curves
+from analysis.records.load import Run
+from analysis.records.provenance import caption
 
 
 def draw_run(run: Run, folder: Path) -> list[Path]:

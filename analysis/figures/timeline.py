@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.style import INK, PHASE_COLOURS, PLAN_COLOUR
+from analysis.figures.style import INK, PHASE_COLOURS, PLAN_COLOUR
 
 HEIGHT = 0.6
 """Of a lane whose neighbours are 1 apart."""

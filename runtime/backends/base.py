@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.job import ComputeOrder, Piece
-from runtime.shards import even_sizes
+from runtime.core.job import ComputeOrder, Piece
+from runtime.core.shards import even_sizes
 
 FloatVector = NDArray[np.float32]
 Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, final
 
 from runtime.errors import ConfigError
-from runtime.progress import Progress, load_progress
+from runtime.training.progress import Progress, load_progress
 
 
 @final
@@ -15,7 +15,7 @@ class NoBackend:
     """For the virtual clock only: large clusters and long jobs whose time is asked for, and not their gradients.
 
     ``num_parameters`` sets the size of messages; None: what the task says of itself, else nothing, so that messages are
-    empty. ``progress`` names a model (:mod:`runtime.progress`); None: the job is never scored.
+    empty. ``progress`` names a model (:mod:`runtime.training.progress`); None: the job is never scored.
     """
 
     computes: ClassVar[bool] = False

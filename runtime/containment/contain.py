@@ -11,7 +11,8 @@ SIGKILL of the outer process kills init by its parent-death signal, and the end 
 processes: of every process in it, however detached. Network namespaces with their interfaces and queues, mounts, and
 ``/dev/shm`` go with the last process that uses them. Nothing depends on a handler or on ``finally``.
 
-Where the kernel refuses namespaces, parent-death signals alone tie the processes together (``runtime.live.process``).
+Where the kernel refuses namespaces, parent-death signals alone tie the processes together
+(``runtime.containment.process``).
 """
 
 from __future__ import annotations

@@ -10,17 +10,18 @@ from typing import Any, ClassVar, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.checking import convert
+from runtime.api import Circumstances, Experiment, Needs, Outcome
+from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
+from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.config.checking import convert
 from runtime.containment import inside
-from runtime.coordinator import CAPABILITIES
-from runtime.device import DeviceProfile, profiles_of, slowest_s
-from runtime.hosts import Hosts, HostsSpec, parse_hosts
-from runtime.live.address import congestion_control
-from runtime.live.doctor import missing
-from runtime.live.means import CpuBy, Look, Means, choose_means
-from runtime.live.run import LiveRun
-from runtime.live.torch_groups import MEETING_PLACE
-from runtime.spec import Circumstances, Experiment, Needs, Outcome
+from runtime.core.coordinator import CAPABILITIES
+from runtime.live.control.run import LiveRun
+from runtime.live.control.settings import Processes
+from runtime.live.machines.doctor import missing
+from runtime.live.machines.means import CpuBy, Look, Means, choose_means
+from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
+from runtime.live.transport.address import congestion_control
 from strategies.protocol import Command
 
 MAX_NICENESS = 19
@@ -124,12 +125,26 @@ class LiveRuntime:
     def calibration(self, batch_samples: int) -> None:
         """Real time needs none."""
 
+    def _processes(self) -> Processes:
+        return Processes(
+            port=self.port,
+            heartbeat_s=self.heartbeat_s,
+            lease_s=self.lease_s,
+            iteration_deadline_s=self.iteration_deadline_s,
+            start_deadline_s=self.start_deadline_s,
+            max_restarts=self.max_restarts,
+            telemetry_every_s=self.telemetry_every_s,
+            evaluator_niceness=self.evaluator_niceness,
+            device=self.device,
+            devices=self.device_fields(),
+        )
+
     def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
         for name in DIRECTORIES:
             (experiment.run_dir / name).mkdir(parents=True, exist_ok=True)
         hosts = self.parse_hosts(experiment.job.num_servers)
-        outcome = LiveRun(self, experiment, schedule, hosts, self.means(experiment.around)).run()
+        outcome = LiveRun(self._processes(), experiment, schedule, hosts, self.means(experiment.around)).run()
         clear_checkpoints(experiment.run_dir / "checkpoints")
         shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
         return outcome

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from runtime.checking import convert, refuse_nonfinite
+from runtime.config.checking import convert, refuse_nonfinite
 from runtime.errors import ConfigError
 from runtime.fitted import ROOT, Kind
 

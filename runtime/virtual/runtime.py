@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 from injectors.schedule import Schedule
-from runtime.checking import convert
-from runtime.coordinator import CAPABILITIES
-from runtime.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
+from runtime.api import Circumstances, Experiment, Needs, Outcome
+from runtime.cluster.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
+from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.config.checking import convert
+from runtime.config.instantiate import instantiate
+from runtime.core.coordinator import CAPABILITIES
+from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
-from runtime.executor import cut_for
-from runtime.hosts import Hosts, HostsSpec, parse_hosts
-from runtime.instantiate import instantiate
-from runtime.spec import Circumstances, Experiment, Needs, Outcome
-from runtime.virtual.cast import device_of
+from runtime.virtual.control.cast import device_of
+from runtime.virtual.control.refusals import refuse_hidden
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import load_costs
-from runtime.virtual.learner import Learner, NoLearner, RealLearner
-from runtime.virtual.refusals import refuse_hidden
-from runtime.virtual.regular import RegularRun, rhythm_of
-from runtime.virtual.rounds import Rounds
-from runtime.virtual.session import Session
-from runtime.virtual.sites import THREAD_CORES
-from runtime.virtual.waves import Waves
+from runtime.virtual.fast_path.regular import RegularRun, rhythm_of
+from runtime.virtual.fast_path.rounds import Rounds
+from runtime.virtual.fast_path.waves import Waves
+from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.tasks.learner import Learner, NoLearner, RealLearner
 from strategies.protocol import Command
 
 HOSTS = "cluster.hosts"

@@ -30,20 +30,20 @@ from bench.stats import block_median, median_gap
 from bench.tasks import ROUNDS
 from injectors.plan import build_plan
 from injectors.schedule import Schedule
-from runtime.job import Job
-from runtime.live.auth import Identity
-from runtime.live.board import Board
-from runtime.live.board import create as create_board
-from runtime.live.hub import Hub
-from runtime.live.links import ServerLinks
-from runtime.live.loop import Loop
-from runtime.live.messages import Goodbye, TaskReady, Update
+from runtime.api import Experiment
+from runtime.core.job import Job
 from runtime.live.runtime import LiveRuntime
-from runtime.live.server import Server
-from runtime.live.store import Store
-from runtime.live.task_spec import TaskSpec
-from runtime.recorder import Fanout, Recorder
-from runtime.spec import Experiment
+from runtime.live.tasks.server import Server
+from runtime.live.tasks.store import Store
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.board import Board
+from runtime.live.transport.board import create as create_board
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import Goodbye, TaskReady, Update
+from runtime.live.transport.task_spec import TaskSpec
+from runtime.record.recorder import Fanout, Recorder
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Arrived, Lost, Strategy

@@ -9,12 +9,12 @@ from typing import Any
 
 from bench.peers import ranks
 from bench.stats import median_gap
-from runtime.live.address import listen
-from runtime.live.auth import Identity
-from runtime.live.entrance import Entrance
-from runtime.live.messages import Peer
-from runtime.live.ring import Ring
-from runtime.vectors import aligned_vector
+from runtime.core.vectors import aligned_vector
+from runtime.live.tasks.collectives.ring import Ring
+from runtime.live.transport.address import listen
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.entrance import Entrance
+from runtime.live.transport.messages import Peer
 
 WARM_UP = 5
 

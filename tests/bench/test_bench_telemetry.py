@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.live.telemetry import Sampler
+from runtime.live.control.telemetry import Sampler
 from strategies.protocol import Observed
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]

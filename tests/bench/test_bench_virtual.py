@@ -20,22 +20,22 @@ import numpy as np
 import pytest
 
 from runtime.backends.torch import TorchModel
-from runtime.columns import ColumnRecorder
-from runtime.device import DeviceProfile
-from runtime.executor import cut_for
-from runtime.recorder import Recorder
+from runtime.cluster.device import DeviceProfile
+from runtime.core.executor import cut_for
+from runtime.record.columns import ColumnRecorder
+from runtime.record.recorder import Recorder
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import NoLearner, RealLearner
-from runtime.virtual.regular import rhythm_of
-from runtime.virtual.rounds import Rounds
-from runtime.virtual.session import Session
-from runtime.virtual.waves import Waves
+from runtime.virtual.fast_path.regular import rhythm_of
+from runtime.virtual.fast_path.rounds import Rounds
+from runtime.virtual.fast_path.waves import Waves
+from runtime.virtual.tasks.learner import NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.harness import make_experiment, make_job
-from tests.runs import ROOT
+from tests.support.harness import make_experiment, make_job
+from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
 from .replay import recorded_clock, replay

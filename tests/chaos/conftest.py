@@ -1,3 +1,3 @@
 """Every test here starts processes, and none may leave anything behind."""
 
-from tests.leaks import leak_oracle, start  # noqa: F401
+from tests.support.leaks import leak_oracle, start  # noqa: F401

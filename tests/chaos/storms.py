@@ -9,8 +9,8 @@ from collections import Counter
 
 import numpy as np
 
-from tests.invariants import problems, replay, strategy_of
-from tests.runs import LEDGER, Run, kill_quietly
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.runs import LEDGER, Run, kill_quietly
 
 LEASE_S = 1.0
 MEAN_GAP_S = 0.12

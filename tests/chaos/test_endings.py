@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.invariants import problems
-from tests.leaks import Oracle, Start, listening_of, listening_sockets
-from tests.runs import DIGITS, LEDGER, Record, Run, processes_of, read_lines
+from tests.support.invariants import problems
+from tests.support.leaks import Oracle, Start, listening_of, listening_sockets
+from tests.support.runs import DIGITS, LEDGER, Record, Run, processes_of, read_lines
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
@@ -39,7 +39,7 @@ def ports_of(run: Run) -> set[str]:
 
 def assert_record_loads(run_dir: Path) -> int:
     """Every record below a directory; returns how many there were."""
-    from analysis.load import load_run
+    from analysis.records.load import load_run
 
     found = list(run_dir.rglob("events.jsonl"))
     for path in found:

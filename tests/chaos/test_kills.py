@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.live.doctor import missing
-from tests.leaks import Oracle, Start, marked_processes
-from tests.runs import LEDGER, Run, command_line, kill_quietly
+from runtime.live.machines.doctor import missing
+from tests.support.leaks import Oracle, Start, marked_processes
+from tests.support.runs import LEDGER, Run, command_line, kill_quietly
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 TIMES = int(os.environ.get("STRAGGLAB_CHAOS_KILLS", "10"))

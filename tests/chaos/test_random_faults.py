@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.storms import KINDS, Kind, assert_survived, options, rage
-from tests.leaks import Start
+from tests.support.leaks import Start
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20

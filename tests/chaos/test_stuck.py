@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.leaks import Start
-from tests.runs import DIGITS, LEDGER
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 

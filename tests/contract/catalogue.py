@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from omegaconf import OmegaConf
 
-from runtime.instantiate import instantiate
+from runtime.config.instantiate import instantiate
 from strategies.protocol import Strategy
-from tests.faults import Fault, departures, random_outcome, random_seconds, restarts
-from tests.harness import HeapRun, make_job
-from tests.scores import random_scores
+from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.scores import random_scores
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from runtime.ledger import Ledger
+from runtime.core.ledger import Ledger
 from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Gate, Verdict
 from strategies.protocol import (
@@ -28,10 +28,10 @@ from strategies.protocol import (
     Strategy,
     Wake,
 )
-from tests.answers import Line
 from tests.contract.catalogue import make, scenario
-from tests.harness import HeapRun
-from tests.laws import (
+from tests.support.answers import Line
+from tests.support.harness import HeapRun
+from tests.support.laws import (
     Complaints,
     dead,
     different,
@@ -258,7 +258,7 @@ class Blind(Ledger):
 def test_the_audit_finds_what_a_blind_ledger_lets_pass(
     cls: type[Strategy], mode: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.executor.Ledger", Blind)
+    monkeypatch.setattr("runtime.core.executor.Ledger", Blind)
     complaints: Complaints = []
     for seed in SEEDS:
         run = scenario(cls(), 4, mode, seed)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.device import DeviceProfile
+from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
@@ -23,7 +23,7 @@ from strategies.ssp import SSP
 from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
 from strategies.zeno_pp import ZenoPP
-from tests.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
+from tests.support.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[int], Strategy]
 

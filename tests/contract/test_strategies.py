@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from runtime.coordinator import RESTARTED
+from runtime.config.instantiate import instantiate
+from runtime.core.coordinator import RESTARTED
 from runtime.errors import ConfigError
-from runtime.instantiate import instantiate
-from runtime.preflight import check_strategy
+from runtime.run.preflight import check_strategy
 from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
 from tests.contract.catalogue import MODES, NAMES, NUM_WORKERS, Case, cases, fits, make, scenario, spec
-from tests.faults import Crash, Outage
-from tests.harness import HeapRun
-from tests.laws import (
+from tests.support.faults import Crash, Outage
+from tests.support.harness import HeapRun
+from tests.support.laws import (
     Complaints,
     dead,
     different,

@@ -1,7 +1,7 @@
 """What every strategy of ``conf/strategy`` owes on the virtual clock, and what the clock owes to it.
 
-Worlds are drawn at random (:mod:`tests.virtual_runs`): costs that make queues, networks that are shared, plans that
-disturb workers and servers, crashes, departures, returns, and servers that are lost one after another.
+Worlds are drawn at random (:mod:`tests.support.virtual_runs`): costs that make queues, networks that are shared, plans
+that disturb workers and servers, crashes, departures, returns, and servers that are lost one after another.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
 from injectors.plan import RULES, parse_target
 from injectors.schedule import Schedule
-from runtime.virtual.supervisor import RESTARTED
-from runtime.virtual.workers import Workers
+from runtime.virtual.control.supervisor import RESTARTED
+from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Strategy
-from tests.cli import run_cli
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make
-from tests.invariants import problems, replay, strategy_of
-from tests.laws import Complaints
-from tests.runs import ROOT, read_lines
-from tests.virtual_runs import EPOCHS, Line, VirtualRun, World, draw_host_world, draw_world, still_world
+from tests.support.cli import run_cli
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.laws import Complaints
+from tests.support.runs import ROOT, read_lines
+from tests.support.virtual_runs import EPOCHS, Line, VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[], Strategy]
 

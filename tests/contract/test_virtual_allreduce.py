@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, make
 from tests.contract.test_virtual import Case, dead, different, unconserved, unlawful
-from tests.invariants import problems, replay
-from tests.virtual_runs import Line, VirtualRun, World, draw_replica_world
+from tests.support.invariants import problems, replay
+from tests.support.virtual_runs import Line, VirtualRun, World, draw_replica_world
 
 CASES = [
     Case(name, num_workers)

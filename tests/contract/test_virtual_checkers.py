@@ -11,7 +11,7 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from runtime.virtual.clock import Clock
-from runtime.virtual.iteration import Iteration
+from runtime.virtual.tasks.iteration import Iteration
 from tests.contract.test_checkers import AppliesTwice, ForgetsLostInItsMin, LosesASample, Sound, ThrowsDice
 from tests.contract.test_virtual import (
     Make,
@@ -25,9 +25,9 @@ from tests.contract.test_virtual import (
     unlawful,
     world_of,
 )
-from tests.invariants import replay
-from tests.laws import Complaints
-from tests.virtual_runs import Line, VirtualRun, World, draw_world, still_world
+from tests.support.invariants import replay
+from tests.support.laws import Complaints
+from tests.support.virtual_runs import Line, VirtualRun, World, draw_world, still_world
 
 
 class ClockByWorker(Clock):
@@ -100,7 +100,7 @@ def test_a_wrong_clock_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert [check(VirtualRun(draw(4, seed), Sound())) for seed in range(4)] == [[]] * 4
-    monkeypatch.setattr("runtime.virtual.session.Clock", cls)
+    monkeypatch.setattr("runtime.virtual.control.session.Clock", cls)
     assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from injectors.schedule import Schedule
+from runtime.api import Experiment, Outcome
 from runtime.live import LiveRuntime
 from runtime.live.hosts import rules
-from runtime.spec import Experiment, Outcome
 
 
 @dataclass(kw_only=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.live.doctor import missing
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
+from runtime.live.machines.doctor import missing
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.runs import DIGITS, LEDGER, Run
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 

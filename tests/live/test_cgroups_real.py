@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from runtime.live.cgroup_files import V1, Kernel, Quota
-from runtime.live.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, find, run_group
-from tests.cgroup_trees import V1_FILES, Fake, fill
+from runtime.live.machines.cgroup_files import V1, Kernel, Quota
+from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, find, run_group
+from tests.support.cgroup_trees import V1_FILES, Fake, fill
 
 pytestmark = [pytest.mark.live, pytest.mark.root]
 SHARES = (0.001, 0.01, 0.013, 0.02, 0.05, 0.0999, 0.1, 0.123, 0.25, 0.333, 0.5, 0.75, 1.0, 1.5, 64.0)
@@ -131,7 +131,7 @@ def busy(group: Cgroup) -> Iterator[subprocess.Popen[bytes]]:
 def test_who_is_in_a_group_is_kept_to_its_quota_and_in_the_way_of_its_removal(
     group: Cgroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.live.cgroups.REMOVE_S", 0.0)
+    monkeypatch.setattr("runtime.live.machines.cgroups.REMOVE_S", 0.0)
     worker = group.create("worker-0")
     worker.set_cores(0.05)
     with busy(worker) as process:

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analysis.integrity import integrity
-from analysis.load import load_run
-from runtime.sampling import sample_indices
-from runtime.shards import Range
-from tests.invariants import problems, replay, strategy_of
-from tests.laws import samples_of
-from tests.runs import DIGITS, Run
-from tests.serial import heap_of, serial_sgd
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
+from runtime.core.sampling import sample_indices
+from runtime.core.shards import Range
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.laws import samples_of
+from tests.support.runs import DIGITS, Run
+from tests.support.serial import heap_of, serial_sgd
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

@@ -14,8 +14,8 @@ import pytest
 
 from runtime.containment import Isolation, obstacle
 from runtime.containment.pids import outer_pid
-from tests.leaks import marked_processes
-from tests.runs import ROOT, alive, catches, children_of, marks
+from tests.support.leaks import marked_processes
+from tests.support.runs import ROOT, alive, catches, children_of, marks
 
 pytestmark = pytest.mark.live
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import pytest
 
-from runtime.device import DeviceProfile
-from tests.leaks import Start
-from tests.runs import DIGITS, Run
+from runtime.cluster.device import DeviceProfile
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, Run
 
 pytestmark = pytest.mark.live
 

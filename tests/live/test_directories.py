@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runs import ROOT, Record
+from tests.support.runs import ROOT, Record
 
 pytestmark = pytest.mark.live
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.load import load_run
+from analysis.records.load import load_run
 from injectors.schedule import Schedule
-from runtime.live.doctor import missing
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
-from tests.runs import DIGITS, LEDGER, Run
+from runtime.live.machines.doctor import missing
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -32,7 +32,7 @@ def write_plan(path: Path, *rows: tuple[float, float, str, str, float]) -> tuple
 def assert_carried_out(run: Run) -> list[dict[str, Any]]:
     """Every change of a level that was due, and no other, within 50 ms of the plan."""
     from injectors.plan import parse_plan
-    from runtime.live.injecting import KINDS
+    from runtime.live.control.injecting import KINDS
 
     plan = parse_plan((run.run_dir / "plan.json").read_bytes())
     end_s = run.lines()[-1]["t"]

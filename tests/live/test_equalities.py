@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.sampling import sample_indices
-from tests.invariants import problems, replay, strategy_of
-from tests.runs import DIGITS, Run
-from tests.serial import heap_of, initial_model, serial_sgd
+from runtime.core.sampling import sample_indices
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.runs import DIGITS, Run
+from tests.support.serial import heap_of, initial_model, serial_sgd
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 

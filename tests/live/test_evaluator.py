@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from tests.leaks import Start
-from tests.runs import LEDGER
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER
 
 pytestmark = pytest.mark.live
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from runtime.instantiate import instantiate
-from tests.leaks import Start
-from tests.raw_files import SMALL
-from tests.runs import QUICK
-from tests.tensorflow_facts import needs_tensorflow
+from runtime.config.instantiate import instantiate
+from tests.support.leaks import Start
+from tests.support.raw_files import SMALL
+from tests.support.runs import QUICK
+from tests.support.tensorflow_facts import needs_tensorflow
 from tests.unit.test_preflight import CONF, composed
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
-from tests.runs import DIGITS, LEDGER, Run
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 

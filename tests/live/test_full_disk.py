@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load_run
-from tests.runs import LEDGER, ROOT
+from analysis.records.load import load_run
+from tests.support.runs import LEDGER, ROOT
 
 pytestmark = pytest.mark.live
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.load import load_run
-from runtime.live.doctor import missing
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
+from analysis.records.load import load_run
+from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import assert_carried_out, write_plan
-from tests.runs import DIGITS, LEDGER, Run
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
-from runtime.live import janitor
-from runtime.live.cgroups import CgroupUnavailable, find
-from runtime.live.janitor import identify, reap, start_janitor
-from runtime.live.leftovers import Ledger
-from tests.runs import ROOT, alive, kill_quietly, marks
+from runtime.live.machines import hiring, janitor
+from runtime.live.machines.cgroups import CgroupUnavailable, find
+from runtime.live.machines.hiring import start_janitor
+from runtime.live.machines.janitor import identify, reap
+from runtime.live.machines.leftovers import Ledger
+from tests.support.runs import ROOT, alive, kill_quietly, marks
 
 pytestmark = [pytest.mark.live, pytest.mark.root]
 DEADLINE_S = 20.0
@@ -28,8 +29,8 @@ MOMENTS = ("hired", "announced", "made", "confirmed", "nested", "inhabited", "st
 
 OWNERS = """
 import os, signal, subprocess, sys
-from runtime.live import janitor
-from runtime.live.cgroups import run_group
+from runtime.live.machines import hiring, janitor
+from runtime.live.machines.cgroups import run_group
 
 def owner(run_id, moment):
     def reach(name):
@@ -41,12 +42,12 @@ def owner(run_id, moment):
     def entrust(path):
         if path.exists():
             reach("made")
-        janitor.entrust(path)
+        hiring.entrust(path)
         reach("confirmed" if path.exists() else "announced")
 
     others = []
     os.dup2(1, 77)  # something that it must not keep open
-    hired = janitor.hire()
+    hired = hiring.hire()
     reach("hired")
     group = run_group(run_id, entrust=entrust)
     leaf = group.create("host-0").create("worker-0")
@@ -228,7 +229,7 @@ def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: Ledger) -> No
 def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(janitor, "_hired", [])
     with pytest.raises(RuntimeError, match=r"hire\(\) first"):
-        find("cpu").create("0123456789abcdef", janitor.entrust)
+        find("cpu").create("0123456789abcdef", hiring.entrust)
     hired = start_janitor()
     kill_quietly(hired.pid)
     os.waitpid(hired.pid, 0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.runs import LEDGER, Run
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER, Run
 
 pytestmark = pytest.mark.live
 

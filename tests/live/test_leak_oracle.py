@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.leaks import SHARED_MEMORY, Oracle
-from tests.runs import kill_quietly, marks
+from tests.support.leaks import SHARED_MEMORY, Oracle
+from tests.support.runs import kill_quietly, marks
 
 pytestmark = pytest.mark.live
 

@@ -22,7 +22,7 @@ import pytest
 
 from runtime.containment import Isolation, obstacle
 from runtime.live.hosts import netns, probe
-from tests.runs import ROOT, marks
+from tests.support.runs import ROOT, marks
 
 pytestmark = pytest.mark.live
 

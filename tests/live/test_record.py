@@ -17,11 +17,11 @@ import pytest
 
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
-from runtime.resources import TASK_BYTES
+from runtime.run.resources import TASK_BYTES
 from scripts.replay import main as replay_script
-from tests.invariants import Book, problems, replay, strategy_of
-from tests.leaks import Start
-from tests.runs import LEDGER, ROOT, Run
+from tests.support.invariants import Book, problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER, ROOT, Run
 
 pytestmark = pytest.mark.live
 

@@ -20,7 +20,7 @@ import pytest
 from runtime.live.hosts import holding
 from runtime.live.hosts.latency import RelayFailed, start_relay
 from runtime.live.hosts.relay import PreciseLoop, Route
-from tests.runs import ROOT, marks
+from tests.support.runs import ROOT, marks
 
 pytestmark = pytest.mark.live
 

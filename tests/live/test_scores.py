@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
-from runtime.holdout import Holdout
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
+from runtime.core.holdout import Holdout
 from strategies.zeno_pp import ZenoPP
-from tests.invariants import problems, replay, strategy_of
-from tests.leaks import Start
-from tests.retrace import Retracing
-from tests.runs import DIGITS, LEDGER, Run
-from tests.zeno import badly_accepted
+from tests.support.invariants import problems, replay, strategy_of
+from tests.support.leaks import Start
+from tests.support.retrace import Retracing
+from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.zeno import badly_accepted
 
 pytestmark = pytest.mark.live
 

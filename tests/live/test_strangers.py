@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.live.address import Address, connect
-from runtime.live.auth import HELLO_BYTES, NONCE_BYTES, Identity, call, hello
-from tests.invariants import problems
-from tests.leaks import Start, listening_of
-from tests.runs import LEDGER, SECRET, Run, processes_of
+from runtime.live.transport.address import Address, connect
+from runtime.live.transport.auth import HELLO_BYTES, NONCE_BYTES, Identity, call, hello
+from tests.support.invariants import problems
+from tests.support.leaks import Start, listening_of
+from tests.support.runs import LEDGER, SECRET, Run, processes_of
 
 pytestmark = pytest.mark.live
 

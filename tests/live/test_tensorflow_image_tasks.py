@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.runs import QUICK, Run
-from tests.stand_ins import store_photos
-from tests.tensorflow_facts import needs_tensorflow
+from tests.support.runs import QUICK, Run
+from tests.support.stand_ins import store_photos
+from tests.support.tensorflow_facts import needs_tensorflow
 
 pytestmark = [
     pytest.mark.live,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.invariants import problems
-from tests.leaks import Start
-from tests.runs import QUICK, Run, alive, processes_of
-from tests.tensorflow_facts import needs_tensorflow
+from tests.support.invariants import problems
+from tests.support.leaks import Start
+from tests.support.runs import QUICK, Run, alive, processes_of
+from tests.support.tensorflow_facts import needs_tensorflow
 
 pytestmark = [
     pytest.mark.live,

@@ -20,8 +20,8 @@ import pytest
 from injectors.actuators.cpulimit import MISSING, find_program
 from injectors.actuators.duty import cpu_seconds
 from injectors.actuators.throttles import Throttles
-from runtime.live.process import die_with
-from tests.runs import ROOT, alive, every_pid, marks
+from runtime.containment.process import die_with
+from tests.support.runs import ROOT, alive, every_pid, marks
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.antdt_dd import AntDTDD
 from strategies.bsp import BSP
 from strategies.load.accumulation import Device, Plan, solve, solve_anyhow
@@ -18,9 +18,9 @@ from strategies.load.device_types import DeviceSpec
 from strategies.load.profiling import Curve, profile_rounds
 from strategies.protocol import Apply, Compute
 from strategies.watching.clustering import cluster_by_ratio
-from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
-from tests.harness import HeapRun, make_job
-from tests.laws import dead, played, unconserved, unlawful
+from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, played, unconserved, unlawful
 
 FOUR_AND_FOUR = [0] * 4 + [1] * 4
 """Workers of Cluster-B: four V100, four P100."""

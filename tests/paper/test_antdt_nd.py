@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from runtime.job import ComputeOrder
-from runtime.scheduling import ConstantPending
+from runtime.core.job import ComputeOrder
+from runtime.core.scheduling import ConstantPending
 from strategies.antdt_nd import AntDTND
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from strategies.watching.flags import slow
 from tests.contract.catalogue import MODES, make, scenario
-from tests.faults import Crash, Outage
-from tests.harness import HeapRun, Seconds, make_job
-from tests.laws import Complaints
+from tests.support.faults import Crash, Outage
+from tests.support.harness import HeapRun, Seconds, make_job
+from tests.support.laws import Complaints
 
 LAPTOP: dict[str, Any] = {
     "short_window_s": 60.0,

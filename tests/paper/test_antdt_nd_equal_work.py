@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.antdt_nd import NEVER_MATURE, AntDTND
 from strategies.bsp import BSP
 from strategies.protocol import Compute, Restart
-from tests.harness import HeapRun, Seconds, make_job
+from tests.support.harness import HeapRun, Seconds, make_job
 
 SHIPPED: dict[str, Any] = {
     "short_window_s": 6.0,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from injectors.plan import Disturbance, Kind, build_plan
-from runtime.hosts import parse_hosts
+from runtime.cluster.hosts import parse_hosts
 from runtime.virtual.costs import Costs
 from strategies.antdt_nd import AntDTND
-from tests.harness import make_job
 from tests.paper.test_antdt_nd_equal_work import SHIPPED
-from tests.virtual_runs import VirtualRun, World
+from tests.support.harness import make_job
+from tests.support.virtual_runs import VirtualRun, World
 
 HOSTS: dict[str, Any] = {
     "count": 8,

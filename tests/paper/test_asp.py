@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.asp import ASP
 from strategies.protocol import Apply
-from tests.faults import Crash, random_seconds
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import played
+from tests.support.faults import Crash, random_seconds
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import played
 
 SHARDS_PER_S = (4, 2, 1)
 SHARD_SAMPLES = 12

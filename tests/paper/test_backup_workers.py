@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Drop
-from tests.faults import Crash, Outage
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.faults import Crash, Outage
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 
 def five_workers(**changes: object) -> HeapRun:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Arrived, Restored
-from tests.faults import Crash, random_seconds, restarts
-from tests.harness import Desk, HeapRun, make_job
+from tests.support.faults import Crash, random_seconds, restarts
+from tests.support.harness import Desk, HeapRun, make_job
 
 
 def work_of_updates(run: HeapRun) -> list[list[object]]:

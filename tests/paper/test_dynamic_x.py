@@ -16,10 +16,10 @@ from strategies.gated import GatedStrategy
 from strategies.gates import Gate, GroupsGate
 from strategies.protocol import Apply
 from strategies.watching.clustering import cluster_by_ratio
-from tests.faults import Crash
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.faults import Crash
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 DATA = st.sampled_from(["dynamic", "even"])
 

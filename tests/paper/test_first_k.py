@@ -10,9 +10,9 @@ from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.first_k import FirstK
 from strategies.protocol import Apply
-from tests.harness import HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 
 def test_the_first_k_make_the_update_and_the_rest_is_dropped() -> None:

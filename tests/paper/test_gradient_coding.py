@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Apply, Compute, Drop, Partition
-from tests.faults import Crash
-from tests.harness import HeapRun, make_job
-from tests.laws import dead, miscounted, unconserved, unlawful
+from tests.support.faults import Crash
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, miscounted, unconserved, unlawful
 
 UNIT_SAMPLES = 840
 """Global batch: divides into the parts of all schemes here."""

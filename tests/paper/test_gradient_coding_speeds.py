@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.coding.speeds import Pace, Speeds, fitted
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Arrived, Compute, Grad, Timings
-from tests.harness import HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
 
 BATCH = 1024
 FACTORS = [1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.2, 4.0]

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.job import ComputeOrder
+from runtime.core.job import ComputeOrder
 from strategies.bsp import BSP
 from strategies.lb_bsp import LBBSP
 from strategies.load.forecast import Forecast
 from strategies.load.leader_straggler import Balancer
 from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
-from tests.faults import Crash, departures, random_outcome, random_seconds, restarts
-from tests.harness import HeapRun, make_job
-from tests.laws import dead, first_difference, played, unconserved, unlawful
+from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, first_difference, played, unconserved, unlawful
 
 Seconds = Callable[[int, ComputeOrder], float]
 KINDS = pytest.mark.parametrize("kind", ["cpu", "gpu"])

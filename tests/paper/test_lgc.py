@@ -11,10 +11,10 @@ from strategies.bsp import BSP
 from strategies.first_k import FirstK
 from strategies.lgc import LGC
 from strategies.protocol import Apply
-from tests.faults import Crash
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.faults import Crash
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 
 def of_four(fourth_s: float, delay: int = 1, **changes: object) -> HeapRun:

@@ -11,9 +11,9 @@ from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Arrived, Compute, Lost, Restored
 from strategies.ssp import SSP
-from tests.faults import Crash, departures
-from tests.harness import Desk, HeapRun, make_job
-from tests.rough import leaving, parted, rough
+from tests.support.faults import Crash, departures
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.rough import leaving, parted, rough
 
 BOUNDLESS = 10**9
 

@@ -12,10 +12,10 @@ from strategies.gates import ExactlyGate, Verdict
 from strategies.gates.base import NOTHING
 from strategies.protocol import Apply, Grad
 from strategies.static_x import StaticX
-from tests.faults import Crash
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import Complaints, dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.faults import Crash
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import Complaints, dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 DATA = st.sampled_from(["dynamic", "even"])
 

@@ -11,9 +11,9 @@ from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply
 from strategies.sync_switch import SyncSwitch
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
-from tests.rough import leaving, parted, rough
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
 
 DATA = st.sampled_from(["dynamic", "even"])
 

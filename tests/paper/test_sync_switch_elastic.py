@@ -6,9 +6,9 @@ import pytest
 
 from strategies.protocol import Drop
 from strategies.sync_switch import SyncSwitch
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, unconserved, unlawful
 from tests.paper.test_sync_switch import greedy, sizes
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
 
 
 def elastic(**changes: object) -> SyncSwitch:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.scheduling import ConstantPending
+from runtime.core.scheduling import ConstantPending
 from strategies.protocol import Restart, Scheduling
 from strategies.sync_switch import SyncSwitch
-from tests.faults import Crash, Outage, random_outcome, random_seconds
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import dead, played, unconserved, unlawful
 from tests.paper.test_sync_switch import greedy, sizes
-from tests.rough import leaving
+from tests.support.faults import Crash, Outage, random_outcome, random_seconds
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import dead, played, unconserved, unlawful
+from tests.support.rough import leaving
 
 
 def test_a_restart_is_one_of_every_server_and_every_worker() -> None:

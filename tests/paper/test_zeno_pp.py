@@ -10,11 +10,11 @@ import pytest
 from strategies.asp import ASP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Lost, Restored, Score, Scored
 from strategies.zeno_pp import ZenoPP
-from tests.faults import Crash
-from tests.harness import Desk, HeapRun, make_job
-from tests.laws import unaveraged, unlawful
-from tests.scores import random_scores
-from tests.zeno import badly_accepted
+from tests.support.faults import Crash
+from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.laws import unaveraged, unlawful
+from tests.support.scores import random_scores
+from tests.support.zeno import badly_accepted
 
 JOB = {"num_workers": 2, "global_batch_samples": 4}
 """Two samples each: a gradient of mean g is the sum 2 g."""

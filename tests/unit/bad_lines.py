@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli import ROOT
+from tests.support.cli import ROOT
 
 STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
 

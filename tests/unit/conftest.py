@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.virtual import quotas
+from runtime.virtual.machines import quotas
 
 
 @pytest.fixture(scope="module")

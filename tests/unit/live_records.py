@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.load import Run, load_run
+from analysis.records.load import Run, load_run
 from runtime.virtual.costs import Costs
 from tests.unit.records import Disturbance, Story, apply, compute
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.agreement import OFF, UNCLEAR, WITHIN, agreement, in_words, judge, order, relative
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, in_words, judge, order, relative
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.disturbances import achieved
-from analysis.load import load_run
+from analysis.measures.disturbances import achieved
+from analysis.records.load import load_run
 from tests.unit.records import Story, apply, bsp_story, compute, disturbance
 
 

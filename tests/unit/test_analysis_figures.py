@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from analysis.figures.bars import draw_bars
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.page import new_page, save, styled
-from analysis.load import load_run
-from analysis.provenance import caption, ranges
-from analysis.segments import excerpt, segments, shares
-from analysis.style import STRATEGY_COLOURS, colour_of, looks
+from analysis.figures.style import STRATEGY_COLOURS, colour_of, looks
+from analysis.measures.segments import excerpt, segments, shares
+from analysis.records.load import load_run
+from analysis.records.provenance import caption, ranges
 from tests.unit.records import Story, bsp_story
 
 ROOT = Path(__file__).resolve().parents[2]

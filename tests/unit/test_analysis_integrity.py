@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
 from tests.unit.records import (
     Simulation,
     Story,
@@ -278,7 +278,7 @@ def test_a_long_disturbed_run_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_summary_carries_the_verdict(tmp_path: Path) -> None:
-    from analysis.metrics import summarise
+    from analysis.measures.metrics import summarise
 
     summary = summarise(load_run(applied_twice().write(tmp_path / "run")))
     assert summary["integrity"]["ok"] is False

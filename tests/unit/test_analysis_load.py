@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import RecordError, find_runs, load_run
-from analysis.schema import Arrived, Other
+from analysis.records.load import RecordError, find_runs, load_run
+from analysis.records.schema import Arrived, Other
 from tests.unit.records import Story, bsp_story
 
 
@@ -130,7 +130,7 @@ def test_runs_are_found_in_natural_order(tmp_path: Path) -> None:
 
 
 def test_importing_the_loader_imports_no_plotting_and_no_frames() -> None:
-    code = "import sys, analysis.load; print({'pandas', 'matplotlib', 'scipy'} & set(sys.modules))"
+    code = "import sys, analysis.records.load; print({'pandas', 'matplotlib', 'scipy'} & set(sys.modules))"
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import targets, work
-from analysis.load import Run, load_run
-from analysis.metrics import completed, jct_s, summarise
+from analysis.measures import targets, work
+from analysis.measures.metrics import completed, jct_s, summarise
+from analysis.records.load import Run, load_run
 from tests.unit.records import Story, apply, backup_story, bsp_story, compute, rollback_story
 
 SCORES = [(0, 0.1), (40, 0.5), (80, 0.7), (120, 0.7504), (160, 0.7509), (200, 0.7511), (240, 0.7512), (280, 0.7510)]

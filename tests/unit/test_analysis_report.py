@@ -16,11 +16,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from analysis.console import print_summary
-from analysis.load import RecordError, load_run
-from analysis.metrics import summarise
-from analysis.report import compare, finish_run, summary_frame
-from analysis.sweep import SweepReport, report_sweep
+from analysis.measures.metrics import summarise
+from analysis.records.load import RecordError, load_run
+from analysis.reports.console import print_summary
+from analysis.reports.report import compare, finish_run, summary_frame
+from analysis.reports.sweep import SweepReport, report_sweep
 from scripts import figures as script
 from tests.unit.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story
 

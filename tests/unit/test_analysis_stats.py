@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import stats
-from analysis.labels import case_labels, strategy_labels
+from analysis.measures import stats
+from analysis.measures.labels import case_labels, strategy_labels
 from tests.unit.records import Story
 
 

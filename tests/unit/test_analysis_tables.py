@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load import Run, load_run
+from analysis.records.load import Run, load_run
 from tests.unit.records import (
     Story,
     apply,

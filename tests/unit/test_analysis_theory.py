@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis import theory
+from analysis.measures import theory
 
 EXACT = 1e-9
 """Relative; what the integrals are asked for."""

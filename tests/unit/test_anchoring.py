@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.anchoring import anchored_spec, start_directory
+from runtime.config.anchoring import anchored_spec, start_directory
 from runtime.errors import ConfigError
-from tests.cli import ROOT, run_cli
+from tests.support.cli import ROOT, run_cli
 
 TRACE = "time,duration,target,kind,magnitude\n0,5,worker:0,slowdown,2.0\n"
 VIRTUAL = ("cluster=virtual", "workload.epochs=1", "view=none", "draw=false", "eval_every_s=null")

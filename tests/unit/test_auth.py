@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.live.auth import (
+from runtime.live.transport.auth import (
     HELLO_BYTES,
     NONCE_BYTES,
     PROOF_BYTES,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from scripts import prepare_data
-from tests import raw_files
-from tests.cli import run_cli
+from tests.support import raw_files
+from tests.support.cli import run_cli
 
 Act = Callable[[Path], None]
 """On the folder of the original files."""

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from runtime.live.means import Missing
+from runtime.live.machines.means import Missing
 from runtime.live.runtime import LiveRuntime
-from runtime.preflight import preflight
+from runtime.run.preflight import preflight
 from scripts import calibrate_injectors as script
 from scripts.injector_grid import (
     ACTUATORS,
@@ -23,7 +23,7 @@ from scripts.injector_grid import (
     grid,
     probe,
 )
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 from tests.unit.records import disturbance
 from tests.unit.test_compare_script import Result
 from tests.unit.test_injections import Telling

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis.calibration import Calibration, calibrate
-from analysis.load import RecordError, Run, load_run
+from analysis.fitting.calibration import Calibration, calibrate
+from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs
 from scripts import calibrate as script
 from tests.unit.live_records import Live

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.live.cgroups import CgroupUnavailable
-from tests.cgroup_trees import V1_FILES, Machine, both, fill
+from runtime.live.machines.cgroups import CgroupUnavailable
+from tests.support.cgroup_trees import V1_FILES, Machine, both, fill
 
 Build = Callable[[Machine], Path]
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.live.cgroup_files import MIN_CORES, Quota, Throttled, quota_of
-from runtime.live.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, run_group
-from tests.cgroup_trees import Machine, both, effective, fill, in_range
+from runtime.live.machines.cgroup_files import MIN_CORES, Quota, Throttled, quota_of
+from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, run_group
+from tests.support.cgroup_trees import Machine, both, effective, fill, in_range
 
 RUN_ID = "0123456789abcdef"
 NAME = f"stragglab-{RUN_ID}"
@@ -41,7 +41,7 @@ def test_every_directory_is_entrusted_before_it_is_made_and_when_it_is_there(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu, memory = machine.v1(), machine.v1("memory", "memory")
-    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
     heard: list[tuple[Path, bool]] = []
     made = run_group(RUN_ID, memory=True, entrust=lambda path: heard.append((path, path.is_dir())))
     assert made.paths == [cpu / NAME, memory / NAME]
@@ -50,7 +50,7 @@ def test_every_directory_is_entrusted_before_it_is_made_and_when_it_is_there(
 
 def test_a_run_that_cannot_have_one_of_its_groups_has_none(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, memory = machine.v1(), machine.v1("memory", "memory")
-    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
 
     def entrust(path: Path) -> None:
         if path.parent == memory:
@@ -63,7 +63,7 @@ def test_a_run_that_cannot_have_one_of_its_groups_has_none(machine: Machine, mon
 
 def test_in_version_2_one_directory_serves_both_kinds(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     base = machine.v2()
-    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
     group = run_group(RUN_ID, memory=True).create("host-0").create("worker-0")
     assert group.paths == [base / NAME / "host-0" / "worker-0"]
     assert group.entrances == (str(group.path / "cgroup.procs"),)
@@ -77,7 +77,7 @@ def test_in_version_2_one_directory_serves_both_kinds(machine: Machine, monkeypa
 
 def test_entering_is_one_write_per_hierarchy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.v1(), machine.v1("memory", "memory")
-    monkeypatch.setattr("runtime.live.cgroups.find", machine.find)
+    monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
     group = run_group(RUN_ID, memory=True)
     group.enter()
     assert machine.kernel.writes == [("cgroup.procs", "0")] * 2
@@ -98,7 +98,7 @@ def test_removing_takes_all_groups_below(machine: Machine, group: Cgroup) -> Non
 
 
 def test_a_group_with_a_process_is_not_removed(group: Cgroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.live.cgroups.REMOVE_S", 0.02)
+    monkeypatch.setattr("runtime.live.machines.cgroups.REMOVE_S", 0.02)
     (group.path / "cgroup.procs").write_text("4711\n")
     with pytest.raises(OSError, match="busy"):
         group.remove()

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.live.address import Address, connect, listen, set_deadline
-from runtime.live.auth import Identity, check_hello, receive_exactly
-from runtime.live.channel import CHUNK_BYTES, BlockingChannel, LoopChannel
-from runtime.live.messages import MAX_MESSAGE_BYTES, Attached, Beat, Message, Severed, encode
+from runtime.live.transport.address import Address, connect, listen, set_deadline
+from runtime.live.transport.auth import Identity, check_hello, receive_exactly
+from runtime.live.transport.channel import CHUNK_BYTES, BlockingChannel, LoopChannel
+from runtime.live.transport.messages import MAX_MESSAGE_BYTES, Attached, Beat, Message, Severed, encode
 
 Pair = tuple[socket.socket, socket.socket]
 

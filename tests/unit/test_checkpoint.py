@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from runtime.checkpoint import CheckpointError, path_of, publish, read_checkpoint, write_checkpoint
-from runtime.recorder import Recorder
-from tests.runs import ROOT
+from runtime.record.checkpoint import CheckpointError, path_of, publish, read_checkpoint, write_checkpoint
+from runtime.record.recorder import Recorder
+from tests.support.runs import ROOT
 
 VALUES = {
     "params": np.arange(5, dtype=np.float32),
@@ -160,7 +160,7 @@ def test_a_kill_before_the_last_step_leaves_nothing(tmp_path: Path) -> None:
     program = """
         import os, signal, sys
         from pathlib import Path
-        from runtime.checkpoint import publish
+        from runtime.record.checkpoint import publish
         os.link = lambda *words, **more: os.kill(os.getpid(), signal.SIGKILL)
         publish(Path(sys.argv[1]) / "a", [b"content" * 100_000])
     """
@@ -174,7 +174,7 @@ def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         import numpy as np
-        from runtime.checkpoint import path_of, write_checkpoint
+        from runtime.record.checkpoint import path_of, write_checkpoint
         for number in range(100_000):
             values = {"params": np.full(200_000, number, np.float32)}
             write_checkpoint(path_of(Path(sys.argv[1]), number, 0), number, b"state", values)

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from runtime import claiming
-from runtime.claiming import claim, claimed
 from runtime.errors import ConfigError
-from runtime.preflight import preflight
-from tests.cli import ROOT, run_cli
+from runtime.run import claiming
+from runtime.run.claiming import claim, claimed
+from runtime.run.preflight import preflight
+from tests.support.cli import ROOT, run_cli
 
 JOB = ("workload=ledger", "backend=numpy", "cluster=virtual", "workload.epochs=1", "straggler=none")
 QUIET = ("view=none", "draw=false", "eval_every_s=null")
 CLAIM = """
 import sys, time
 from pathlib import Path
-from runtime.claiming import claim
+from runtime.run.claiming import claim
 from runtime.errors import ConfigError
 try:
     claim("hydra.run.dir", Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts import grid as script
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 GIVE_UP_S = 30.0
 PARENT = """

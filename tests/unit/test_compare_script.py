@@ -14,7 +14,7 @@ import yaml
 
 from runtime.virtual.costs import load_costs
 from scripts import compare as script
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 from tests.unit.test_fidelity import PNG, story
 
 STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))

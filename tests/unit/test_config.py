@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.config import MAX_SEED, Config, parse
+from runtime.config.parse import MAX_SEED, Config, parse
 from runtime.errors import ConfigError
 
 RAW: dict[str, Any] = {
@@ -40,7 +40,7 @@ RAW: dict[str, Any] = {
     "eval_every_s": 0.5,
     "checkpoint_every_s": 10.0,
     "stuck_after_s": 30.0,
-    "scheduler": {"_target_": "runtime.scheduling.ConstantPending", "pending_s": 0.0},
+    "scheduler": {"_target_": "runtime.core.scheduling.ConstantPending", "pending_s": 0.0},
     "failover": "shards",
     "stop_at_target": False,
     "stop_at_convergence": False,

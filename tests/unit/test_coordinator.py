@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.convergence import Convergence
+from runtime.core.convergence import Convergence
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import (
@@ -23,7 +23,7 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.harness import Desk, HeapRun, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.harness import Desk, HeapRun, Puppet, apply, compute, make_job, puppet_desk
 
 # ---- Computes that find no data -------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from strategies.protocol import (
     ProtocolError,
     Timings,
 )
-from tests.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 

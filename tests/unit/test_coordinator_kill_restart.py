@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.scheduling import ConstantPending
+from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Arrived,
     Joined,
@@ -15,8 +15,8 @@ from strategies.protocol import (
     Scheduling,
     ServerLost,
 )
-from tests.harness import Desk, HeapRun, apply, compute, make_job, puppet_desk
-from tests.restarting import Restarting
+from tests.support.harness import Desk, HeapRun, apply, compute, make_job, puppet_desk
+from tests.support.restarting import Restarting
 
 
 def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:

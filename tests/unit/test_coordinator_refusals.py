@@ -8,8 +8,8 @@ import pytest
 
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Drop, ProtocolError, Woke
-from tests.answers import Line
-from tests.harness import Desk, Puppet, apply, compute, puppet_desk
+from tests.support.answers import Line
+from tests.support.harness import Desk, Puppet, apply, compute, puppet_desk
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
 

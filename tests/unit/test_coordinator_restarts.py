@@ -21,9 +21,9 @@ from strategies.protocol import (
     Timings,
     Wake,
 )
-from tests.faults import Outage, random_outcome, random_seconds, restarts
-from tests.harness import HeapRun, apply, compute, make_job, puppet_desk
-from tests.laws import dead, played, unconserved, unlawful
+from tests.support.faults import Outage, random_outcome, random_seconds, restarts
+from tests.support.harness import HeapRun, apply, compute, make_job, puppet_desk
+from tests.support.laws import dead, played, unconserved, unlawful
 
 # ---- orders for workers that restart --------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runtime.scoring import Products
+from runtime.core.scoring import Products
 from strategies.protocol import Arrived, Drop, ProtocolError, Score, Scored
-from tests.harness import Desk, Puppet, apply, compute, make_job
+from tests.support.harness import Desk, Puppet, apply, compute, make_job
 
 HELD_OUT = 4
 

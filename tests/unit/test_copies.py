@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.job import ApplyOrder
-from runtime.live.auth import Identity
-from runtime.live.copies import Copy
-from runtime.live.store import Store
+from runtime.core.job import ApplyOrder
+from runtime.live.tasks.copies import Copy
+from runtime.live.tasks.store import Store
+from runtime.live.transport.auth import Identity
 
 Vector = NDArray[np.float32]
 SIZE = 40

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from runtime.config import Config
+from runtime.config.instantiate import ALLOW_VARIABLE
+from runtime.config.parse import Config
 from runtime.errors import ConfigError
-from runtime.experiment import prepare_data
-from runtime.instantiate import ALLOW_VARIABLE
-from tests.cli import run_cli
-from tests.runs import DIGITS
+from runtime.run.experiment import prepare_data
+from tests.support.cli import run_cli
+from tests.support.runs import DIGITS
 from workloads import data
 from workloads.data import Split, appearing
 from workloads.datasets.cifar10 import Cifar10

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.live import board as boards
-from runtime.live.auth import Identity, hello
-from runtime.live.board import Board
-from runtime.live.datalink import DataLink
-from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
-from runtime.live.links import ServerLinks
-from runtime.live.messages import Update
-from runtime.live.server import Server
-from runtime.live.store import Store
+from runtime.live.tasks.datalink import DataLink
+from runtime.live.tasks.server import Server
+from runtime.live.tasks.store import Store
+from runtime.live.transport import board as boards
+from runtime.live.transport.auth import Identity, hello
+from runtime.live.transport.board import Board
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.messages import Update
 from tests.unit.test_store import SIZE, TALLY, order, receive, vector
 
 Vector = NDArray[np.float32]

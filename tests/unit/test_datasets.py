@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests import raw_files
-from tests.raw_files import SMALL
+from tests.support import raw_files
+from tests.support.raw_files import SMALL
 from workloads.data import Split
 from workloads.datasets import criteo
 from workloads.datasets.adult import CATEGORIES, COLUMNS, NUMBERS, WORDS, Adult

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import raw_files
-from tests.raw_files import SMALL
+from tests.support import raw_files
+from tests.support.raw_files import SMALL
 from workloads.data import DataError
 from workloads.datasets import criteo
 from workloads.datasets.adult import Adult

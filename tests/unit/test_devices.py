@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.backends.base import micro_batches
-from runtime.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
+from runtime.cluster.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
 from runtime.errors import ConfigError
-from runtime.live.pacing import Pacer
 from runtime.live.runtime import LiveRuntime
+from runtime.live.tasks.pacing import Pacer
 from runtime.virtual import VirtualRuntime
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import NoLearner
-from runtime.virtual.session import Session
+from runtime.virtual.tasks.learner import NoLearner
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
-from tests.cli import run_cli
-from tests.harness import make_experiment
+from tests.support.cli import run_cli
+from tests.support.harness import make_experiment
 from tests.unit.test_pacing import hold
 from tests.unit.test_virtual_session import Tape, slow, virtual_job
 

@@ -20,8 +20,8 @@ from analysis.figures.experiment_groups import draw_groups
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
-from analysis.load import Run, load_run
-from analysis.style import Look, level_looks
+from analysis.figures.style import Look, level_looks
+from analysis.records.load import Run, load_run
 from tests.unit.records import Simulation, Story, disturbance
 from tests.unit.test_experiments import written
 from tests.unit.test_fidelity import PNG, story

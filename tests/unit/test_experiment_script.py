@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from analysis.claims import ledger
-from runtime.preflight import preflight
+from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
 from tests.unit.test_fidelity import PNG, story

@@ -28,8 +28,8 @@ from analysis.experiments.measures import (
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
 from analysis.experiments.spec import Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
-from analysis.load import Run, load_run
-from runtime.preflight import preflight
+from analysis.records.load import Run, load_run
+from runtime.run.preflight import preflight
 from tests.unit.records import Simulation, Story
 from tests.unit.test_fidelity import story
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.virtual.fluid import Demand, fair_rates
+from runtime.virtual.machines.fluid import Demand, fair_rates
 
 NEAR = 1e-9
 """Relative; the allocator itself is right to a few times 1e-16 of a capacity."""

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.agreement import OFF, UNCLEAR, WITHIN
-from analysis.fidelity import Fidelity, fidelity, total_variation
-from analysis.fidelity_words import verdict
 from analysis.figures.fidelity import draw_fidelity
-from analysis.load import RecordError, Run, load_run
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN
+from analysis.records.load import RecordError, Run, load_run
+from analysis.reports.fidelity import Fidelity, fidelity, total_variation
+from analysis.reports.fidelity_words import verdict
 from tests.unit.records import Simulation, Story, disturbance
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -6,8 +6,8 @@ from math import isnan
 
 import pytest
 
-from analysis.agreement import WITHIN
-from analysis.load import RecordError
+from analysis.measures.agreement import WITHIN
+from analysis.records.load import RecordError
 from tests.unit.records import Story, disturbance
 from tests.unit.test_fidelity import Pairs, line, pairs, row, story, write
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.load import RecordError, load_run
-from analysis.progress import Trace, crossing, errors, fit, held_out, read_trace
-from runtime.progress import Progress, ProgressModel, load_progress
+from analysis.fitting.progress import Trace, crossing, errors, fit, held_out, read_trace
+from analysis.records.load import RecordError, load_run
+from runtime.training.progress import Progress, ProgressModel, load_progress
 from scripts import fit_progress as script
 from tests.unit.records import Story, apply, asp_story, rollback_story
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.theory import push_s
-from runtime.virtual import fluid as module
-from runtime.virtual.fluid import Demand, Fluid, fair_rates
+from analysis.measures.theory import push_s
+from runtime.virtual.machines import fluid as module
+from runtime.virtual.machines.fluid import Demand, Fluid, fair_rates
 
 NEAR = 1e-9
 GIGABIT = 125e6

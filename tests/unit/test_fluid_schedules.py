@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.virtual import fluid as module
-from runtime.virtual.fluid import Demand, Fluid
+from runtime.virtual.machines import fluid as module
+from runtime.virtual.machines.fluid import Demand, Fluid
 from tests.unit.test_fair_rates import (
     AMOUNTS,
     CAPACITIES,

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.job import ApplyOrder, ComputeOrder
-from runtime.live.address import Address
-from runtime.live.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
-from runtime.live.messages import (
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.scoring import Products
+from runtime.core.shards import Range
+from runtime.core.vectors import CUT_FLOATS, aligned_vector, server_range
+from runtime.live.transport.address import Address
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.messages import (
     PREFIX_BYTES,
     Assessed,
     Attach,
@@ -31,9 +34,6 @@ from runtime.live.messages import (
     decode,
     encode,
 )
-from runtime.scoring import Products
-from runtime.shards import Range
-from runtime.vectors import CUT_FLOATS, aligned_vector, server_range
 
 WORD, LONG = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 

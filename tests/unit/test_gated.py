@@ -11,7 +11,7 @@ from strategies.gated import GatedStrategy
 from strategies.gates import AllGate, EachGate, Gate
 from strategies.protocol import Apply, Compute, Strategy
 from strategies.ssp import SSP
-from tests.harness import Desk, HeapRun, make_job
+from tests.support.harness import Desk, HeapRun, make_job
 
 
 class Rotating(GatedStrategy):

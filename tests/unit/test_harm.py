@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import harm
-from analysis.load import load_run
-from analysis.metrics import jct_s
-from runtime.composing import Composer, hydra_for, parse_arguments, to_raw
-from runtime.config import Config, parse
+from analysis.measures.metrics import jct_s
+from analysis.records.load import load_run
+from analysis.reports import harm
+from runtime.config.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.experiment import run_experiment
-from runtime.timing import outcome_of_job
+from runtime.run.experiment import run_experiment
+from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script
 from scripts.harm_jobs import PATTERNS, WORKERS
 from scripts.lists import choices

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.holdout import Holdout
-from runtime.vectors import BLOCK_FLOATS, inner_product
+from runtime.core.holdout import Holdout
+from runtime.core.vectors import BLOCK_FLOATS, inner_product
 
 
 @given(st.integers(1, 3000), st.data())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.errors import ConfigError
-from runtime.hosts import Placement, parse_hosts
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000}
 

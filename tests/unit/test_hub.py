@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.live.address import connect
-from runtime.live.auth import Identity, call
-from runtime.live.channel import PREFIX_BYTES, BlockingChannel
-from runtime.live.hub import Hub
-from runtime.live.loop import Loop
-from runtime.live.messages import (
+from runtime.live.control.speakers import SAYS, refuse_foreign
+from runtime.live.transport.address import connect
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.channel import PREFIX_BYTES, BlockingChannel
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import (
     AnyMessage,
     Attached,
     Beat,
@@ -34,7 +35,6 @@ from runtime.live.messages import (
     decode,
     encode,
 )
-from runtime.live.speakers import SAYS, refuse_foreign
 from tests.unit.test_supervisor import World
 
 SECRET = bytes(range(32))

@@ -8,12 +8,12 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
+from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
-from runtime.hosts import Placement, parse_hosts
-from runtime.live.injecting import Injector
-from runtime.live.machines import Machines
-from runtime.live.means import Means
-from runtime.live.messages import Actuated, Freeze, Throttle
+from runtime.live.control.injecting import Injector
+from runtime.live.machines.machines import Machines
+from runtime.live.machines.means import Means
+from runtime.live.transport.messages import Actuated, Freeze, Throttle
 
 TASKS = ["server:0", "worker:0", "worker:1"]
 HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)

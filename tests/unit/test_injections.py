@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.injections import COLUMNS, PAYLOAD_FRAC, collect, injections
-from analysis.injector_errors import errors, verdict
-from analysis.load import Run, load_run
+from analysis.measures.injections import COLUMNS, PAYLOAD_FRAC, collect, injections
+from analysis.measures.injector_errors import errors, verdict
+from analysis.records.load import Run, load_run
 from runtime.live.hosts import rules
 from tests.unit.records import Disturbance, Story, apply, asp_story, bsp_story, compute, disturbance
 

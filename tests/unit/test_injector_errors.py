@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis.figures.injectors import draw_injectors
-from analysis.injections import COLUMNS, PAYLOAD_FRAC, collect
-from analysis.injector_errors import costs, errors, latest, verdict
+from analysis.measures.injections import COLUMNS, PAYLOAD_FRAC, collect
+from analysis.measures.injector_errors import costs, errors, latest, verdict
 from scripts import figures as script
 from tests.unit.records import Story, bsp_story
 from tests.unit.test_injections import CORES, LINK, Telling, linked, throttled

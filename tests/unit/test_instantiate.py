@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from runtime.config.instantiate import ALLOW_VARIABLE, instantiate, is_allowed
 from runtime.errors import ConfigError
-from runtime.instantiate import ALLOW_VARIABLE, instantiate, is_allowed
 
 PLUGIN = """
 from __future__ import annotations
@@ -135,7 +135,10 @@ def test_missing_field() -> None:
         ("depot.carts.msgspec.Struct", "there is no module depot.carts.msgspec"),
         ("strategies.spp.SPP", "there is no module strategies.spp"),
         ("strategies.ssp.SPP", "strategies.ssp has no class SPP; did you mean SSP?"),
-        ("runtime.instantiate.importlib.import_module", "there is no module runtime.instantiate.importlib"),
+        (
+            "runtime.config.instantiate.importlib.import_module",
+            "there is no module runtime.config.instantiate.importlib",
+        ),
     ],
 )
 def test_targets_outside_the_list_are_never_executed(

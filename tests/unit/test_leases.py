@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.live.leases import Leases
-from runtime.live.settings import Settings
-from runtime.live.tasks import Task
+from runtime.live.control.leases import Leases
+from runtime.live.control.settings import Settings
+from runtime.live.control.tasks import Task
 
 SETTINGS = Settings(
     heartbeat_s=0.5,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.ledger import HISTORY, Ledger, Order
+from runtime.core.ledger import HISTORY, Ledger, Order
 from strategies.protocol import Compute, Grad, Joined, Lost, ProtocolError
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runtime.live.janitor import Directory, identify, reap, run_id_of
-from runtime.live.leftovers import (
+from runtime.live.machines.janitor import Directory, identify, reap, run_id_of
+from runtime.live.machines.leftovers import (
     Entry,
     Ledger,
     LedgerRefused,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 SOURCES = ["run.py", "analysis", "injectors", "predictors", "runtime", "scripts", "strategies", "workloads"]
 PICKLING = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "joblib"}

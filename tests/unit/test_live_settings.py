@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from runtime.live.control.settings import num_computing, start_deadline_s
 from runtime.live.runtime import LiveRuntime
-from runtime.live.settings import num_computing, start_deadline_s
-from tests.harness import make_job
+from tests.support.harness import make_job
 
 
 @pytest.mark.parametrize(

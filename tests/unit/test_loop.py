@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.live import loop as loops
-from runtime.live.loop import Loop
+from runtime.live.transport import loop as loops
+from runtime.live.transport.loop import Loop
 
 
 @pytest.fixture

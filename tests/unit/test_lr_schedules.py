@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.lr_schedules import Schedule, make_schedule
+from runtime.training.lr_schedules import Schedule, make_schedule
 
 
 def factors(schedule: Schedule, *samples: int) -> list[float]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from runtime.api import Circumstances
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
-from runtime.hosts import Hosts, parse_hosts
-from runtime.live.doctor import CAPABILITIES
-from runtime.live.means import Look, Means, Missing, choose_means
-from runtime.spec import Circumstances
+from runtime.live.machines.doctor import CAPABILITIES
+from runtime.live.machines.means import Look, Means, Missing, choose_means
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.membership import Membership
+from runtime.core.membership import Membership
 from strategies.bsp import BSP
-from tests.harness import Desk, make_job
+from tests.support.harness import Desk, make_job
 
 
 def attached(num_workers: int) -> Membership:

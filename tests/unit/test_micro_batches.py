@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from runtime.backends.base import MicroBatch, micro_batches, ordered_batches, weighs_samples
 from runtime.backends.numpy import NumpyModel
 from runtime.backends.torch import TorchModel
-from runtime.job import ComputeOrder, Piece
-from runtime.shards import Range
-from runtime.vectors import aligned_vector
+from runtime.core.job import ComputeOrder, Piece
+from runtime.core.shards import Range
+from runtime.core.vectors import aligned_vector
 from strategies.coding import SCHEMES, build
 from tests.unit.test_tasks import TASKS
 from workloads.images import Images

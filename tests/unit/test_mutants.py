@@ -11,10 +11,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import runtime.shards
-from runtime.ledger import Ledger
-from runtime.membership import Membership
-from runtime.shards import Cut, Epoch, Range, Shards
+import runtime.core.shards
+from runtime.core.ledger import Ledger
+from runtime.core.membership import Membership
+from runtime.core.shards import Cut, Epoch, Range, Shards
 from strategies.protocol import ProtocolError
 from tests.unit import test_ledger, test_membership, test_shards
 

@@ -11,11 +11,11 @@ import torch.distributed
 
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
-from runtime.live.address import LOOPBACK, Address
-from runtime.live.auth import Identity
-from runtime.live.messages import Peer
-from runtime.live.native_ddp import NativeGroup, NativeModel
-from runtime.vectors import FloatVector, aligned_vector
+from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.live.tasks.collectives.native_ddp import NativeGroup, NativeModel
+from runtime.live.transport.address import LOOPBACK, Address
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.messages import Peer
 from workloads.digits import Digits
 
 KEPT: list[NativeModel] = []

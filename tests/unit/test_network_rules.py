@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.hosts import MAX_HOSTS
+from runtime.cluster.hosts import MAX_HOSTS
 from runtime.live.hosts import rules
 from runtime.live.hosts.latency import route_to
 from runtime.live.hosts.netlink import LinkRefused

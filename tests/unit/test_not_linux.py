@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime import meta
-from tests.cli import ROOT, run_cli
+from runtime.record import meta
+from tests.support.cli import ROOT, run_cli
 
 JOB = ("cluster=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")

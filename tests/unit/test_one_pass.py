@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from injectors.plan import build_plan
-from runtime.device import DeviceProfile
+from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Partition
-from tests.cli import run_cli
-from tests.harness import Desk, Puppet, make_job
+from tests.support.cli import run_cli
+from tests.support.harness import Desk, Puppet, make_job
+from tests.support.virtual_runs import VirtualRun, World
 from tests.unit.test_parts import BOTH, row
-from tests.virtual_runs import VirtualRun, World
 
 PROFILE = DeviceProfile(base_s=0.5, per_sample_s=1 / 64)
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime import optimizers
-from runtime.optimizers import BLOCK, Optimizer, make_optimizer
+from runtime.training import optimizers
+from runtime.training.optimizers import BLOCK, Optimizer, make_optimizer
 
 Vector = NDArray[np.float32]
 Step = Callable[[Vector, Sequence[Vector], Sequence[float]], None]

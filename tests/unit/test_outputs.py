@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.live import doctor
-from runtime.probing import refuse_unwritable_file, refuse_unwritable_folder
+from runtime.live.machines import doctor
+from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts import (
     calibrate,
     calibrate_injectors,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from runtime.live import links as links_module
+from runtime.live.transport import links as links_module
 from runtime.virtual.costs import Costs
 from strategies.load.forecast import Forecast
 from strategies.load.leader_straggler import Balancer

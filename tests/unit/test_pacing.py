@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.device import DeviceProfile
-from runtime.live import pacing
-from runtime.live.pacing import Pacer
+from runtime.cluster.device import DeviceProfile
+from runtime.live.tasks import pacing
+from runtime.live.tasks.pacing import Pacer
 
 TIMES = st.floats(0, 10)
 

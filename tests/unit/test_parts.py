@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.parts import cut_evenly
-from runtime.shards import Range
+from runtime.core.parts import cut_evenly
+from runtime.core.shards import Range
 from strategies.protocol import Apply, Arrived, Compute, Drop, Part, Partition, ProtocolError
-from tests.harness import Desk, Puppet, make_job
+from tests.support.harness import Desk, Puppet, make_job
 
 BOTH = (Part(0, 1.0), Part(1, 1.0))
 

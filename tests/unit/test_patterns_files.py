@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from injectors.plan import NO_HOSTS, RULES, ClusterShape, parse_plan, plan_json, plan_sha256, validate_plan
 from injectors.schedule import Schedule
-from runtime.instantiate import instantiate
+from runtime.config.instantiate import instantiate
 
 CONF = Path(__file__).parents[2] / "conf" / "straggler"
 DOCS = Path(__file__).parents[2] / "docs" / "stragglers.md"

@@ -11,9 +11,9 @@ import pytest
 from injectors.patterns import Combined, Heterogeneity, IterationSlowdown, Persistent, Transient
 from injectors.patterns.heterogeneity import relative_factors
 from injectors.plan import ClusterShape
-from runtime.composing import Composer, hydra_for, parse_arguments
+from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
-from runtime.instantiate import instantiate
 
 CLUSTER = ClusterShape(num_workers=20, num_servers=8)
 HORIZON_S = 7200.0

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.load import Run, load_run
-from analysis.metrics import jct_s
+from analysis.measures.metrics import jct_s
+from analysis.records.load import Run, load_run
 from injectors.patterns import IterationTimes
 from injectors.patterns.iteration_times import iteration_slowdowns
 from injectors.plan import ClusterShape, Plan, validate_plan
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 CLUSTER = ClusterShape(num_workers=2, num_servers=1, base_iter_s=0.1)
 TABLE = "worker,iteration,seconds\n0,3,2\n1,3,4\n0,5,2\n1,5,2\n0,9,6\n1,9,2\n"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from runtime import permutation
-from runtime.permutation import MAX_LENGTH, MAX_TABLE, Key, permute, permute_one
+from runtime.core import permutation
+from runtime.core.permutation import MAX_LENGTH, MAX_TABLE, Key, permute, permute_one
 
 Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.load import RecordError, Run, load_run
-from analysis.prediction import RATES, lead_summary, lead_times, rates, scores
-from analysis.prediction_labels import losses, planned, realised, timed, windows
-from analysis.work import STRAGGLER_FRAC, deviations
+from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
+from analysis.measures.prediction_labels import losses, planned, realised, timed, windows
+from analysis.measures.work import STRAGGLER_FRAC, deviations
+from analysis.records.load import RecordError, Run, load_run
 from tests.unit.records import Story, asp_story, bsp_story, churn_story, disturbance
 
 BOTH = {"label": ["001110", "000000"], "tag": ["000111", "010000"]}

@@ -17,15 +17,15 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from runtime.ambiguity import MISREAD
-from runtime.composing import Composer, hydra_for, parse_arguments
-from runtime.config import parse
+from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.parse import parse
+from runtime.config.yaml_numbers import MISREAD
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
-from runtime.meta import describe_versions
-from runtime.preflight import check_job, preflight
+from runtime.record.meta import describe_versions
+from runtime.run.preflight import check_job, preflight
 from runtime.version import own_version
-from tests.cli import ROOT, run_cli
+from tests.support.cli import ROOT, run_cli
 from tests.unit.bad_lines import BAD_LINES
 
 CONF = ROOT / "conf"
@@ -101,7 +101,7 @@ CHOICES = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF /
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_file_in_conf_composes_and_builds(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
-    monkeypatch.setattr("runtime.preflight.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.preflight.find_spec", lambda name: name)
     [(_, raw)] = composed(choice + NEEDS.get(choice, ""))
     check_job(parse(raw))
 
@@ -229,7 +229,7 @@ FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy",
 
 def test_preflight_imports_no_framework() -> None:
     script = (
-        "import sys; from runtime.preflight import preflight; preflight(['strategy=ssp']);"
+        "import sys; from runtime.run.preflight import preflight; preflight(['strategy=ssp']);"
         f"print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -237,7 +237,8 @@ def test_preflight_imports_no_framework() -> None:
 
 
 def test_a_worker_can_build_things_without_hydra() -> None:
-    script = "import sys, runtime.instantiate; print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
+    listing = "print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
+    script = f"import sys, runtime.config.instantiate; {listing}"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

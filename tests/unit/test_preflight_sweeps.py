@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.preflight import preflight
-from tests.cli import ROOT
+from runtime.run.preflight import preflight
+from tests.support.cli import ROOT
 
 VIRTUAL = ("cluster=virtual", "straggler=none")
 

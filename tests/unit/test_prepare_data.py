@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from scripts import prepare_data
-from tests import raw_files
-from tests.runs import ROOT
+from tests.support import raw_files
+from tests.support.runs import ROOT
 from workloads.datasets.catalogue import DATASETS
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli import run_cli
+from tests.support.cli import run_cli
 from workloads.data import DataError, Split, store
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.digits import Digits

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.backends.none import NoBackend
+from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
-from runtime.instantiate import instantiate
-from runtime.progress import DIRECTORY, Progress, ProgressModel, load_progress, parse_progress
+from runtime.training.progress import DIRECTORY, Progress, ProgressModel, load_progress, parse_progress
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 POINTS = ((0.0, 0.1), (10.0, 0.5), (30.0, 0.9))

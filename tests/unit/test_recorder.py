@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from runtime.recorder import Fanout, Recorder, RecordError
+from runtime.record.recorder import Fanout, Recorder, RecordError
 from strategies.protocol import Compute, Evaluated
-from tests.runs import ROOT, read_lines
+from tests.support.runs import ROOT, read_lines
 
 
 def test_lines_are_numbered(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     program = """
         import sys
         from pathlib import Path
-        from runtime.recorder import Recorder
+        from runtime.record.recorder import Recorder
         recorder = Recorder(Path(sys.argv[1]))
         for number in range(10_000_000):
             recorder.note(float(number), "Checkpointed", id=number, text="x" * 500)

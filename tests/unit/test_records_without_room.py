@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import load_run
-from runtime.checkpoint import publish_array
-from runtime.columns import GROUP_ROWS, INTEGERS, IterationWriter
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
 from runtime.errors import NO_SPACE, is_full, told
-from runtime.live.agent import tell_end
-from runtime.live.tasks import death
-from runtime.recorder import Recorder, RecordError
-from tests.runs import ROOT, read_lines
+from runtime.live.control.tasks import death
+from runtime.live.tasks.roles import tell_end
+from runtime.record.checkpoint import publish_array
+from runtime.record.columns import GROUP_ROWS, INTEGERS, IterationWriter
+from runtime.record.recorder import Recorder, RecordError
+from tests.support.runs import ROOT, read_lines
 from tests.unit.test_supervisor import started
 
 NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -107,7 +107,7 @@ def test_room_is_kept_back_and_given_back(tmp_path: Path) -> None:
 
 
 def block(rows: int) -> dict[str, Any]:
-    from runtime.columns import FLOATS
+    from runtime.record.columns import FLOATS
 
     return {**{name: np.arange(rows) for name in INTEGERS}, **{name: np.arange(rows) / 2 for name in FLOATS}}
 

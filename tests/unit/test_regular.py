@@ -16,29 +16,29 @@ from injectors.patterns.slowdown import IterationSlowdown
 from injectors.patterns.transient import Transient
 from injectors.plan import ClusterShape, Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.columns import ColumnRecorder
-from runtime.config import parse
-from runtime.device import DeviceProfile
-from runtime.experiment import run_experiment
-from runtime.job import Job
-from runtime.progress import Progress, load_progress
-from runtime.spec import Experiment, Outcome
+from runtime.api import Experiment, Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.config.parse import parse
+from runtime.core.job import Job
+from runtime.record.columns import ColumnRecorder
+from runtime.run.experiment import run_experiment
+from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.jitter import BLOCK
-from runtime.virtual.learner import NoLearner
-from runtime.virtual.regular import RegularRun, rhythm_of
-from runtime.virtual.rounds import Rounds
-from runtime.virtual.session import Session
-from runtime.virtual.waves import Clocks, Waves
+from runtime.virtual.fast_path.regular import RegularRun, rhythm_of
+from runtime.virtual.fast_path.rounds import Rounds
+from runtime.virtual.fast_path.waves import Clocks, Waves
+from runtime.virtual.tasks.jitter import BLOCK
+from runtime.virtual.tasks.learner import NoLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
 from strategies.ssp import SSP
-from tests.harness import make_experiment, make_job
-from tests.runs import ROOT
+from tests.support.harness import make_experiment, make_job
+from tests.support.runs import ROOT
 from tests.unit.test_preflight import composed
 
 TEXT = (ROOT / "docs" / "virtual.md").read_text()

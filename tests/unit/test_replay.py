@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from runtime.instantiate import ALLOW_VARIABLE, instantiate
-from runtime.recorder import Recorder
+from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
+from runtime.record.recorder import Recorder
 from scripts.replay import main
 from strategies.gated import GatedStrategy
 from strategies.gates import EachGate, Gate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
-from tests import invariants
 from tests.contract.catalogue import faults, spec
-from tests.faults import random_outcome, random_seconds
-from tests.harness import HeapRun, make_job
-from tests.runs import ROOT, read_lines
+from tests.support import invariants
+from tests.support.faults import random_outcome, random_seconds
+from tests.support.harness import HeapRun, make_job
+from tests.support.runs import ROOT, read_lines
 
 NAMES = ("bsp", "asp", "ssp", "backup_workers")
 NUM_WORKERS, SEED = 4, 2
@@ -350,7 +350,7 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         (CONFIG, "strategy: {_target_: strategies.asp.Gone}", "strategies.asp has no class Gone"),
         (CONFIG, "strategy: {_target_: strategies.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
         (CONFIG, "strategy: {_target_: os.system, command: ls}", "allow its package with STRAGGLAB_ALLOW_TARGETS"),
-        (CONFIG, "strategy: {_target_: runtime.ledger.Ledger}", "runtime.ledger.Ledger: is not a strategy"),
+        (CONFIG, "strategy: {_target_: runtime.core.ledger.Ledger}", "runtime.core.ledger.Ledger: is not a strategy"),
     ],
 )
 def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: Path, replayed: Replay) -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from runtime.live.address import Address
-from runtime.live.auth import Identity
-from runtime.live.cast import cast_for
-from runtime.live.messages import (
+from runtime.live.control.cast import cast_for
+from runtime.live.control.replicas import Agreement, agree
+from runtime.live.control.settings import Settings
+from runtime.live.control.supervisor import SEVERED_GRACE_S
+from runtime.live.tasks.replica import NOTHING
+from runtime.live.transport.address import Address
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.messages import (
     AgentReady,
     Attach,
     Attached,
@@ -24,10 +28,6 @@ from runtime.live.messages import (
     Severed,
     TaskReady,
 )
-from runtime.live.replica import NOTHING
-from runtime.live.replicas import Agreement, agree
-from runtime.live.settings import Settings
-from runtime.live.supervisor import SEVERED_GRACE_S
 from tests.unit.test_leases import SETTINGS
 from tests.unit.test_supervisor import Clock, Key, World
 

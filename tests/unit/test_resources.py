@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runtime import resources
-from runtime.config import Config, parse
+from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.preflight import preflight
-from runtime.resources import Demand, Limit, Room, check_resources, demand_of, look_around
-from tests.cli import ROOT
+from runtime.run import resources
+from runtime.run.preflight import preflight
+from runtime.run.resources import Demand, Limit, Room, check_resources, demand_of, look_around
+from tests.support.cli import ROOT
 from tests.unit.test_preflight import composed
 from workloads.digits import Digits
 
@@ -43,7 +43,7 @@ def default() -> Config:
     ],
 )
 def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.preflight.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.preflight.find_spec", lambda name: name)
     with pytest.raises(ConfigError, match=message):
         preflight(line.split())
 
@@ -119,7 +119,7 @@ def test_an_ordinary_user_with_few_processes(tmp_path: Path) -> None:
     # it becomes one only after its imports: CI's Python lies in root's home, where nobody else may read
     script = """
 import os, resource
-from runtime.resources import look_around
+from runtime.run.resources import look_around
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)

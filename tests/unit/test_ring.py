@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.live.address import Address, listen
-from runtime.live.auth import Identity, call
-from runtime.live.entrance import Entrance
-from runtime.live.messages import Peer
-from runtime.live.ring import BLOCK_FLOATS, Ring, steps
-from runtime.vectors import FloatVector, aligned_vector
+from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.live.tasks.collectives.ring import BLOCK_FLOATS, Ring, steps
+from runtime.live.transport.address import Address, listen
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.entrance import Entrance
+from runtime.live.transport.messages import Peer
 
 SECRET = bytes(32)
 DEADLINE_S = 20.0

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
-from runtime.vectors import aligned_vector
-from tests.stand_ins import store_photos
+from runtime.core.vectors import aligned_vector
+from tests.support.stand_ins import store_photos
 from workloads.datasets.cifar10 import Cifar10
 from workloads.images import Images
 

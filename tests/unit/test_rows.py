@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.integrity import integrity
-from analysis.load import Run, load_run
-from analysis.metrics import summarise
-from runtime.config import parse
-from runtime.experiment import run_experiment
+from analysis.measures.metrics import summarise
+from analysis.records.integrity import integrity
+from analysis.records.load import Run, load_run
+from runtime.config.parse import parse
+from runtime.run.experiment import run_experiment
 from tests.unit.test_preflight import composed
 
 LINE = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.scheduling import ConstantPending, LognormalPending, TracePending
+from runtime.core.scheduling import ConstantPending, LognormalPending, TracePending
 
 
 def test_constant() -> None:

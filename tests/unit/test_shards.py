@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from runtime.shards import Cut, Range, Shards, cut_epoch
-from tests.sharding import ShardsMachine, samples_of
+from runtime.core.shards import Cut, Range, Shards, cut_epoch
+from tests.support.sharding import ShardsMachine, samples_of
 
 MACHINE = settings(max_examples=80, stateful_step_count=30, phases=[Phase.generate])
 """Failures are not shrunk: that can take minutes, and thirty steps can be read."""

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.checkpoint import read_checkpoint, write_checkpoint
-from runtime.job import ApplyOrder
-from runtime.live import board as boards
-from runtime.live.board import Board, SlotTable, num_slots
-from runtime.live.store import Store
-from runtime.vectors import server_range
+from runtime.core.job import ApplyOrder
+from runtime.core.vectors import server_range
+from runtime.live.tasks.store import Store
+from runtime.live.transport import board as boards
+from runtime.live.transport.board import Board, SlotTable, num_slots
+from runtime.record.checkpoint import read_checkpoint, write_checkpoint
 
 Vector = NDArray[np.float32]
 SGD: dict[str, Any] = {"name": "sgd", "lr": 0.5, "momentum": 0.9}

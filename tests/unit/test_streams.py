@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load_run
-from tests.runs import ROOT
+from analysis.records.load import load_run
+from tests.support.runs import ROOT
 
 PRINTS = """
     import os, sys
-    from runtime.streams import run_program
+    from runtime.run.streams import run_program
 
     def main():
         with open(sys.argv[1], "wb", buffering=0) as file:
@@ -78,7 +78,7 @@ def test_what_can_be_read_is_as_ever() -> None:
 @pytest.mark.parametrize("error", ["FileNotFoundError(2, 'No such file or directory', 'a/b')", "OSError('gone')"])
 def test_an_error_of_the_system_is_one_line(error: str) -> None:
     program = f"""
-        from runtime.streams import run_program
+        from runtime.run.streams import run_program
         def main():
             raise {error}
         run_program("p.py", main)

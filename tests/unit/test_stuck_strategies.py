@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from analysis.load import load_run
+from analysis.records.load import load_run
 from injectors.plan import Disturbance, Plan
 from injectors.schedule import Schedule
-from runtime.answers import checked
-from runtime.recorder import Recorder
-from runtime.replay import Told, replay
-from runtime.scheduling import ConstantPending
-from runtime.stuck import Vigil, awaits
+from runtime.core.answers import checked
+from runtime.core.scheduling import ConstantPending
+from runtime.core.stuck import Vigil, awaits
+from runtime.record.recorder import Recorder
+from runtime.record.replay import Told, replay
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import load_costs
-from runtime.virtual.session import Session
 from strategies.protocol import (
     Arrived,
     Compute,
@@ -34,9 +34,9 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.cli import run_cli
-from tests.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
-from tests.runs import read_lines
+from tests.support.cli import run_cli
+from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.runs import read_lines
 
 STARTED = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
 
@@ -172,9 +172,9 @@ def test_time_that_runs_out_while_somebody_computes_is_one() -> None:
 def virtual(
     tmp_path: Path, reply: Callable[[Any], Sequence[Any]], plan: Sequence[Disturbance] = (), **changes: Any
 ) -> Session:
-    from runtime.device import DeviceProfile
-    from runtime.virtual.learner import NoLearner
-    from tests.harness import make_experiment
+    from runtime.cluster.device import DeviceProfile
+    from runtime.virtual.tasks.learner import NoLearner
+    from tests.support.harness import make_experiment
 
     class Told(Puppet):
         needs = frozenset({Compute, Restart})
@@ -315,7 +315,7 @@ def test_the_event_is_in_the_record_and_replay_says_the_same(answer: Any, words:
 
 
 def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
-    """Whoever adds an event decides whether it can be waited for: see ``runtime.stuck``."""
+    """Whoever adds an event decides whether it can be waited for: see ``runtime.core.stuck``."""
     from strategies.protocol import AnyEvent
 
     known = {"Started", "Arrived", "Failed", "Lost", "Joined", "ServerLost", "Restored", "Evaluated", "Observed"}

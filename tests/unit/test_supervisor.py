@@ -7,9 +7,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from runtime.live.address import Address
-from runtime.live.auth import Identity
-from runtime.live.messages import (
+from runtime.live.control.settings import Settings
+from runtime.live.control.supervisor import SEVERED_GRACE_S, Supervisor
+from runtime.live.control.tasks import MAX_FUTILE
+from runtime.live.transport.address import Address
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.messages import (
     AgentReady,
     Attach,
     Attached,
@@ -28,9 +31,6 @@ from runtime.live.messages import (
     Severed,
     TaskReady,
 )
-from runtime.live.settings import Settings
-from runtime.live.supervisor import SEVERED_GRACE_S, Supervisor
-from runtime.live.tasks import MAX_FUTILE
 from tests.unit.test_leases import SETTINGS
 
 Key = tuple[str, int]

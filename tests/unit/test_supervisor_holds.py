@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.live.messages import Fence, KillTask, Launch, Loaded, Saved
-from runtime.live.tasks import MAX_FUTILE
+from runtime.live.control.tasks import MAX_FUTILE
+from runtime.live.transport.messages import Fence, KillTask, Launch, Loaded, Saved
 from tests.unit.test_supervisor import World, started
 
 

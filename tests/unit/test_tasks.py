@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
-from runtime.vectors import aligned_vector
-from tests.stand_ins import PHOTOS, ROWS, TEXT, StandIn
+from runtime.core.vectors import aligned_vector
+from tests.support.stand_ins import PHOTOS, ROWS, TEXT, StandIn
 from workloads.clicks import Clicks
 from workloads.images import Images
 from workloads.language import Language

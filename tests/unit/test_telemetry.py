@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from runtime.live.telemetry import Sampler, cpu_s, resident_bytes
+from runtime.live.control.telemetry import Sampler, cpu_s, resident_bytes
 
 
 def burn(seconds: float) -> None:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from runtime import preflight
 from runtime.backends.base import micro_batches
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend, TorchModel
-from runtime.vectors import aligned_vector
-from tests.cli import run_cli
-from tests.runs import ROOT
-from tests.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
+from runtime.core.vectors import aligned_vector
+from runtime.run import preflight
+from tests.support.cli import run_cli
+from tests.support.runs import ROOT
+from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
 from workloads.digits import Digits
 from workloads.drawing import Draws
 

@@ -10,8 +10,8 @@ import pytest
 from torch import nn
 
 from runtime.backends.torch import TorchModel
-from tests.tensorflow_facts import needs_tensorflow
-from tests.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
+from tests.support.tensorflow_facts import needs_tensorflow
+from tests.support.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
 from workloads.models.images import CIFAR_PX, MODELS
 from workloads.models.torch.images import MAKERS
 

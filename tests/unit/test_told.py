@@ -9,8 +9,9 @@ import os
 import pytest
 
 from runtime.errors import FAILED, REFUSED, ConfigError, no_process, refuse, told
-from runtime.live.agent import Agent, tell_end
-from runtime.live.tasks import death
+from runtime.live.control.tasks import death
+from runtime.live.tasks.agent import Agent
+from runtime.live.tasks.roles import tell_end
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runtime import topologies
-from runtime.config import Topology
+from runtime.config.parse import Topology
 from runtime.errors import ConfigError
-from runtime.topologies import check_topology
+from runtime.run import topologies
+from runtime.run.topologies import check_topology
 from strategies.asp import ASP
 from strategies.bsp import BSP
 

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
-from runtime.vectors import FloatVector, aligned_vector
+from runtime.core.vectors import FloatVector, aligned_vector
 from workloads.data import Split
 from workloads.digits import Digits
 from workloads.models.layers import Conv, Dropout, Flatten, GlobalPool, Layers, Linear, Norm, Relu, Sum

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from injectors.plan import Disturbance, Plan
-from runtime.view import PLAIN_EVERY_S, LiveView, NoView, Picture, PlainView, make_view
+from runtime.record.view import PLAIN_EVERY_S, LiveView, NoView, Picture, PlainView, make_view
 from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
-from tests.harness import make_job
+from tests.support.harness import make_job
 
 WINDOW = Disturbance(start_s=2.0, end_s=4.0, target="worker:1", kind="delay", magnitude=0.12)
 SERVER_WINDOW = Disturbance(start_s=3.0, end_s=4.0, target="server:0", kind="slowdown", magnitude=2.0)

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
-from runtime.device import DeviceProfile
-from runtime.job import ComputeOrder
-from runtime.shards import Range
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import ComputeOrder
+from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.host_servers import HostServers
-from runtime.virtual.host_workers import HostWorkers
-from runtime.virtual.iteration import Iteration
-from runtime.virtual.learner import NOTHING, NoLearner
-from runtime.virtual.machines import Machines
-from runtime.virtual.session import Session
-from runtime.virtual.sites import Site
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.iteration import Iteration
+from runtime.virtual.tasks.learner import NOTHING, NoLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy, Timings
 from strategies.ssp import SSP
-from tests.harness import make_experiment
+from tests.support.harness import make_experiment
 from tests.unit.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
 from tests.unit.test_virtual_session import Tape, virtual_job
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from injectors.plan import Kind
-from runtime.hosts import parse_hosts
-from runtime.spec import Circumstances
+from runtime.api import Circumstances
+from runtime.cluster.hosts import parse_hosts
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines import Machines
-from runtime.virtual.sites import PAYLOAD_FRAC, Site, sites_of
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.virtual.jitter import BLOCK, Jitter
+from runtime.virtual.tasks.jitter import BLOCK, Jitter
 
 WORKERS, BLOCKS = 40, 5
 Levels = NDArray[np.float64]

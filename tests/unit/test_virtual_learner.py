@@ -12,18 +12,18 @@ import pytest
 from runtime.backends.base import Model, ordered_batches
 from runtime.backends.numpy import NumpyBackend
 from runtime.backends.torch import TorchBackend
-from runtime.job import ApplyOrder, ComputeOrder
-from runtime.progress import Progress, ProgressModel
-from runtime.sampling import sample_indices
-from runtime.shards import Cut, Range
-from runtime.vectors import FloatVector
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.sampling import sample_indices
+from runtime.core.shards import Cut, Range
+from runtime.core.vectors import FloatVector
+from runtime.training.progress import Progress, ProgressModel
 from runtime.virtual.clock import Clock
+from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import NOTHING, NoLearner, RealLearner, Result
-from runtime.virtual.port import VirtualPort
-from runtime.virtual.servers import Servers
-from runtime.virtual.workers import Workers
-from tests.runs import ROOT
+from runtime.virtual.tasks.learner import NOTHING, NoLearner, RealLearner, Result
+from runtime.virtual.tasks.servers import Servers
+from runtime.virtual.tasks.workers import Workers
+from tests.support.runs import ROOT
 from workloads.digits import Digits
 from workloads.ledger import Ledger
 

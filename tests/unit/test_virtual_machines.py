@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.device import DeviceProfile
-from runtime.job import ComputeOrder
-from runtime.shards import Range
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import ComputeOrder
+from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.jitter import Jitter
-from runtime.virtual.learner import NOTHING
-from runtime.virtual.network import Network
-from runtime.virtual.servers import Servers
-from runtime.virtual.workers import Iteration, Workers
+from runtime.virtual.machines.network import Network
+from runtime.virtual.tasks.jitter import Jitter
+from runtime.virtual.tasks.learner import NOTHING
+from runtime.virtual.tasks.servers import Servers
+from runtime.virtual.tasks.workers import Iteration, Workers
 from strategies.protocol import Timings
 
 PARTS = ("wait_s", "data_s", "pull_s", "compute_s", "send_s")

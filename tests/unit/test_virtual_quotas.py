@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.virtual import quotas
-from runtime.virtual.quotas import depth_s
+from runtime.virtual.machines import quotas
+from runtime.virtual.machines.quotas import depth_s
 from tests.unit.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------

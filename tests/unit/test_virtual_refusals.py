@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.preflight import preflight
+from runtime.run.preflight import preflight
 from runtime.virtual.costs import DIRECTORY
-from tests.cli import run_cli
+from tests.support.cli import run_cli
 
 REFUSED = 2
 VIRTUAL = "cluster=virtual"

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from runtime.device import DeviceProfile
-from runtime.job import Job
-from runtime.spec import Outcome
+from runtime.api import Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import Job
 from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs, load_costs
-from runtime.virtual.learner import NoLearner, RealLearner
-from runtime.virtual.replicas import Replicas
 from runtime.virtual.runtime import make_learner
-from runtime.virtual.session import Session
+from runtime.virtual.tasks.learner import NoLearner, RealLearner
+from runtime.virtual.tasks.replicas import Replicas
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
-from tests.harness import make_experiment
-from tests.invariants import problems
+from tests.support.harness import make_experiment
+from tests.support.invariants import problems
 from tests.unit.test_virtual_session import QUARTER, Tape, slow, virtual_job
 
 MB = 1_000_000

@@ -6,16 +6,16 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.hosts import parse_hosts
-from runtime.scheduling import ConstantPending
+from runtime.cluster.hosts import parse_hosts
+from runtime.core.scheduling import ConstantPending
 from runtime.virtual.clock import MACHINE
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import NoLearner
-from runtime.virtual.session import Session
+from runtime.virtual.tasks.learner import NoLearner
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
-from tests.harness import make_experiment
-from tests.restarting import Restarting
+from tests.support.harness import make_experiment
+from tests.support.restarting import Restarting
 from tests.unit.test_virtual_session import Tape, finish, ledger, session, strike, uses, virtual_job
 
 COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from runtime.scoring import Products
+from runtime.core.scoring import Products
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.host_servers import HostServers
-from runtime.virtual.machines import Machines
-from runtime.virtual.replicas import Replicas
-from runtime.virtual.scorer import Scorer
-from runtime.virtual.servers import ServerGroup, Servers
-from runtime.virtual.sites import sites_of
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.sites import sites_of
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.scorer import Scorer
+from runtime.virtual.tasks.servers import ServerGroup, Servers
 
 COSTS = Costs(
     control_s=0.5,

@@ -14,26 +14,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import theory
+from analysis.measures import theory
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
+from runtime.api import Outcome
 from runtime.backends.numpy import NumpyBackend
-from runtime.device import DeviceProfile
-from runtime.executor import cut_for
-from runtime.job import Job
-from runtime.spec import Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.core.executor import cut_for
+from runtime.core.job import Job
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import Learner, NoLearner, RealLearner
-from runtime.virtual.session import Session
+from runtime.virtual.tasks.learner import Learner, NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.harness import make_experiment, make_job
-from tests.invariants import problems
+from tests.support.harness import make_experiment, make_job
+from tests.support.invariants import problems
 from workloads.ledger import Ledger
 
 IDEAL = Costs()

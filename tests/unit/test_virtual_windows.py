@@ -10,19 +10,19 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.device import DeviceProfile
-from runtime.hosts import Hosts, parse_hosts
-from runtime.spec import Outcome
+from runtime.api import Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
+from runtime.virtual.control.session import Session
 from runtime.virtual.costs import Costs
-from runtime.virtual.learner import NoLearner
-from runtime.virtual.session import Session
+from runtime.virtual.tasks.learner import NoLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
-from tests.harness import make_experiment
-from tests.invariants import problems
+from tests.support.harness import make_experiment
+from tests.support.invariants import problems
 from tests.unit.test_virtual_session import (
     IDEAL,
     QUARTER,

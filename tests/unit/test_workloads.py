@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime.instantiate import instantiate
-from tests.cli import ROOT
+from runtime.config.instantiate import instantiate
+from tests.support.cli import ROOT
 from tests.unit.test_preflight import CONF, composed
 
 NAMES = [path.stem for path in sorted((CONF / "workload").glob("*.yaml"))]
@@ -81,7 +81,7 @@ def test_the_page_tells_every_workload_and_its_parameters() -> None:
 
 def test_nothing_of_a_framework_is_imported_to_choose_one() -> None:
     script = (
-        "import sys; from runtime.preflight import preflight\n"
+        "import sys; from runtime.run.preflight import preflight\n"
         "for name in ('densenet121_cifar10', 'transformer_wikitext2', 'xdeepfm_criteo'):\n"
         "    preflight([f'workload={name}'])\n"
         "print([name for name in ('torch', 'tensorflow', 'pandas', 'sklearn', 'scipy', 'PIL') if name in sys.modules])"

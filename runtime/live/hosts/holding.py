@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 
-from runtime.live.address import tune
-from runtime.live.loop import Loop
+from runtime.live.transport.address import tune
+from runtime.live.transport.loop import Loop
 
 CHUNK_BYTES = 1 << 18
 HELD_BYTES = 1 << 24

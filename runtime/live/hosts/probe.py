@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from runtime.containment import Isolation, contain, obstacle
+from runtime.containment.process import die_with
 from runtime.live.hosts import rules, wiring
 from runtime.live.hosts.netlink import routes
 from runtime.live.hosts.netns import inside, new_namespace
 from runtime.live.hosts.shaping import Queue
-from runtime.live.process import die_with
 
 RATE_BYTES_PER_S = 12.5e6
 DELAY_S = 1e-3

@@ -19,10 +19,10 @@ from functools import partial
 
 import msgspec
 
-from runtime.live.address import listen
+from runtime.containment.process import die_with
 from runtime.live.hosts.holding import Connection
-from runtime.live.loop import Loop
-from runtime.live.process import die_with
+from runtime.live.transport.address import listen
+from runtime.live.transport.loop import Loop
 
 PR_SET_TIMERSLACK = 29
 READY = b"ready\n"

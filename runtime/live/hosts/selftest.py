@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runtime.live.address import tune
 from runtime.live.hosts import rules
 from runtime.live.hosts.netlink import LinkRefused
 from runtime.live.hosts.netns import inside
 from runtime.live.hosts.network import Network
+from runtime.live.transport.address import tune
 
 ASKED_S = 0.05
 """So long a link should take."""

@@ -1,0 +1,394 @@
+"""Fit the costs of a run's parts to live records; the virtual runtime computes with them.
+
+Every figure is that of an ordinary moment: a median, or a line, base + slope * x, through the middle
+(:mod:`analysis.fitting.robust`). Its error says how well these runs tell it, not how true the model is.
+
+On emulated hosts computing and carrying messages are core-seconds, told by the processor time of the tasks
+(:mod:`analysis.measures.host_work`); the clock tells the rest, best in runs whose tasks have a core to themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import exp, hypot, nan, pi, sin, sqrt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.fitting.pacing import is_paced, paced_s
+from analysis.fitting.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
+from analysis.measures.host_work import has_cores, hosts_of, touched, wire_s, work
+from analysis.records.load import RecordError, Run
+from analysis.records.schema import Other
+
+BLOCK = 8
+"""Successive iterations of a worker that a standard error takes together."""
+FEWEST = 10
+"""Observations that a figure of the iterations needs; a slope needs as many at either end."""
+SPREAD = 1.5
+"""Ratio of the two ends from which on there is a slope: the partial batches of an epoch's end tell none."""
+FLOAT_BYTES = 4
+SLEPT = ("delay", "slowdown")
+"""Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else of an iteration changes."""
+
+
+@dataclass
+class Calibration:
+    """``estimates`` by cost field; why the fields in ``missing`` have none; least and largest value ``covered``."""
+
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    covered: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration:
+    """Fit what live runs of one machine can tell; ``num_parameters`` is the model size of each.
+
+    Raises:
+        RecordError: they cannot be fitted (together), or none of their iterations is undisturbed. One line.
+    """
+    check(runs)
+    parts = list(zip(range(len(runs)), runs, num_parameters, strict=True))
+    frame = pd.concat([_iterations(*part) for part in parts], ignore_index=True)
+    frame = frame[(frame["samples"] > 0) & ~frame["disturbed"]]
+    if not (frame["injected_s"] == 0).any():
+        names = ", ".join(str(run.path) for run in runs)
+        raise RecordError(f"{names}: no undisturbed iteration in it. Add a run with straggler=none")
+    fitted, quick = Calibration(), _quick(frame)
+    _fit_computing(frame[frame["free"]], fitted)
+    _fit_line(fitted, ("data_base_s", "data_per_sample_s"), quick, "samples", "data_s", "batch size")
+    updates = _quick(pd.concat([_updates(*part) for part in parts], ignore_index=True))
+    _fit_line(fitted, ("update_base_s", "update_per_byte_s"), updates, "grad_bytes", "each_s", "size of updates")
+    if hosts_of(runs[0]):
+        _fit_wire(frame[frame["free"] & (frame["num_workers"] == 1)], fitted)
+        _fit_work(pd.concat([_work(*part) for part in parts], ignore_index=True), fitted)
+    else:
+        calm = frame[~frame["server_disturbed"]]
+        _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
+        fitted.missing["carry_per_byte_s"] = "contained in transfer_per_byte_s"
+    _fit_messages(frame, quick, fitted)
+    _fit_rare(runs, fitted)
+    for name, column in (("batch_samples", "assigned_samples"), ("num_workers", "num_workers")):
+        fitted.covered[name] = (int(frame[column].min()), int(frame[column].max()))
+    return fitted
+
+
+def _quick(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of tasks with a core to themselves, if there are any: what is short is mostly so under a quota, too."""
+    return rows[rows["free"]] if rows["free"].any() else rows
+
+
+# ---- records to frames ----------------------------------------------------------------------------------------------
+
+
+def check(runs: Sequence[Run]) -> None:
+    """Whether one cost model can describe these runs: live, of one machine, transport and kind of work.
+
+    Raises:
+        RecordError: it cannot. One line.
+    """
+    for run in runs:
+        if run.meta["runtime"] != "live":
+            raise RecordError(f"{run.path}: a {run.meta['runtime']} run. A cost model is fitted to live runs")
+    unpaced = [run for run in runs if not is_paced(run.job)]
+    for subset, keys in ((runs, ("transport", "workload", "backend")), (unpaced, ("task_fields",))):
+        for (one, other), key in ((pair, key) for pair in pairwise(subset) for key in keys):
+            if one.job.get(key) != other.job.get(key):
+                what = f"{key} is {one.job.get(key)} and {other.job.get(key)}"
+                raise RecordError(f"{one.path}, {other.path}: {what}. Fit a model to each")
+    for one, other in pairwise(runs):
+        if _machine(one) != _machine(other):
+            raise RecordError(f"{one.path}, {other.path}: of different machines. Fit a model to each")
+        if bool(hosts_of(one)) != bool(hosts_of(other)):
+            raise RecordError(f"{one.path}, {other.path}: one with hosts and one without. Fit a model to each")
+    for run in runs:
+        _check_hosts(run)
+
+
+def _check_hosts(run: Run) -> None:
+    """Refuse what leaves processor time without a meaning."""
+    hosts = hosts_of(run)
+    if hosts and (is_paced(run.job) or any(host["device"] for host in hosts)):
+        raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
+    if hosts and run.tables.nodes["cpu_cores"].isna().all():
+        raise RecordError(f"{run.path}: no processor time in it. Repeat it with cluster.telemetry_every_s=0.5")
+
+
+def _machine(run: Run) -> tuple[object, ...]:
+    machine = run.meta.get("machine", {})
+    return machine.get("cpu"), machine.get("num_cores")
+
+
+def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
+    """The iterations of a run, and for each of them what its costs depend on.
+
+    ``run``, ``block`` (unique in all runs); ``paced_s`` is F(b) of its device (nan without one), ``asked_s`` the delay
+    asked for (nan for a slow-down), ``bytes`` of a gradient, ``disturbed`` whether a window of another kind touched
+    it, ``server_disturbed`` whether a server was slowed meanwhile, ``free`` whether every task had a core, ``over_s``
+    what its push took beyond the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
+    """
+    held = [int(arrival.held) for arrival in run.history.arrivals]
+    rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
+    rows["num_workers"] = run.job["num_workers"]
+    rows["paced_s"] = paced_s(run.job, rows)
+    rows["asked_s"], rows["server_disturbed"], rows["disturbed"] = 0.0, False, False
+    names = "worker:" + rows["worker"].astype(str)
+    for window in run.plan.itertuples():
+        tasks = touched(run, str(window.target))
+        meanwhile = (rows["issued_s"] < window.end_s) & (rows["t"] >= window.start_s)
+        if any(task.startswith("server:") for task in tasks):
+            rows["server_disturbed"] |= meanwhile
+        if window.kind in SLEPT:
+            hit = names.isin(tasks) & rows["issued_s"].between(window.start_s, window.end_s, "left")
+            rows.loc[hit, "asked_s"] += window.magnitude if window.kind == "delay" else nan
+        else:
+            rows["disturbed"] |= meanwhile & names.isin(tasks)
+    rows["free"] = has_cores(run)
+    rows["over_s"] = rows["send_s"] - wire_s(run, FLOAT_BYTES * num_parameters)
+    rows["block"] = number * 10**9 + rows["worker"] * 10**6 + rows.groupby("worker").cumcount() // BLOCK
+    return rows.assign(**_overheads(run, rows))
+
+
+def _overheads(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
+    """What an arrival cost beyond the strategy's own waiting.
+
+    Clocks of worker and coordinator are not compared: from its push to its next order the worker waits ``wait_s``, of
+    which the strategy took from ``t`` to the next order's ``issued_s``. The rest, ``overhead_s``, is the way of the
+    report, its time in the coordinator's queue, one decision, and the way of the order. ``gap_s`` is the time since the
+    coordinator took up the event before, ``meets`` whether nothing else is recorded in between.
+    """
+    columns = ["iteration", "samples", "wait_s", "issued_s", "held"]
+    after = rows.groupby(["worker", "incarnation"])[columns].shift(-1)
+    usable = (after["iteration"] == rows["iteration"] + 1) & (after["samples"] > 0) & (after["held"] == 0)
+    events = run.tables.decisions
+    arrived = (events["event"] == "Arrived").to_numpy()
+    return {
+        "overhead_s": (after["wait_s"] - (after["issued_s"] - rows["t"])).where(usable),
+        "gap_s": events["t"].diff().to_numpy()[arrived],
+        "meets": (events["seq"].diff() == 1).to_numpy()[arrived],
+        "decide_s": events["decide_us"].to_numpy()[arrived] * 1e-6,
+    }
+
+
+def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
+    """Per report of a server: ``each_s`` of its updates, without injection; ``grad_bytes``, gradients times bytes.
+
+    Servers hold equal parts, but for a few bytes. Reports of what a disturbance of another kind than sleep touched are
+    left out; ``free`` as in :func:`_iterations`.
+    """
+    busy = run.tables.server_busy
+    since_s = busy.groupby("server")["t"].shift(1, fill_value=0.0)
+    names = "server:" + busy["server"].astype(str)
+    for window in run.plan[~run.plan["kind"].isin(SLEPT)].itertuples():
+        meanwhile = (since_s < window.end_s) & (busy["t"] > window.start_s)
+        busy = busy[~(meanwhile & names.isin(touched(run, str(window.target))))]
+    updates = run.tables.updates
+    grads = updates[~updates["void"]].drop_duplicates("version", keep="last").set_index("version")["num_grads"]
+    num_bytes = FLOAT_BYTES * num_parameters / (run.job.get("num_servers") or 1)
+    spans = zip(busy["version"] - busy["updates"] + 1, busy["version"], strict=True)
+    num_grads = np.array([grads.loc[first:last].mean() for first, last in spans], dtype="float64")
+    blocks = number * 10**9 + np.arange(len(busy)) // BLOCK
+    each_s = (busy["busy_s"] - busy["injected_s"]) / busy["updates"]
+    rows = pd.DataFrame({"run": number, "block": blocks, "each_s": each_s, "grad_bytes": num_grads * num_bytes})
+    return rows.assign(free=has_cores(run))
+
+
+def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
+    """Processor time of tasks (:func:`host_work.work`) with ``run``, ``block``; ``bytes`` of the model."""
+    rows = work(run)
+    blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
+    num_servers = run.job.get("num_servers") or 1
+    return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
+
+
+# ---- frames to figures ----------------------------------------------------------------------------------------------
+
+
+def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
+    """The computation and its jitter, or how exactly a device profile is held."""
+    calm = frame[frame["injected_s"] == 0]
+    real = calm[calm["paced_s"].isna()]
+    held = calm[(calm["overrun_s"] == 0) & (calm["paced_s"] > 0)]
+    names = ("compute_base_s", "compute_per_sample_s")
+    line = _fit_line(fitted, names, real, "samples", "compute_s", "batch size", "every run is paced by a device")
+    if line is not None:
+        sigma = _fit_jitter(real, line.residuals, fitted)
+        for name in fitted.estimates.keys() & names:  # the line is the median of a jitter whose mean is one
+            fitted.estimates[name] = fitted.estimates[name].scaled(exp(sigma**2 / 2))
+    paced = fitted if line is None else Calibration()
+    sigma = _fit_jitter(held, np.log(held["compute_s"] / held["paced_s"]), paced)
+    if line is not None and "jitter_sigma" in paced.estimates:
+        note = f"without a device; with one {sigma:.2g}: fit a model to each"
+        fitted.estimates["jitter_sigma"] = replace(fitted.estimates["jitter_sigma"], note=note)
+    late_s = held["compute_s"] - held["paced_s"] * exp(-(sigma**2) / 2)
+    slept = frame[(frame["injected_s"] > 0) & (frame["held"] == 0) & (frame["asked_s"] > 0)]
+    over = pd.concat([held.assign(over_s=late_s), slept.assign(over_s=slept["injected_s"] - slept["asked_s"])])
+    _fit_median(fitted, "sleep_overshoot_s", over, "over_s", "nothing sleeps: no device, no injected delay")
+
+
+def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> float:
+    """Spread and AR(1) coefficient of ``logs`` around each run's own median; returns the spread.
+
+    A worker's own median would take with it a part of what its few iterations have in common.
+    """
+    who = ["run", "worker", "incarnation"]
+    logs = logs - logs.groupby(rows["run"]).transform("median")
+    if len(logs) < FEWEST:
+        fitted.missing |= dict.fromkeys(("jitter_sigma", "jitter_rho"), _too_few(len(logs)))
+        return 0.0
+    usual = logs[ordinary(logs.to_numpy())]
+    sigma = median(rows.loc[usual.index].assign(size=usual.abs()), "size").scaled(MAD_SIGMA)
+    fitted.estimates["jitter_sigma"] = sigma
+    both = rows.loc[usual.index].assign(log=usual)
+    both[["before", "last"]] = both.groupby(who)[["log", "iteration"]].shift(1)
+    both = both[both["iteration"] == both["last"] + 1]
+    if len(both) < FEWEST or not sigma.value:
+        fitted.missing["jitter_rho"] = _too_few(len(both)) if sigma.value else "no jitter"
+    else:  # of ranks, which outliers do not impress, as it is for normal logarithms
+        rho = 2 * sin(pi / 6 * float(both["log"].corr(both["before"], method="spearman")))
+        rho = float(np.clip(rho, 0.0, 0.99))
+        fitted.estimates["jitter_rho"] = Estimate(rho, sqrt((1 - rho**2) / len(both)), len(both))
+    return sigma.value
+
+
+def _fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
+    """What a push takes beyond the links, of a worker who shares them with nobody; the work at their ends overlaps."""
+    lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
+    _fit_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
+    fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
+
+
+def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
+    """Core-seconds of carrying and computing: what others explain is taken off the processor time of servers, workers.
+
+    A byte costs less where more of them come at once, so only the runs with the most workers tell.
+    """
+    rows = rows[rows["num_workers"] == rows["num_workers"].max()]
+    servers, workers = (rows[rows["role"] == role] for role in ("server", "worker"))
+    servers, workers = servers[servers["messages"] > 0], workers[workers["iterations"] > 0]
+    part_bytes = servers["bytes"] / servers["num_servers"]
+    updates_s = servers["updates"] * _value(fitted, "update_base_s")
+    updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
+    carry = ((servers["cpu_s"] - updates_s) / (servers["messages"] * part_bytes)).rename("carry")
+    _fit_median(fitted, "carry_per_byte_s", servers.assign(carry=carry), "carry", "no server was observed")
+    samples = workers["samples"] / workers["iterations"]
+    others_s = _value(fitted, "data_base_s") + _value(fitted, "data_per_sample_s") * samples
+    others_s += 2 * workers["bytes"] * _value(fitted, "carry_per_byte_s")
+    real_s = workers["cpu_s"] / workers["iterations"] - others_s
+    names = ("compute_base_s", "compute_per_sample_s")
+    for name in names:
+        fitted.estimates.pop(name, None)
+        fitted.missing.pop(name, None)
+    _fit_line(fitted, names, workers.assign(samples=samples, real_s=real_s), "samples", "real_s", "batch size")
+
+
+def _value(fitted: Calibration, name: str) -> float:
+    """0 for what these runs do not tell."""
+    return fitted.estimates[name].value if name in fitted.estimates else 0.0
+
+
+def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration) -> None:
+    """The coordinator's service time, and from what it leaves of the overhead of quick workers the way of a message.
+
+    The coordinator does one thing at a time, so no gap between two events is shorter than its service; the shortest
+    gaps are services, of events that met. Gaps of the overhead's own order are not: then nothing queued. Where few
+    events meet, some of the gaps are a little longer than a service, and so is the figure: its error covers that.
+    """
+    rows = quick[quick["overhead_s"] > 0]
+    if len(rows) < FEWEST:
+        fitted.missing |= dict.fromkeys(("control_s", "decision_s"), _too_few(len(rows)))
+        return
+    short = frame[frame["meets"] & (frame["gap_s"] < rows["overhead_s"].median() / 2)]
+    met = short[short["gap_s"] < 2 * short["gap_s"].quantile(0.05)]
+    if len(met) >= FEWEST:
+        decision = median(met, "gap_s")
+        above_s = decision.value - float(met["gap_s"].quantile(0.05))
+        decision = replace(decision, error=hypot(decision.error, above_s / 2))
+    else:
+        decision = replace(median(rows, "decide_s"), note="the deciding alone: arrivals never met")
+    fitted.estimates["decision_s"] = decision
+    alone = rows[rows["gap_s"] > 3 * decision.value]  # nothing was in the coordinator's queue before them
+    if len(alone) < FEWEST:
+        fitted.missing["control_s"] = "arrivals always queue: add a run with fewer workers"
+        return
+    overhead = median(alone, "overhead_s")
+    value, error = max(0.0, (overhead.value - decision.value) / 2), hypot(overhead.error, decision.error) / 2
+    fitted.estimates["control_s"] = Estimate(value, error, overhead.observations)
+
+
+def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
+    """What happens now and then; few observations are better than a default of nothing."""
+    found = {
+        "launch_s": (_launches, "no worker was lost and came back"),
+        "evaluation_s": (_evaluations, "nothing was evaluated"),
+        "checkpoint_base_s": (_checkpoints, "no checkpoint was written"),
+    }
+    for name, (seconds, lack) in found.items():
+        values = [(number, value) for number, run in enumerate(runs) for value in seconds(run)]
+        rows = pd.DataFrame(values, columns=["run", "seconds"]).assign(block=range(len(values)))
+        _fit_median(fitted, name, rows, "seconds", lack, fewest=1)
+    if "checkpoint_base_s" in fitted.estimates and "control_s" in fitted.estimates:  # the order, and the answer
+        checkpoint, control = fitted.estimates["checkpoint_base_s"], fitted.estimates["control_s"]
+        value = max(0.0, checkpoint.value - 2 * control.value)
+        fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
+    fitted.missing["pending_s"] = "contained in launch_s"
+    fitted.missing |= dict.fromkeys(("ring_step_s", "ring_per_byte_s"), "only runs with topology=allreduce have a ring")
+    fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
+    links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
+    fitted.missing["link_bytes_per_s"] = links
+
+
+def _launches(run: Run) -> Iterator[float]:
+    """From the loss of a worker until it is back."""
+    for _, rows in run.tables.restarts.query("role == 'worker'").groupby("id"):
+        for before, after in pairwise(rows.itertuples()):
+            if (before.what, after.what) == ("Lost", "Joined"):
+                yield after.t - before.t
+
+
+def _evaluations(run: Run) -> Iterator[float]:
+    """From the request to the score; that of the final parameters is outside the job's time."""
+    scored = run.tables.evaluations
+    yield from (scored["t"] - scored["asked_s"])[scored["t"] > scored["asked_s"]]
+
+
+def _checkpoints(run: Run) -> Iterator[float]:
+    for line in run.lines:
+        if isinstance(line.note, Other) and line.note.type == "Checkpointed":
+            yield float(line.note.fields["seconds"])
+
+
+def _fit_median(
+    fitted: Calibration, name: str, rows: pd.DataFrame, column: str, lack: str, fewest: int = FEWEST
+) -> None:
+    if len(rows) >= fewest:
+        found = median(rows, column)
+        fitted.estimates[name] = replace(found, value=max(0.0, found.value))
+    else:
+        fitted.missing[name] = _too_few(len(rows)) if len(rows) else lack
+
+
+def _fit_line(
+    fitted: Calibration, names: tuple[str, str], rows: pd.DataFrame, x: str, y: str, size: str, lack: str = ""
+) -> Line | None:
+    """Fit ``y`` = base + slope * ``x``; the base alone, where the sizes are too alike to tell a slope."""
+    rows = rows[(rows[y] > 0) & rows[x].notna()]
+    if len(rows) < FEWEST:
+        reason = lack if lack and not len(rows) else _too_few(len(rows))
+        fitted.missing |= dict.fromkeys(names, reason)
+        return None
+    sizes = np.sort(rows[x].to_numpy(dtype="float64"))
+    line = fit_line(rows, x, y, sloped=bool(sizes[-FEWEST] >= SPREAD * sizes[FEWEST - 1]))
+    if line.slope is None:
+        fitted.missing[names[1]] = f"one {size} only"
+        fitted.estimates[names[0]] = replace(line.base, note=f"at one {size}")
+    else:
+        fitted.estimates |= zip(names, (line.base, line.slope), strict=True)
+    return line
+
+
+def _too_few(number: int) -> str:
+    return f"only {number} observations"

@@ -1,0 +1,1 @@
+"""What is measured of a record, or of many."""

@@ -1,0 +1,84 @@
+"""What a run on emulated hosts tells of the work of its tasks: processor time, which no quota makes longer.
+
+Wall time under a quota depends on what a task did before: the kernel lets it use what it has left at full speed. So
+work is taken from the processor time that the kernel has counted (``Observed``), and only what tasks with a core to
+themselves took is taken from the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.measures.injections import PAYLOAD_FRAC
+from analysis.records.load import Run
+
+WORK_COLUMNS = ("role", "cpu_s", "iterations", "samples", "updates", "grads", "messages", "num_workers")
+
+
+def hosts_of(run: Run) -> list[dict[str, Any]]:
+    """Its hosts as ``meta.json`` describes them; none without."""
+    return list(run.meta.get("machine", {}).get("hosts") or [])
+
+
+def has_cores(run: Run) -> bool:
+    """Whether every task has a core to itself, so that work takes as long as it is. Without hosts that is assumed."""
+    hosts = hosts_of(run)
+    alone = all(len(host["tasks"]) <= 1 and (host["cores"] is None or host["cores"] >= 1) for host in hosts)
+    tasks = sum(len(host["tasks"]) for host in hosts)
+    return not hosts or (alone and tasks <= run.meta["machine"].get("num_cores", 0))
+
+
+def touched(run: Run, target: str) -> set[str]:
+    """The tasks that a disturbance of ``target`` makes slower: of a link, those that live at its ends."""
+    role, _, numbers = target.partition(":")
+    if role in ("worker", "server"):
+        return {target}
+    ends = {int(number) for number in numbers.split(">")}
+    return {task for host in hosts_of(run) if host["number"] in ends for task in host["tasks"]}
+
+
+def wire_s(run: Run, num_bytes: int) -> float:
+    """The least time for so many bytes between two of its hosts, of which one has the slowest link of all."""
+    rates = [host["link_bytes_per_s"] for host in hosts_of(run) if host["link_bytes_per_s"]]
+    return num_bytes / (min(rates) * PAYLOAD_FRAC) if rates else 0.0
+
+
+def work(run: Run) -> pd.DataFrame:
+    """A row per task and sample that no disturbance overlapped: processor time, and what was done in it.
+
+    ``role``, ``cpu_s``; of a worker ``iterations`` and their ``samples``; of a server ``updates`` and their ``grads``,
+    ``messages`` (parts of the model that it took or sent); ``num_workers`` of the run. What straddles an end of the
+    sample is counted where it ends: off by one at most, and by nothing on average.
+    """
+    nodes = run.tables.nodes
+    tasks = nodes[nodes["cpu_cores"].notna() & nodes["node"].str.startswith(("worker:", "server:"))]
+    found = [row for t, rows in tasks.groupby("t") if _calm(run, rows) for row in _rows(run, float(t), rows)]
+    return pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
+
+
+def _calm(run: Run, rows: pd.DataFrame) -> bool:
+    t, period_s = rows[["t", "period_s"]].iloc[0]
+    return not ((run.plan["start_s"] < t) & (run.plan["end_s"] > t - period_s)).any()
+
+
+def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    tables, since_s = run.tables, t - float(rows["period_s"].iloc[0])
+
+    def within(times: pd.Series) -> pd.Series:
+        return (times > since_s) & (times <= t)
+
+    arrived = tables.iterations[within(tables.iterations["t"])]
+    updates = tables.updates[within(tables.updates["t"]) & ~tables.updates["void"]]
+    sent = int(within(tables.iterations["issued_s"]).sum() + within(tables.evaluations["asked_s"]).sum())
+    for _, row in rows.iterrows():
+        role, _, number = str(row["node"]).partition(":")
+        cpu_s = row["cpu_cores"] * row["period_s"]
+        mine = arrived[arrived["worker"] == int(number)]
+        yield {"role": role, "cpu_s": cpu_s} | (
+            {"iterations": len(mine), "samples": int(mine["samples"].sum())}
+            if role == "worker"
+            else {"updates": len(updates), "grads": int(updates["num_grads"].sum()), "messages": len(arrived) + sent}
+        )

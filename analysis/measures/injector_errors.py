@@ -1,0 +1,153 @@
+"""How exact the injectors are: windows of disturbances in, one row per actuator, length of iterations and level out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan, log2, nan
+from typing import Any
+
+import pandas as pd
+
+TOLERANCE_FRAC = 0.1
+"""Of slow-downs and link rates: relative errors up to this are within what is promised."""
+SHARE_TOLERANCE = 0.01
+"""Of the share of processor time: absolute, so one per cent of what the undisturbed target may use."""
+ROUNDING = 1e-9
+PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200}
+"""By actuator of iterations: the shortest ones for which the tolerance is promised."""
+EXACT = ("cgroup", "duty")
+"""Iterations under them are even enough for their processor time to tell something."""
+UNIT_MS = 50
+ABOUT = 2**0.5
+"""Lengths of iterations are told apart where they differ by a factor of two: 40 ms are about 50 ms."""
+BITS_PER_MBIT = 1e6
+MEDIANS = (
+    *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost"),
+    *("payload_asked_bytes_per_s", "push_bytes_per_s", "pull_bytes_per_s", "readback_s", "onset_s"),
+)
+KEYS = ("by", "kind", "length_ms", "full", "magnitude")
+NOT_MEASURED = "not measured"
+
+
+def errors(windows: pd.DataFrame) -> pd.DataFrame:
+    """One row per actuator (``by``), ``kind``, ``length_ms``, ``full`` and level, the weakest disturbance first.
+
+    Takes :func:`analysis.measures.injections.collect`; kinds that only stop processes are left out. ``length_ms`` is
+    the median length of the undisturbed iterations of all jobs whose iterations are about as long (not a number for
+    links). ``windows`` and ``iterations`` are counted, the columns of ``MEDIANS`` are medians over the windows.
+    ``error``, ``push_error`` and ``pull_error`` are relative, ``share_error`` is a difference; ``promised`` says
+    whether the iterations are long enough for the actuator, ``within`` (null: not measured), ``share_within``,
+    ``push_within``, ``pull_within`` whether the error is as small as promised.
+    """
+    shown = windows[windows["slowdown_asked"].notna() | windows["cpu_share"].notna()]
+    shown = shown.assign(length_ms=_lengths_ms(shown))
+    groups = shown.groupby(list(KEYS), dropna=False)
+    table = groups[list(MEDIANS)].median().assign(windows=groups.size(), iterations=groups["iterations"].sum())
+    return _judged(_sorted(table.reset_index()))
+
+
+def _lengths_ms(windows: pd.DataFrame) -> pd.Series:
+    """Jobs are sorted into classes by their medians, so that one that varies stays in one."""
+    base_s = windows["base_s"].where(windows["kind"] != "bandwidth")
+    octaves = base_s.groupby(windows["work"]).transform("median").map(_octave)
+    return base_s.groupby(octaves).transform("median").map(lambda middle_s: float(f"{1e3 * middle_s:.2g}"))
+
+
+def _octave(base_s: float) -> float:
+    return nan if isnan(base_s) else round(log2(1e3 * base_s / UNIT_MS))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    known = list(PROMISED_MS)
+    rank = [known.index(by) if by in known else len(known) for by in table["by"]]
+    order = table.assign(rank=rank).sort_values(["rank", "by", "kind", "length_ms", "full", "slowdown_asked"])
+    return order.drop(columns="rank").reset_index(drop=True)
+
+
+def _judged(table: pd.DataFrame) -> pd.DataFrame:
+    payload = table["payload_asked_bytes_per_s"]
+    table = table.assign(
+        error=table["slowdown"] / table["slowdown_asked"] - 1.0,
+        share_error=(table["cpu_share"] - table["magnitude"]).where(table["kind"] == "cpu"),
+        push_error=table["push_bytes_per_s"] / payload - 1.0,
+        pull_error=table["pull_bytes_per_s"] / payload - 1.0,
+        promised=[
+            isnan(length) or length * ABOUT >= PROMISED_MS.get(by, UNIT_MS)
+            for length, by in _pairs(table, "length_ms", "by")
+        ],
+    )
+    for name, tolerance in (("", TOLERANCE_FRAC), ("share", SHARE_TOLERANCE), ("push", TOLERANCE_FRAC)):
+        table = _within(table, name, tolerance)
+    return _within(table, "pull", TOLERANCE_FRAC)
+
+
+def _within(table: pd.DataFrame, name: str, tolerance: float) -> pd.DataFrame:
+    error = table[f"{name}_error".removeprefix("_")]
+    held = (error.abs() <= tolerance + ROUNDING).astype("boolean").where(error.notna())
+    return table.assign(**{f"{name}_within".removeprefix("_"): held})
+
+
+def _pairs(frame: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, Any]]:
+    return zip(frame[one], frame[other], strict=True)
+
+
+# ---- in words -------------------------------------------------------------------------------------------------------
+
+
+def verdict(table: pd.DataFrame) -> list[str]:
+    """What it comes to, in a few lines that name every miss."""
+    slowed = table[(table["kind"] != "bandwidth") & table["slowdown_asked"].notna()]
+    links = table[table["kind"] == "bandwidth"]
+    lines = []
+    for by, rows in slowed.groupby("by", sort=False):
+        floor = PROMISED_MS.get(str(by), UNIT_MS)
+        about = f"{by}: slow-down of iterations of {floor} ms and more within 10 %:"
+        lines.append(_count(about, rows[rows["promised"]], "within", "error", "levels"))
+        if not rows["promised"].all():
+            about = f"{by}: of shorter ones, for which nothing is promised:"
+            lines.append(_count(about, rows[~rows["promised"].astype("bool")], "within", "error", "levels"))
+    for by, rows in slowed[slowed["share_within"].notna()].groupby("by", sort=False):
+        about = f"{by}: share of processor time within 1 %:"
+        lines.append(_count(about, rows, "share_within", "share_error", "levels"))
+    for name, word in (("push", "pushes"), ("pull", "pulls")):
+        if len(links):
+            about = f"links: payload rate of {word} within 10 %:"
+            lines.append(_count(about, links, f"{name}_within", f"{name}_error", "levels"))
+    return lines
+
+
+def _count(what: str, rows: pd.DataFrame, held: str, error: str, units: str) -> str:
+    if not len(rows):
+        return f"{what} nothing measured"
+    missed = [
+        f"{case(row)} ({NOT_MEASURED if isnan(row[error]) else percent(row[error])})"
+        for _, row in rows.iterrows()
+        if pd.isna(row[held]) or not row[held]
+    ]
+    told = f"; not {', '.join(missed)}" if missed else ""
+    return f"{what} {len(rows) - len(missed)} of {len(rows)} {units}{told}"
+
+
+def case(row: Any) -> str:
+    """A level in words: ``0.25 left at 50 ms``, ``0.1 of 1000 Mbit/s``."""
+    if row["kind"] == "bandwidth":
+        return f"{row['magnitude']:g} of {row['full'] * 8 / BITS_PER_MBIT:g} Mbit/s"
+    left = row["magnitude"] if row["kind"] == "cpu" else 1.0 / row["slowdown_asked"]
+    return f"{left:.2g} left" + ("" if isnan(row["length_ms"]) else f" at {row['length_ms']:g} ms")
+
+
+def percent(value: float) -> str:
+    """With its sign; a dash for what was not measured."""
+    return "\N{EN DASH}" if isnan(value) else f"{100 * value:+.1f} %"
+
+
+def costs(table: pd.DataFrame) -> tuple[float, float] | None:
+    """The least and the most processor time of a throttled iteration / of an undisturbed one, by exact actuators."""
+    found = table.loc[table["by"].isin(EXACT), "cpu_cost"].dropna()
+    return (float(found.min()), float(found.max())) if len(found) else None
+
+
+def latest(table: pd.DataFrame) -> dict[str, float]:
+    """By actuator: the longest time (seconds) from the plan's moment until it was read back, where that is noted."""
+    noted = table[table["readback_s"].notna()]
+    return {str(by): float(rows["readback_s"].max()) for by, rows in noted.groupby("by", sort=False)}

@@ -1,0 +1,123 @@
+"""Which iterations of which worker straggled, in truth: what predictions of stragglers are scored against (pure).
+
+Two truths. ``realised``: the iteration took too long, whatever the reason. ``plan``: a disturbance of the plan covers
+it, whether that made it long or not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.measures.injections import SLEPT, workers_of
+from analysis.measures.work import STRAGGLER_FRAC, computed
+from analysis.records.load import RecordError, Run
+
+LABELS = ("realised", "plan")
+NOT_SLOWER = ("kill",)
+"""Kinds that end an iteration and do not lengthen it."""
+SAME_S = 1e-9
+"""What begins when another ends (a record by rows knows when only as a difference) did not begin before."""
+
+Losses = list[tuple[float, int]]
+
+
+def timed(run: Run) -> pd.DataFrame:
+    """The iterations that tell a time: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, ``cpu``, ``memory``.
+
+    In the order of their ends. Whole batches only, as in :func:`analysis.measures.work.deviations`. ``begun_s`` is when
+    the Compute was carried out, ``t`` when the gradient arrived; ``cpu`` (cores) and ``memory`` (bytes) are what
+    telemetry last said of the worker by then, 1 where it said nothing.
+
+    Raises:
+        RecordError: there are none.
+    """
+    rows = computed(run.tables.iterations)
+    rows = rows[(rows["samples"] == rows["assigned_samples"]) & (rows["iter_s"] > 0)]
+    if not len(rows):
+        raise RecordError(f"{run.path}: holds no iteration of a worker on a whole batch. Score a run that trained")
+    rows = rows.rename(columns={"issued_s": "begun_s"})[["worker", "iteration", "begun_s", "t", "iter_s"]]
+    return _with_resources(rows.sort_values("t", kind="stable", ignore_index=True), run.tables.nodes)
+
+
+def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
+    told = nodes[nodes["node"].str.startswith("worker:")] if len(nodes) else nodes
+    if not len(told):
+        return rows.assign(cpu=1.0, memory=1.0)
+    told = told.assign(worker=told["node"].str.removeprefix("worker:").astype("int64"))
+    told = told.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[["t", "worker", "cpu", "memory"]]
+    joined = pd.merge_asof(rows, told.sort_values("t", kind="stable"), on="t", by="worker")
+    return joined.fillna({"cpu": 1.0, "memory": 1.0})
+
+
+def losses(run: Run) -> Losses:
+    """(when, which worker) was lost, in order."""
+    rows = run.tables.restarts
+    rows = rows[(rows["what"] == "Lost") & (rows["role"] == "worker")]
+    return [(float(t), int(worker)) for t, worker in zip(rows["t"], rows["id"], strict=True)]
+
+
+def realised(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
+    """Whether each iteration took more than ``tolerance_frac`` longer than the fastest worker's (nullable boolean).
+
+    It is compared, when it ends, with the last iteration that each other worker had begun by then, which may still be
+    under way. Under a barrier that is the same round (STAR's iteration), and without one it is what the others were
+    doing at the time. What a worker did before it was lost does not count. Null where there is nobody to compare with.
+
+    Args:
+        rows: of :func:`timed`.
+        lost: of :func:`losses`.
+        tolerance_frac: part of the fastest one's time.
+    """
+    end, worker, own_s = (rows[name].to_numpy() for name in ("t", "worker", "iter_s"))
+    fastest_s, others = own_s.copy(), np.zeros(len(rows), dtype="int64")
+    for peer in np.unique(worker):
+        theirs = rows[worker == peer].sort_values("begun_s", kind="stable")
+        seconds = _last_begun_s(theirs, np.array([t for t, gone in lost if gone == peer]), end)
+        counts = np.isfinite(seconds) & (worker != peer)
+        others += counts
+        fastest_s = np.where(counts, np.minimum(fastest_s, seconds), fastest_s)
+    slow = pd.Series((own_s - fastest_s) / fastest_s > tolerance_frac, index=rows.index, dtype="boolean")
+    return slow.mask(others == 0)
+
+
+def _last_begun_s(theirs: pd.DataFrame, lost_s: np.ndarray, at_s: np.ndarray) -> np.ndarray:
+    """Seconds of the last iteration begun before ``at_s``; infinite where there is none since the last loss."""
+    begun, seconds = theirs["begun_s"].to_numpy(), theirs["iter_s"].to_numpy()
+    place = np.searchsorted(begun, at_s - SAME_S, side="left") - 1
+    since = np.concatenate([[-np.inf], lost_s])[np.searchsorted(lost_s, at_s, side="right")]
+    valid = (place >= 0) & (begun[place] >= since)
+    return np.where(valid, seconds[place], np.inf)
+
+
+def windows(run: Run) -> pd.DataFrame:
+    """The plan by worker: ``worker``, ``start_s``, ``end_s``, ``slept`` (whether it is added to what begins within).
+
+    A host's or link's disturbance is one of every worker there. Those of servers are left out: they slow all workers
+    alike; and so are kills, which leave no iteration to be slow.
+    """
+    found = [
+        (worker, one.start_s, one.end_s, one.kind in SLEPT)
+        for one in run.plan.itertuples()
+        if one.kind not in NOT_SLOWER
+        for worker in sorted(workers_of(run, one.target))
+    ]
+    frame = pd.DataFrame(found, columns=["worker", "start_s", "end_s", "slept"])
+    return frame.astype({"worker": "int64", "start_s": "float64", "end_s": "float64", "slept": "bool"})
+
+
+def planned(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:
+    """Whether the plan covers each iteration (nullable boolean, never null).
+
+    What is slept covers those that begin in its window; any other window those that it overlaps.
+
+    Args:
+        rows: of :func:`timed`.
+        plan: of :func:`windows`.
+    """
+    begun, end, worker = (rows[name].to_numpy() for name in ("begun_s", "t", "worker"))
+    covered = np.zeros(len(rows), dtype="bool")
+    for one in plan.itertuples():
+        met = one.start_s <= begun if one.slept else one.start_s < end
+        covered |= (worker == one.worker) & met & (begun < one.end_s)
+    return pd.Series(covered, index=rows.index, dtype="boolean")

@@ -1,0 +1,1 @@
+"""Records read back: rows, tables, integrity."""

@@ -1,0 +1,172 @@
+"""What became of every gradient: one pass over the lines of a record.
+
+A command is only counted where it was carried out. Two things void it: a server is lost, or a worker that all others
+cannot go on without (until ``Restored``), and the job ended before it (then the line's ``version`` is lower than its
+``Apply`` commands would make it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from analysis.records.schema import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    GoingBack,
+    Grad,
+    Held,
+    Line,
+    Lost,
+    Restart,
+    Restored,
+    ServerLost,
+    Timings,
+)
+
+
+class Arrival(msgspec.Struct, gc=False):
+    """One pushed gradient and its fate: ``applied``, ``dropped``, ``void`` (rolled back), ``open`` or ``empty``.
+
+    ``issued_s`` is when its Compute was carried out. Applied fields stay filled in where a rollback made it void.
+    """
+
+    t: float
+    grad: Grad
+    timings: Timings
+    loss: float | None
+    issued_s: float
+    held: bool
+    fate: str
+    applied_version: int | None = None
+    applied_t: float | None = None
+    staleness: int | None = None
+
+
+class Update(msgspec.Struct, gc=False):
+    """One update that was carried out; ``void`` when a rollback took it back."""
+
+    t: float
+    version: int
+    grads: tuple[int, ...]
+    samples: int
+    lr_scale: float
+    void: bool = False
+
+
+@dataclass
+class History:
+    """The arrivals and updates of a run, in order. Build it with :func:`replay`."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    version: int = 0
+    halted: bool = False
+    going_back: bool = False
+    given_up: list[tuple[float, int]] = field(default_factory=list)
+    """(t, samples) of gradients that were dropped for good."""
+    _held: set[tuple[int, float]] = field(default_factory=set)
+    _issued: dict[int, float] = field(default_factory=dict)
+    _grads: dict[int, Arrival] = field(default_factory=dict)
+
+    def arrived(self, t: float, event: Arrived) -> None:
+        """A gradient came in; an empty one has nothing to apply."""
+        grad, timings = event.grad, event.timings
+        # a Compute that waited for data began when data came, which only the worker's stopwatch tells
+        begun = t - timings.pull_s - timings.data_s - timings.compute_s - timings.send_s
+        issued = self._issued.pop(grad.worker, begun)
+        held = (grad.worker, issued) in self._held
+        fate = "open" if grad.samples else "empty"
+        arrival = Arrival(t, grad, timings, event.loss, begun if held else issued, held, fate)
+        self.arrivals.append(arrival)
+        if grad.samples:
+            self._grads[grad.id] = arrival
+
+    def forget(self, worker: int) -> None:
+        """The worker's Compute ended without a gradient."""
+        self._issued.pop(worker, None)
+
+    def halt(self) -> None:
+        """What is not applied now never will be."""
+        self.halted = True
+        self._issued.clear()
+        for arrival in self._grads.values():
+            arrival.fate = "void" if arrival.fate == "open" else arrival.fate
+
+    def restored(self, version: int) -> None:
+        """Take back the updates after ``version``."""
+        self.halt()
+        self.halted, self.going_back, self.version = False, False, version
+        for update in reversed(self.updates):
+            if not update.void and update.version <= version:
+                break
+            update.void = True
+            for grad_id in update.grads:
+                if grad_id in self._grads:
+                    self._grads[grad_id].fate = "void"
+
+    def applied(self, t: float, command: Apply) -> None:
+        """One update."""
+        self.version += 1
+        samples = 0
+        for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
+            samples = arrival.grad.round_samples or samples + arrival.grad.samples
+            arrival.fate, arrival.applied_version, arrival.applied_t = "applied", self.version, t
+            arrival.staleness = self.version - 1 - arrival.grad.version
+        self.updates.append(Update(t, self.version, command.grads, samples, command.lr_scale))
+
+    def dropped(self, t: float, command: Drop) -> None:
+        """Gradients that are not used."""
+        for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
+            arrival.fate = "dropped"
+            if not command.requeue and arrival.grad.round is None:
+                self.given_up.append((t, arrival.grad.samples))
+
+    def take(self, line: Line) -> None:
+        """Advance by one line of the record."""
+        match line.event:
+            case Arrived() as event:
+                self.arrived(line.t, event)
+            case Failed(worker=worker):
+                self.forget(worker)
+            case Lost(worker=worker):
+                self.forget(worker)
+                if self.going_back:
+                    self.halt()
+            case ServerLost():
+                self.halt()
+            case Restored(version=version):
+                self.restored(version)
+            case None if isinstance(line.note, Held):
+                self._held.add((line.note.worker, line.t))
+            case None if isinstance(line.note, GoingBack):
+                self.going_back = True
+        if not self.halted:
+            self._carry_out(line)
+
+    def _carry_out(self, line: Line) -> None:
+        for command in line.commands:
+            match command:
+                case Compute(worker=worker):
+                    self._issued[worker] = line.t
+                case Apply() if self.version >= line.version:
+                    return  # the job had ended
+                case Apply():
+                    self.applied(line.t, command)
+                case Drop():
+                    self.dropped(line.t, command)
+                case Restart(node=node) if self.going_back or node.startswith("server:"):
+                    self.halt()
+                    return
+
+
+def replay(lines: list[Line]) -> History:
+    """The history of a whole record."""
+    history = History()
+    for line in lines:
+        history.take(line)
+    return history

@@ -1,0 +1,220 @@
+"""Whether a record is sound: what the laws of the protocol promise, checked on what was written down.
+
+Every check has a broken record in ``tests/unit/test_analysis_integrity.py`` that it must catch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from analysis.records.load import Run, find_gap
+from analysis.records.rows import problems_of
+from analysis.records.schema import (
+    ROWS,
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    GoingBack,
+    Joined,
+    Line,
+    Lost,
+    Restart,
+    Restored,
+    Score,
+    Scored,
+    ServerLost,
+    Started,
+)
+
+LIMIT = 20
+"""Problems that are reported in full."""
+
+
+@dataclass(frozen=True)
+class Integrity:
+    """``problems`` found, and what could not be checked on this record (``unchecked``), each with the reason."""
+
+    problems: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """No problem found."""
+        return not self.problems
+
+
+def integrity(run: Run) -> Integrity:
+    """Check one record: order of the lines, life of every Compute and gradient, conservation of samples."""
+    problems, unchecked = list(_order(run.lines)), []
+    if run.by_rows:
+        problems += problems_of(run.path / ROWS, run.tables.iterations, run.finished)
+        unchecked = ["life of every Compute: the record has rows instead of events"]
+    else:
+        conserved, unchecked = _conservation(run)
+        problems += [*_lives(run.lines), *conserved]
+    more = len(problems) - LIMIT
+    shown = problems[:LIMIT] + ([f"and {more} more"] if more > 0 else [])
+    return Integrity(tuple(shown), tuple(unchecked))
+
+
+def _order(lines: list[Line]) -> Iterator[str]:
+    """Sequence numbers have no gap and time does not run backwards."""
+    gap = find_gap(lines)
+    if gap is not None:
+        yield f"line {gap + 1}: seq {lines[gap].seq} does not follow the line before"
+    latest = 0.0
+    for line in lines:
+        if line.t < latest:
+            yield f"seq {line.seq}: t = {line.t} after {latest}"
+        latest = max(latest, line.t)
+
+
+def _lives(lines: list[Line]) -> Iterator[str]:
+    """Every Compute ends once; every gradient is applied or dropped at most once; versions count the updates."""
+    lives = _Lives()
+    for line in lines:
+        lives.going_back |= isinstance(line.note, GoingBack)
+        if line.event is not None:
+            yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
+
+
+@dataclass
+class _Lives:
+    version: int = 0
+    halted: bool = False
+    going_back: bool = False
+    busy: set[int] = field(default_factory=set)
+    here: dict[int, int | None] = field(default_factory=dict)
+    """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
+    unused: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    """Gradients whose score is not told."""
+
+    def take(self, line: Line) -> Iterator[str]:
+        """Advance by one event and the commands that it caused."""
+        yield from self._scored(line.event) if isinstance(line.event, Scored) else self._event(line)
+        if self.going_back and isinstance(line.event, Lost):
+            self._halt()
+        if not self.halted:
+            for command in line.commands:
+                if isinstance(command, Apply) and self.version >= line.version:
+                    return  # the job had ended: what follows was not carried out
+                if self._counts():
+                    yield from self._command(command)
+            if self.version != line.version:
+                yield f"version {line.version} after an event and commands that make it {self.version}"
+                self.version = line.version
+
+    def _event(self, line: Line) -> Iterator[str]:
+        match line.event:
+            case Started(workers=workers):
+                self.here = dict.fromkeys(workers)  # the first of some may have died while the job was starting
+            case Arrived(grad=grad):
+                yield from self._ended(grad.worker, "Arrived")
+                if grad.id in self.seen:
+                    yield f"gradient {grad.id} arrived twice"
+                if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
+                    yield f"gradient {grad.id} of incarnation {grad.incarnation} of worker {grad.worker}, which is gone"
+                self.here[grad.worker] = grad.incarnation
+                self.seen.add(grad.id)
+                self.unused |= {grad.id} if grad.samples else set()
+            case Failed(worker=worker):
+                yield from self._ended(worker, "Failed")
+            case Lost(worker=worker):
+                self.busy.discard(worker)
+                self.here.pop(worker, None)
+            case Joined(worker=worker, incarnation=incarnation):
+                self.here[worker] = incarnation
+            case ServerLost():
+                self._halt()
+            case Restored(version=version, workers=workers):
+                self.halted, self.going_back, self.version = False, False, version
+                self.here = dict.fromkeys(workers)
+                self._void()
+
+    def _scored(self, told: Scored) -> Iterator[str]:
+        if told.grad.id not in self.asked:
+            yield f"Scored of gradient {told.grad.id}, whose score nobody waits for"
+        if told.ref_version > self.version:
+            yield f"Scored of gradient {told.grad.id} against version {told.ref_version}, which is not there yet"
+        self.asked.discard(told.grad.id)
+
+    def _ended(self, worker: int, how: str) -> Iterator[str]:
+        if worker not in self.busy:
+            yield f"{how} of worker {worker}, which was not computing"
+        self.busy.discard(worker)
+
+    def _counts(self) -> bool:
+        return not self.halted
+
+    def _halt(self) -> None:
+        self.halted = True
+        self._void()
+
+    def _void(self) -> None:
+        self.busy.clear()
+        self.unused.clear()
+        self.asked.clear()
+
+    def _command(self, command: object) -> Iterator[str]:
+        match command:
+            case Compute(worker=worker):
+                if worker in self.busy:
+                    yield f"Compute for worker {worker} while it was computing"
+                self.busy.add(worker)
+            case Restart(node=node) if self.going_back or node.startswith("server:"):
+                self._halt()
+            case Score(grad=grad):
+                if grad not in self.unused - self.asked:
+                    yield f"Score of gradient {grad}, which was not there or is being scored"
+                self.asked.add(grad)
+            case Apply(grads=grads) | Drop(grads=grads):
+                self.version += isinstance(command, Apply)
+                what = type(command).__name__
+                for grad in grads:
+                    if grad not in self.unused:
+                        yield f"{what} of gradient {grad}, which was not there (used before, void, or never arrived)"
+                    self.unused.discard(grad)
+                    self.asked.discard(grad)
+
+
+def _conservation(run: Run) -> tuple[list[str], list[str]]:
+    """Problems and unchecked: every sample of every epoch is used once, applied or given up by a lossy Drop."""
+    if run.history.given_up and any(isinstance(line.event, Restored) for line in run.lines):
+        return [], ["samples: a rollback may have brought back some that were given up on request"]
+    uses = [(update.t, update.samples) for update in run.history.updates if not update.void]
+    uses = sorted([*uses, *run.history.given_up], key=lambda use: use[0])
+    if run.job.get("epoch_overlap"):
+        return list(_total(run)), ["samples of each epoch: epochs overlap"]
+    return [*_per_epoch(uses, run.job["num_samples"]), *_total(run)], []
+
+
+def _per_epoch(uses: list[tuple[float, int]], num_samples: int) -> Iterator[str]:
+    """No update mixes two epochs: the sum of the samples used meets every multiple of the data set's size."""
+    used = 0
+    for t, samples in uses:
+        epoch, used = used // num_samples, used + samples
+        if used // num_samples != epoch and used % num_samples:
+            end = (epoch + 1) * num_samples
+            yield f"t = {t:g}: {used} samples used, which passes the end of epoch {epoch} at {end}"
+
+
+def _total(run: Run) -> Iterator[str]:
+    """The sum of the samples applied is what the runtime counted, and whole epochs when the job did them all."""
+    end, epochs = run.finished, run.job.get("epochs")
+    if end is None:
+        return
+    applied = sum(update.samples for update in run.history.updates if not update.void)
+    # the event that found no room was carried out, and is not in the record
+    unwritten = run.status == "disk_full" and end.samples_applied is not None and end.samples_applied > applied
+    if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
+        yield f"{applied} samples applied, but the last line says {end.samples_applied}"
+    given_up = sum(samples for _, samples in run.history.given_up)
+    if epochs is not None and end.epochs_done == epochs and applied + given_up != epochs * run.job["num_samples"]:
+        yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
+    if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
+        yield f"{end.shards_done} of {end.shards_total} shards done at the end"

@@ -1,0 +1,93 @@
+"""The frames of a run that was recorded by rows (``record=iterations``): one per iteration and no event log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.schema import DURATIONS, ROWS, Finished
+
+MAGIC = b"PAR1"
+"""How a file of this format begins and ends."""
+NUMBERS = ("worker", "iteration", "grad", "version_read", "samples", "assigned_samples", "applied_version")
+MORE = ("injected_s", "overrun_s", "applied_t")
+INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows, with the columns that :func:`analysis.records.tables.make_tables` gives an iteration.
+
+    ``incarnation`` is 0 and ``loss`` not known; ``issued_s`` is when the Compute reached its worker, as nearly as the
+    durations tell. A file without its end (the run was killed) cannot be read: it counts as one without rows.
+    """
+    rows = _stored(path)
+    applied = rows["applied_version"] > 0
+    begun = rows["t"] - sum(rows[name] for name in DURATIONS)
+    version = rows["applied_version"].where(applied).astype("Int64")
+    return pd.DataFrame(
+        {
+            "t": rows["t"],
+            "worker": rows["worker"],
+            "incarnation": 0,
+            "iteration": rows["iteration"],
+            **{name: rows[name] for name in ("grad", "version_read", "samples", "assigned_samples")},
+            **{name: rows[name] for name in (*DURATIONS, "injected_s", "overrun_s")},
+            "iter_s": rows["data_s"] + rows["compute_s"] + rows["send_s"],
+            "bpt_s": rows["data_s"] + rows["compute_s"],
+            "start_s": begun,
+            "issued_s": begun + rows["wait_s"],
+            "loss": np.nan,
+            "fate": np.where(applied, "applied", "dropped"),
+            "applied_version": version,
+            "applied_t": rows["applied_t"],
+            "staleness": version - 1 - rows["version_read"],
+        }
+    )
+
+
+def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
+    """One row per update, as :func:`analysis.records.tables.make_tables` gives them; its ``lr_scale`` is not known."""
+    used = iterations[iterations["fate"] == "applied"]
+    groups = used.groupby(used["applied_version"].astype("int64"), sort=True)
+    return pd.DataFrame(
+        {
+            "t": groups["applied_t"].first().to_numpy(),
+            "version": np.array(list(groups.groups), dtype="int64"),
+            "num_grads": groups.size().to_numpy(),
+            "samples": groups["samples"].sum().to_numpy(),
+            "lr_scale": np.nan,
+            "void": False,
+        }
+    )
+
+
+def has_end(path: Path) -> bool:
+    """Whether the file was closed; where its rows are, only its end tells."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - len(MAGIC)))
+        return size > len(MAGIC) and file.read() == MAGIC
+
+
+def _stored(path: Path) -> pd.DataFrame:
+    if has_end(path):
+        return pd.read_parquet(path)
+    return pd.DataFrame({**dict.fromkeys(NUMBERS, INTEGERS), **dict.fromkeys(("t", *DURATIONS, *MORE), FLOATS)})
+
+
+def problems_of(path: Path, rows: pd.DataFrame, end: Finished | None) -> list[str]:
+    """What is wrong with a file's rows: a gradient twice, gaps of versions, sums that the last line contradicts."""
+    if not has_end(path):
+        return [f"{ROWS}: has no end, so its rows are lost; repeat the run"]
+    found = []
+    if (twice := int(rows["grad"].duplicated().sum())) > 0:
+        found.append(f"{twice} gradients were used twice")
+    versions = updates_of(rows)["version"].to_numpy()
+    if not np.array_equal(versions, np.arange(1, len(versions) + 1)):
+        found.append("the versions of the updates have gaps")
+    applied = int(rows.loc[rows["fate"] == "applied", "samples"].sum())
+    if end is not None and end.samples_applied is not None and end.samples_applied != applied:
+        found.append(f"{applied} samples applied, but the last line says {end.samples_applied}")
+    return found

@@ -1,0 +1,346 @@
+"""The lines of ``events.jsonl`` as typed values: ``docs/record.md`` in code.
+
+Types that are not listed here decode to :class:`Other`, so that a record with a newer vocabulary still reads.
+Missing fields, wrong types and broken JSON raise ``msgspec.ValidationError`` or ``msgspec.DecodeError``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
+"""Parts of an iteration in order; they sum to the whole of it."""
+ROWS = "iterations.parquet"
+"""The file of a run that was recorded by rows (:mod:`analysis.records.rows`)."""
+
+
+class Grad(msgspec.Struct, frozen=True, gc=False):
+    """Handle of one pushed gradient; ``version`` is the parameter version that it was computed on."""
+
+    id: int
+    worker: int
+    incarnation: int
+    iteration: int
+    version: int
+    samples: int
+    assigned_samples: int
+    round: int | None = None
+    """Of a weighted sum over parts: the round that they are of."""
+    round_samples: int | None = None
+    """Of that round; they count once however many workers compute them."""
+
+
+class Timings(msgspec.Struct, frozen=True, gc=False):
+    """Durations of one iteration in seconds; ``injected_s`` and ``overrun_s`` are parts of ``compute_s``."""
+
+    wait_s: float = 0.0
+    pull_s: float = 0.0
+    data_s: float = 0.0
+    compute_s: float = 0.0
+    send_s: float = 0.0
+    injected_s: float = 0.0
+    overrun_s: float = 0.0
+
+
+class _Tagged(msgspec.Struct, frozen=True, tag_field="type", tag=True, gc=False):
+    """A value whose ``type`` field is its class name."""
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+class Started(_Tagged, frozen=True, tag=True, gc=False):
+    """The job's clock starts."""
+
+    workers: tuple[int, ...]
+
+
+class Arrived(_Tagged, frozen=True, tag=True, gc=False):
+    """All servers hold a gradient."""
+
+    grad: Grad
+    timings: Timings
+    loss: float | None = None
+
+
+class Failed(_Tagged, frozen=True, tag=True, gc=False):
+    """A Compute ended without a gradient, its worker lives."""
+
+    worker: int
+    reason: str = ""
+
+
+class Lost(_Tagged, frozen=True, tag=True, gc=False):
+    """A worker's process is gone, and with it the Compute that it was busy with."""
+
+    worker: int
+    incarnation: int
+    reason: str = ""
+    restarting: bool = False
+
+
+class Joined(_Tagged, frozen=True, tag=True, gc=False):
+    """A worker is (again) there, idle."""
+
+    worker: int
+    incarnation: int
+
+
+class ServerLost(_Tagged, frozen=True, tag=True, gc=False):
+    """A server is gone; commands are void until :class:`Restored`."""
+
+    server: int
+    incarnation: int
+    reason: str = ""
+
+
+class Restored(_Tagged, frozen=True, tag=True, gc=False):
+    """The parameters are again those of ``version``; everything after it is void."""
+
+    version: int
+    workers: tuple[int, ...] = ()
+
+
+class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
+    """Held-out metrics of the parameters of ``version``, as of ``asked_s``."""
+
+    version: int
+    asked_s: float
+    metrics: dict[str, float | None]
+
+
+class NodeUse(msgspec.Struct, frozen=True, gc=False):
+    """What a task or host used; see the columns of the table ``nodes``."""
+
+    node: str
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    out_bytes_per_s: float | None = None
+    in_bytes_per_s: float | None = None
+    busy_frac: float | None = None
+
+
+class Observed(_Tagged, frozen=True, tag=True, gc=False):
+    """A sample of what tasks and hosts used during the last ``period_s``."""
+
+    period_s: float
+    nodes: tuple[NodeUse, ...]
+
+
+class Scored(_Tagged, frozen=True, tag=True, gc=False):
+    """A gradient was compared with the reference gradient of ``ref_version``; of both the mean over their samples."""
+
+    grad: Grad
+    dot: float
+    sqr_grad: float
+    sqr_ref: float
+    ref_version: int
+
+
+class Updated(_Tagged, frozen=True, tag=True, gc=False):
+    """What a server was busy with since it last told: its last ``updates`` updates, up to ``version``.
+
+    A note, unless the strategy wants to be told.
+    """
+
+    server: int
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float = 0.0
+
+
+class Scheduling(_Tagged, frozen=True, tag=True, gc=False):
+    """What the scheduler expects."""
+
+    pending_s: float
+
+
+class Woke(_Tagged, frozen=True, tag=True, gc=False):
+    """A timer of the strategy."""
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+class Compute(_Tagged, frozen=True, tag=True, gc=False):
+    """Worker: compute a gradient."""
+
+    worker: int
+    num_samples: int
+
+
+class Partition(_Tagged, frozen=True, tag=True, gc=False):
+    """Begin a round whose samples are cut into parts."""
+
+
+class Apply(_Tagged, frozen=True, tag=True, gc=False):
+    """One update from these gradients."""
+
+    grads: tuple[int, ...]
+    lr_scale: float = 1.0
+
+
+class Drop(_Tagged, frozen=True, tag=True, gc=False):
+    """Forget these gradients."""
+
+    grads: tuple[int, ...]
+    requeue: bool = True
+
+
+class Score(_Tagged, frozen=True, tag=True, gc=False):
+    """Compare a gradient with the reference gradient, or with a new one."""
+
+    grad: int
+    refresh: bool = False
+
+
+class Evaluate(_Tagged, frozen=True, tag=True, gc=False):
+    """Score the parameters of now."""
+
+
+class Checkpoint(_Tagged, frozen=True, tag=True, gc=False):
+    """Store the parameters of now."""
+
+
+class Restart(_Tagged, frozen=True, tag=True, gc=False):
+    """Kill a node and start it on another machine."""
+
+    node: str
+
+
+class Wake(_Tagged, frozen=True, tag=True, gc=False):
+    """Arm a timer."""
+
+
+class Stop(_Tagged, frozen=True, tag=True, gc=False):
+    """End the job."""
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+class Held(_Tagged, frozen=True, tag=True, gc=False):
+    """A Compute waits because no data is free."""
+
+    worker: int
+
+
+class GoingBack(_Tagged, frozen=True, tag=True, gc=False):
+    """Nothing counts from the ``Lost`` that follows, or the ``Restart`` that leads to it, until :class:`Restored`."""
+
+
+class Injected(_Tagged, frozen=True, tag=True, gc=False):
+    """A disturbance has begun, changed or ended: asked for and read back, in cores, bytes per second, or 0 and 1."""
+
+    target: str
+    kind: str
+    level: float
+    by: str
+    asked: float | None = None
+    achieved: float | None = None
+    late_s: float = 0.0
+    took_s: float = 0.0
+
+
+class Finished(_Tagged, frozen=True, tag=True, gc=False):
+    """The end of a run that ended by itself; the line's ``t`` is the job's end."""
+
+    status: str
+    reason: str = ""
+    epochs_done: int | None = None
+    samples_applied: int | None = None
+    shards_done: int | None = None
+    shards_total: int | None = None
+    version: int | None = None
+    num_parameters: int | None = None
+    warning: str = ""
+
+
+class Other(msgspec.Struct, frozen=True, gc=False):
+    """Anything else, as it stands in the record."""
+
+    type: str
+    fields: dict[str, Any]
+
+
+Event = (
+    Started
+    | Arrived
+    | Failed
+    | Lost
+    | Joined
+    | ServerLost
+    | Restored
+    | Evaluated
+    | Observed
+    | Scored
+    | Updated
+    | Scheduling
+    | Woke
+)
+Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
+Note = Held | GoingBack | Updated | Injected | Finished
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One line: either ``event`` with ``commands`` and the ``version`` after them, or ``note``. ``t`` in seconds."""
+
+    seq: int
+    t: float
+    event: Event | Other | None = None
+    commands: tuple[Command | Other, ...] = ()
+    version: int = 0
+    decide_us: float = 0.0
+    note: Note | Other | None = None
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    seq: int
+    t: float
+    kind: str
+    event: msgspec.Raw = msgspec.Raw()
+    commands: list[msgspec.Raw] = []
+    version: int | None = None
+    decide_us: float | None = None
+    note: msgspec.Raw = msgspec.Raw()
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
+_COMMAND: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Command)
+_NOTE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Note)
+
+
+def decode_line(text: bytes) -> Line:
+    """Decode one line of ``events.jsonl``; raises ``msgspec.DecodeError`` saying what is wrong with it."""
+    raw = _ENVELOPE.decode(text)
+    if raw.kind == "note" and raw.note:
+        return Line(seq=raw.seq, t=raw.t, note=_decode(_NOTE, raw.note))
+    if raw.kind != "event" or not raw.event or raw.version is None:
+        raise msgspec.ValidationError(f'kind "{raw.kind}" without its fields (an event has `event` and `version`)')
+    return Line(
+        seq=raw.seq,
+        t=raw.t,
+        event=_decode(_EVENT, raw.event),
+        commands=tuple([_decode(_COMMAND, command) for command in raw.commands]),
+        version=raw.version,
+        decide_us=raw.decide_us or 0.0,
+    )
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
+    """Decode a tagged value; a type that this module does not know becomes :class:`Other`."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        fields = msgspec.json.decode(raw)
+        name = fields.get("type") if isinstance(fields, dict) else None
+        if isinstance(name, str) and name not in _KNOWN:
+            return Other(type=name, fields=fields)
+        raise
+
+
+_KNOWN = frozenset(kind.__name__ for union in (Event, Command, Note) for kind in union.__args__)

@@ -1,0 +1,244 @@
+"""Tidy frames of one run, one row per thing that happened; times in seconds since the job's start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from analysis.records import rows
+from analysis.records.history import Arrival, History, Update
+from analysis.records.schema import (
+    DURATIONS,
+    Evaluated,
+    Failed,
+    Injected,
+    Joined,
+    Line,
+    Lost,
+    NodeUse,
+    Observed,
+    Other,
+    Restored,
+    ServerLost,
+    Updated,
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The frames of a run; each field's function says its columns."""
+
+    iterations: pd.DataFrame
+    updates: pd.DataFrame
+    evaluations: pd.DataFrame
+    server_busy: pd.DataFrame
+    restarts: pd.DataFrame
+    injections: pd.DataFrame
+    nodes: pd.DataFrame
+    notes: pd.DataFrame
+    decisions: pd.DataFrame
+
+    def items(self) -> Iterable[tuple[str, pd.DataFrame]]:
+        """(name, frame) of every table."""
+        return vars(self).items()
+
+
+def make_tables(lines: list[Line], gradients: History | Path) -> Tables:
+    """All frames of a run; ``gradients``: their history, or the file of rows. What has no row has an empty frame."""
+    if isinstance(gradients, Path):
+        iterations = rows.read_rows(gradients)
+        updates = rows.updates_of(iterations)
+    else:
+        iterations, updates = _iterations(gradients.arrivals), _updates(gradients.updates)
+    return Tables(
+        iterations=iterations,
+        updates=updates,
+        evaluations=_evaluations(lines),
+        server_busy=_server_busy(lines),
+        restarts=_restarts(lines),
+        injections=_injections(lines),
+        nodes=_nodes(lines),
+        notes=_notes(lines),
+        decisions=_decisions(lines),
+    )
+
+
+def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
+    """One row per ``Arrived``.
+
+    ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
+    ``assigned_samples``; the five durations and ``injected_s``, ``overrun_s`` (parts of ``compute_s``);
+    ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five; ``issued_s`` when
+    the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused
+    at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
+    """
+    columns: dict[str, Any] = {"t": _floats(arrivals, "t")}
+    for name in ("worker", "incarnation", "iteration"):
+        columns[name] = _ints(arrivals, f"grad.{name}")
+    columns["grad"] = _ints(arrivals, "grad.id")
+    columns["version_read"] = _ints(arrivals, "grad.version")
+    columns["samples"] = _ints(arrivals, "grad.samples")
+    columns["assigned_samples"] = _ints(arrivals, "grad.assigned_samples")
+    for name in (*DURATIONS, "injected_s", "overrun_s"):
+        columns[name] = _floats(arrivals, f"timings.{name}")
+    columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
+    columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
+    columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
+    columns["issued_s"] = _floats(arrivals, "issued_s")
+    columns["loss"] = _floats(arrivals, "loss")
+    columns["fate"] = _texts(arrivals, "fate")
+    columns["applied_version"] = _floats(arrivals, "applied_version").astype("Int64")
+    columns["applied_t"] = _floats(arrivals, "applied_t")
+    columns["staleness"] = _floats(arrivals, "staleness").astype("Int64")
+    return pd.DataFrame(columns)
+
+
+def _updates(updates: list[Update]) -> pd.DataFrame:
+    """One row per update carried out: ``t``, ``version``, ``num_grads``, ``samples``, ``lr_scale``, ``void``."""
+    return pd.DataFrame(
+        {
+            "t": _floats(updates, "t"),
+            "version": _ints(updates, "version"),
+            "num_grads": pd.Series([len(update.grads) for update in updates], dtype="int64"),
+            "samples": _ints(updates, "samples"),
+            "lr_scale": _floats(updates, "lr_scale"),
+            "void": _ints(updates, "void").astype("bool"),
+        }
+    )
+
+
+def _evaluations(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Evaluated``: ``asked_s`` (time of the snapshot), ``t``, ``version``, and a column per metric."""
+    found = [line for line in lines if isinstance(line.event, Evaluated)]
+    metrics: list[dict[str, float | None]] = [line.event.metrics for line in found if isinstance(line.event, Evaluated)]
+    columns = {
+        "asked_s": _floats(found, "event.asked_s"),
+        "t": _floats(found, "t"),
+        "version": _ints(found, "event.version"),
+    }
+    for name in dict.fromkeys(name for each in metrics for name in each):
+        columns[name] = pd.Series([each.get(name) for each in metrics], dtype="float64")
+    return pd.DataFrame(columns).sort_values("asked_s", kind="stable", ignore_index=True)
+
+
+def _injections(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Injected`` note.
+
+    ``t`` when it was in effect; ``target``, ``kind``, ``level`` (what is left of processor or link, else 0 or 1);
+    ``by`` whom; ``asked`` and ``achieved`` (read back) in cores, bytes per second on the wire, or 0 and 1, null for no
+    limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done.
+    """
+    found = [line for line in lines if isinstance(line.note, Injected)]
+    columns: dict[str, Any] = {"t": _floats(found, "t")}
+    columns |= {name: _texts(found, f"note.{name}") for name in ("target", "kind", "by")}
+    columns |= {name: _floats(found, f"note.{name}") for name in ("level", "asked", "achieved", "late_s", "took_s")}
+    return pd.DataFrame(columns)
+
+
+def _nodes(lines: list[Line]) -> pd.DataFrame:
+    """One row per task or host and sample.
+
+    ``t``, ``period_s``, ``node``; ``cpu_cores`` used; ``memory_bytes``; ``out_bytes_per_s``, ``in_bytes_per_s`` (hosts,
+    on the wire); ``busy_frac`` (servers: part of the time that went into updates).
+    """
+    found = [
+        (line.t, line.event.period_s, *msgspec.structs.astuple(node))
+        for line in lines
+        if isinstance(line.event, Observed)
+        for node in line.event.nodes
+    ]
+    frame = pd.DataFrame(found, columns=["t", "period_s", *NodeUse.__struct_fields__])
+    return frame.astype({name: "float64" for name in frame.columns if name != "node"})
+
+
+def _server_busy(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Updated``: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``.
+
+    It is a note, or an event where the strategy asked to be told.
+    """
+    found = [(line.t, told) for line in lines if isinstance(told := line.note or line.event, Updated)]
+    columns: dict[str, Any] = {"t": np.array([t for t, _ in found], dtype="float64")}
+    kinds = {"server": "int64", "version": "int64", "updates": "int64", "busy_s": "float64", "injected_s": "float64"}
+    columns |= {name: np.array([getattr(told, name) for _, told in found], dtype=kind) for name, kind in kinds.items()}
+    return pd.DataFrame(columns)
+
+
+def _restarts(lines: list[Line]) -> pd.DataFrame:
+    """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost`` and ``Restored``.
+
+    ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
+    """
+    found = [(line.t, *row) for line in lines if (row := _restart(line)) is not None]
+    frame = pd.DataFrame(found, columns=["t", "what", "role", "id", "reason", "version"])
+    return frame.astype(
+        {"t": "float64", "what": "str", "role": "str", "id": "int64", "reason": "str", "version": "int64"}
+    )
+
+
+def _restart(line: Line) -> tuple[str, str, int, str, int] | None:
+    match line.event:
+        case Lost(worker=worker, reason=reason) | Failed(worker=worker, reason=reason):
+            return type(line.event).__name__, "worker", worker, reason, line.version
+        case Joined(worker=worker):
+            return "Joined", "worker", worker, "", line.version
+        case ServerLost(server=server, reason=reason):
+            return "ServerLost", "server", server, reason, line.version
+        case Restored(version=version):
+            return "Restored", "job", -1, "", version
+    return None
+
+
+def _notes(lines: list[Line]) -> pd.DataFrame:
+    """One row per note of the runtime but ``Updated``: ``seq``, ``t``, ``type``, ``fields`` (JSON)."""
+    found = [line for line in lines if line.note is not None and not isinstance(line.note, Updated)]
+    return pd.DataFrame(
+        {
+            "seq": _ints(found, "seq"),
+            "t": _floats(found, "t"),
+            "type": pd.Series([_type(line.note) for line in found], dtype="str"),
+            "fields": pd.Series([_fields(line.note) for line in found], dtype="str"),
+        }
+    )
+
+
+def _decisions(lines: list[Line]) -> pd.DataFrame:
+    """One row per event: ``seq``, ``t``, ``event``, ``commands`` (their number), ``version``, ``decide_us``."""
+    found = [line for line in lines if line.event is not None]
+    return pd.DataFrame(
+        {
+            "seq": _ints(found, "seq"),
+            "t": _floats(found, "t"),
+            "event": pd.Series([_type(line.event) for line in found], dtype="str"),
+            "commands": pd.Series([len(line.commands) for line in found], dtype="int64"),
+            "version": _ints(found, "version"),
+            "decide_us": _floats(found, "decide_us"),
+        }
+    )
+
+
+def _type(tagged: Any) -> str:
+    return tagged.type if isinstance(tagged, Other) else type(tagged).__name__
+
+
+def _fields(note: Any) -> str:
+    return msgspec.json.encode(note.fields if isinstance(note, Other) else note).decode()
+
+
+def _floats(rows: Sequence[object], path: str) -> pd.Series:
+    """One field of every row; None becomes not a number."""
+    return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="float64"))
+
+
+def _ints(rows: Sequence[object], path: str) -> pd.Series:
+    return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="int64"))
+
+
+def _texts(rows: Sequence[object], path: str) -> pd.Series:
+    return pd.Series(list(map(attrgetter(path), rows)), dtype="str")

@@ -1,0 +1,110 @@
+"""The comparison as a table on a terminal, or in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, isfinite, isnan
+from typing import NamedTuple
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+UNLIMITED = 1000
+
+
+class Column(NamedTuple):
+    """One column: its head, the text of a row, the value compared, and whether more is better (None: neither)."""
+
+    head: str
+    text: Callable[[pd.Series], str]
+    key: str | None = None
+    higher: bool | None = None
+
+
+def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
+    """What is shown of one case (of :func:`analysis.reports.report.compare`); ``brief``: no intervals."""
+    metric, higher = frame["metric"].iloc[0], bool(frame["higher_is_better"].iloc[0])
+    baseline = frame.attrs.get("baseline")
+    against = [Column(f"JCT /\n{baseline}", lambda row: ratio_text(row, "jct"))] if baseline and len(frame) > 1 else []
+    return [
+        Column("strategy", lambda row: row["strategy"]),
+        Column("seeds", lambda row: f"{row['seeds']}"),
+        Column("JCT\ns", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
+        *against,
+        Column("TTA\ns", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False),
+        Column(f"final\n{metric}", lambda row: _number(row["final_metric"], 4), "final_metric", higher),
+        Column("up-\ndates", lambda row: _number(row["updates"], 0)),
+        Column("stale-\nness", lambda row: f"{_number(row['staleness_mean'], 2)}/{_number(row['staleness_max'], 0)}"),
+        Column("wait\n%", lambda row: _number(row["wait_frac"] * 100, 1), "wait_frac", False),
+        Column("drop-\nped %", lambda row: _number(row["dropped_frac"] * 100, 1)),
+        Column("BPT\nms", lambda row: _number(row["bpt_median_s"] * 1e3, 1)),
+    ]
+
+
+def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
+    """Print a comparison, one table for each case, the best of a column in bold.
+
+    Intervals are left out where the terminal is too narrow; in a file or a pipe nothing is.
+    """
+    console = console or Console()
+    width = console.width
+    console.width = width if console.is_terminal else UNLIMITED
+    for case, rows in frame.groupby("case", sort=False):
+        if case:
+            console.print(Text(str(case), style="bold"))
+        table = _table(rows)
+        fits = console.measure(table, options=console.options.update_width(UNLIMITED)).maximum <= console.width
+        console.print(table if fits else _table(rows, brief=True))
+    console.width = width
+
+
+def _table(frame: pd.DataFrame, *, brief: bool = False) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if brief else 1), header_style="bold")
+    shown = columns(frame, brief=brief)
+    for column in shown:
+        left = column.head == "strategy"
+        table.add_column(column.head, justify="left" if left else "right", vertical="bottom", no_wrap=not left)
+    best = [best_rows(frame, column) for column in shown]
+    for number, (_, row) in enumerate(frame.iterrows()):
+        cells = zip(shown, best, strict=True)
+        table.add_row(*(Text(c.text(row), style="bold" if number in winners else "") for c, winners in cells))
+    return table
+
+
+def best_rows(frame: pd.DataFrame, column: Column) -> set[int]:
+    """Positions of the rows with the best value; none where there is nothing to compare."""
+    if column.key is None or column.higher is None or not len(frame):
+        return set()
+    values = frame[column.key].reset_index(drop=True)
+    top = values.max() if column.higher else values.min()
+    if values.nunique(dropna=False) < 2 or not isfinite(top):
+        return set()
+    return {int(index) for index in values.index[values == top]}
+
+
+def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
+    """Median and interval of ``jct`` or ``tta``; a dash where the median is infinite, and how many runs missed."""
+    value, low, high, missed = (row[f"{name}_{key}"] for key in ("s", "low_s", "high_s", "missed"))
+    if isnan(value):
+        return "\N{EN DASH}"
+    text = "\N{EM DASH}" if value == inf else f"{value:.1f}"
+    spread = f" [{_number(low, 1)}, {_number(high, 1)}]"
+    if isfinite(value) and not isnan(low) and spread != f" [{text}, {text}]" and not brief:
+        text += spread
+    if missed:
+        text += f" {missed}/{row['runs']} {miss}" if row["runs"] > 1 else f" {miss}"
+    return text
+
+
+def ratio_text(row: pd.Series, name: str) -> str:
+    """Median of the ratios to the baseline by seed."""
+    return _number(row[f"{name}_ratio"], 2)
+
+
+def _number(value: float, digits: int) -> str:
+    if isnan(value):
+        return "\N{EN DASH}"
+    return f"{value:.{digits}f}" if isfinite(value) else "\N{INFINITY}"

@@ -1,0 +1,134 @@
+"""A comparison of live and virtual runs as tables and as a page (:mod:`analysis.reports.fidelity`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isinf, isnan
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis.reports.fidelity import NAMES, Fidelity
+from analysis.reports.fidelity_words import DASH, error_text
+
+NOTES = """\
+Live and virtual: medians over the seeds. Error: the median over the seeds of the errors of pairs (the same job live and
+virtual), with its 95 % interval (bootstrap; of five seeds it reaches from the least to the largest). The verdict is
+about the interval: yes when it is within {percent:g} %, NO when all of it is outside on one side, else inconclusive,
+as it is with fewer than five seeds. "Live twice": by how much a second live run of the same seed differs from the
+first, median and worst; no model can be nearer than that. "1 % slower": what devices (or cores of hosts) that are 1 %
+slower do to the virtual time, median and worst; a job that follows smoothly moves by up to 1 %. A target is only seen
+at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are apart when the
+interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
+on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). JCT:
+job completion time, TTA: time to the target, BPT: batch processing time."""
+
+
+class Sheet(NamedTuple):
+    """A table for people."""
+
+    title: str
+    heads: Sequence[str]
+    rows: list[list[str]]
+
+
+def sheets(found: Fidelity) -> Iterator[Sheet]:
+    """What there is to show, misses included."""
+    first = ["straggler", "strategy"]
+    cases = {case: rows.set_index("measure") for case, rows in found.measures.groupby(first, sort=False)}
+    within = f"within {100 * found.tolerance_frac:g} %"
+    for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
+        heads = [*first, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
+        heads += ["error, interpolated"] if measure == "tta_s" else []
+        rows = [[*case, *time_cells(at, measure)] for case, at in cases.items()]
+        yield Sheet(f"{name}, {seeds_text(found)}", heads, rows)
+    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "updates", "mean staleness", "largest", "distance", "dropped"]
+    yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
+    heads = ["straggler", "by", "live order", "virtual order", "apart", "kept", "swapped", "undecided", "same order"]
+    rows = [
+        [name, NAMES[by], *map(str, row), told(same)] for name, by, *row, same in found.rankings.itertuples(index=False)
+    ]
+    yield Sheet("Ranking, fastest first", heads, rows)
+    heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]
+    rows = [[*map(str, row), yes(equal)] for *row, equal in found.losses.itertuples(index=False)]
+    yield Sheet("Losses of BSP, live against virtual of the same seed", heads, rows)
+
+
+def seeds_text(found: Fidelity) -> str:
+    """Of how many seeds."""
+    numbers = sorted(set(found.measures["seeds"]))
+    return f"{' to '.join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))} seeds"
+
+
+def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
+    """Live, virtual, error with interval and verdict, noise, amplification; of the TTA also between evaluations."""
+    row = at.loc[measure]
+    for side in ("live", "virtual"):
+        missed, value = row[f"{side}_missed"], row[side]
+        gone = f"{missed}/{row['seeds']} {'cut off' if measure == 'jct_s' else 'missed'}" if missed else ""
+        yield " ".join(filter(None, [number(value, ".2f") if not isinf(value) else "", gone]))
+    yield error_text(row)
+    yield interval_text(row)
+    yield told(row["verdict"])
+    yield noise_text(row, "again", ".1%")
+    yield noise_text(row, "slowed", "+.1%")
+    if measure == "tta_s":
+        yield f"{error_text(at.loc['tta_interp_s'])} {interval_text(at.loc['tta_interp_s'])}"
+
+
+def interval_text(row: Any) -> str:
+    """``-1.2 to +0.3``, in per cent."""
+    if isnan(row["low"]) or isnan(row["high"]):
+        return DASH
+    return " to ".join("never" if isinf(value) else f"{100 * value:+.1f}" for value in (row["low"], row["high"]))
+
+
+def noise_text(row: Any, name: str, spec: str) -> str:
+    """Median and worst of what ``name`` changes; a dash where there are no such runs."""
+    if pd.isna(row[f"{name}_pairs"]) or not row[f"{name}_pairs"]:
+        return DASH
+    return f"{number(row[name], spec)} (worst {number(row[f'{name}_worst'], spec)})".replace("%", " %")
+
+
+def work_cells(at: pd.DataFrame) -> Iterator[str]:
+    """Live / virtual and the error, where there is one."""
+    for measure, factor, spec in (("bpt_median_s", 1e3, ".1f"), ("bpt_p90_s", 1e3, ".1f"), ("updates", 1, ".0f")):
+        row = at.loc[measure]
+        yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
+    for measure, spec in (("staleness_mean", ".2f"), ("staleness_max", ".0f")):
+        yield f"{number(at.loc[measure, 'live'], spec)} / {number(at.loc[measure, 'virtual'], spec)}"
+    yield number(at.loc["staleness", "error"], ".3f")
+    yield f"{number(at.loc['dropped_frac', 'live'], '.1%')} / {number(at.loc['dropped_frac', 'virtual'], '.1%')}"
+
+
+def overran(found: Fidelity) -> str:
+    """How often live devices were missed."""
+    live = found.runs[found.runs["side"] == "live"]
+    late = live["overruns"].sum() / max(1, live["iterations"].sum())
+    return f"live iterations that took longer than their device: {late:.1%}"
+
+
+def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], tolerance_frac: float) -> str:
+    """The page: what was compared (``head``), what it comes to (``points``), the figure, every table."""
+    lines = [head, "", *(f"- {point}" for point in points), ""]
+    lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
+    for sheet in tables:
+        rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
+        cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]
+        lines += ["", f"## {sheet.title}", "", *(f"| {' | '.join(row)} |" for row in cells)]
+    return "\n".join([*lines, ""])
+
+
+def number(value: float, spec: str) -> str:
+    """A dash for what is not measured."""
+    return DASH if isnan(value) else format(value, spec)
+
+
+def yes(value: Any) -> str:
+    """A verdict, or a dash where there is none."""
+    return DASH if pd.isna(value) else "yes" if value else "NO"
+
+
+def told(verdict: Any) -> str:
+    """A strict verdict, or a dash where there is none."""
+    return DASH if pd.isna(verdict) else str(verdict)

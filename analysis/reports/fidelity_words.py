@@ -1,0 +1,105 @@
+"""What a comparison of live and virtual runs comes to, in a few lines (:mod:`analysis.reports.fidelity`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isinf, isnan
+from typing import Any
+
+import pandas as pd
+
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN
+from analysis.reports.fidelity import NAMES, Fidelity
+
+DASH = "\N{EN DASH}"
+FEW = 20
+"""Evaluations before the target below which the step from one to the next is as large as the tolerance."""
+
+
+def verdict(found: Fidelity) -> list[str]:
+    """What it comes to; every miss is named, and so is what shows nothing."""
+    lines = []
+    for measure, name in NAMES.items():
+        rows = found.measures[(found.measures["measure"] == measure) & found.measures["verdict"].notna()]
+        told = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
+        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", "cases", told))
+        rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
+        told = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
+        lines.append(_count(f"order of the strategies by {name} kept:", "patterns of stragglers", told))
+        lines.append(f"pairs of strategies that {name} tells apart live: {_kept(rows)}") if len(rows) else None
+    told = [
+        (WITHIN if row["equal"] else OFF, f"seed {row['seed']} under {row['straggler']}") for row in _rows(found.losses)
+    ]
+    lines.append(_count("losses of BSP equal to the bit:", "pairs", told))
+    return [*lines, *_noise(found), *_evaluations(found)]
+
+
+def _rows(rows: pd.DataFrame) -> list[dict[Any, Any]]:
+    return [dict(row) for _, row in rows.iterrows()]
+
+
+def _case(row: dict[Any, Any]) -> str:
+    return f"{row['strategy']} under {row['straggler']}"
+
+
+def _swaps(row: dict[Any, Any]) -> str:
+    """The pairs of an order that are not kept."""
+    return f"{row['swapped'] or row['undecided']} under {row['straggler']}"
+
+
+def _kept(rows: pd.DataFrame) -> str:
+    swapped, undecided = (
+        sum(len(text.split(", ")) for text in rows[name] if text) for name in ("swapped", "undecided")
+    )
+    return f"{rows['kept'].sum()} of {rows['pairs'].sum()} in the same order, {swapped} swapped, {undecided} undecided"
+
+
+def _count(what: str, units: str, told: Sequence[tuple[str, str]]) -> str:
+    """``what`` 3 of 5 ``units``; not (those); inconclusive (those)."""
+    if not told:
+        return f"{what} nothing to compare"
+    text = f"{what} {sum(said == WITHIN for said, _ in told)} of {len(told)} {units}"
+    for key, word in ((OFF, "not"), (UNCLEAR, "inconclusive")):
+        named = [one for said, one in told if said == key]
+        text += f"; {word} {', '.join(named)}" if named else ""
+    return text
+
+
+def _noise(found: Fidelity) -> Iterator[str]:
+    """What bounds any model: how far two live runs of a seed are apart, and how much jobs amplify small errors."""
+    rows = found.measures[found.measures["measure"] == "jct_s"]
+    bound, most = found.tolerance_frac, f"{100 * found.tolerance_frac:g} %"
+    for name, what in (
+        ("again", f"JCT of two live runs of the same seed more than {most} apart:"),
+        ("slowed", f"virtual JCT moved by more than {most} by devices that are 1 % slower:"),
+    ):
+        known = rows[rows[f"{name}_pairs"] > 0]
+        if len(known):
+            bad = [
+                f"{_case(row)} ({percent(row[f'{name}_worst'])})"
+                for row in _rows(known[known[f"{name}_worst"].abs() > bound])
+            ]
+            yield f"{what} {len(bad)} of {len(known)} cases" + (f": {', '.join(bad)}" if bad else "")
+
+
+def _evaluations(found: Fidelity) -> Iterator[str]:
+    """Whether the times to the target are fine enough, and the evaluator kept up."""
+    live = found.runs[found.runs["side"].isin(["live", "again"])]
+    known = live["before_target"].dropna()
+    if len(known):
+        few = int((known < FEW).sum())
+        yield f"evaluations before the target: {known.min():.0f} or more" + (
+            f"; fewer than {FEW} in {few} of {len(known)} live runs" if few else ""
+        )
+        late, all_of = int(live["behind"].sum()), int(live["evaluations"].sum())
+        yield f"live evaluations whose result came after the next was asked for: {late} of {all_of}"
+
+
+def error_text(row: Any) -> str:
+    """The relative error of a row of ``measures``; where only one side got there, it has no figure."""
+    return "one side only" if isinf(row["live"]) != isinf(row["virtual"]) else percent(row["error"])
+
+
+def percent(value: float) -> str:
+    """With its sign."""
+    return DASH if isnan(value) else f"{100 * value:+.1f} %"

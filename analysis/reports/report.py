@@ -1,0 +1,164 @@
+"""From records to files: what a single run leaves behind, and what a comparison of several shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from analysis.files import write_file
+from analysis.measures.metrics import summarise
+from analysis.measures.stats import compare_runs, run_table, warnings_of
+from analysis.measures.targets import scores
+from analysis.records.load import RecordError, Run, load_run
+from analysis.reports.console import print_summary
+from analysis.reports.timeline import trace
+
+__all__ = ["compare", "finish_run", "print_summary", "summary_frame"]
+
+BASELINE = "bsp"
+MAX_TRACED = 200_000
+"""Iterations of a run up to which it gets a ``timeline.json``: viewers choke on more than a million entries."""
+
+
+def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, Any]:
+    """Write ``summary.json``, ``tables/``, ``timeline.json`` and ``figures/`` of one run into its directory.
+
+    Args:
+        path: the run's directory.
+        draw: False leaves the figures out.
+
+    Returns:
+        The summary (:func:`analysis.measures.metrics.summarise`).
+
+    Raises:
+        RecordError: the record cannot be read.
+    """
+    run = load_run(path)
+    summary = summarise(run)
+    _write_json(run.path / "summary.json", summary)
+    for name, frame in run.tables.items():
+        buffer = BytesIO()
+        frame.to_parquet(buffer, index=False)
+        write_file(run.path / "tables" / f"{name}.parquet", buffer.getvalue())
+    if len(run.tables.iterations) <= MAX_TRACED:
+        write_file(run.path / "timeline.json", trace(run))
+    if draw:
+        from analysis.figures.single import draw_run
+
+        draw_run(run, run.path / "figures")
+    return summary
+
+
+def summary_frame(summary: dict[str, Any]) -> pd.DataFrame:
+    """One run's summary as a frame for :func:`print_summary`."""
+    meta = {"job": {"strategy": summary["strategy"]}}
+    return compare_runs(run_table([meta], [summary], [""]))
+
+
+def compare(
+    paths: Iterable[str | os.PathLike[str]], out_dir: str | os.PathLike[str], baseline: str | None = None
+) -> pd.DataFrame:
+    """Compare runs; write ``comparison.csv``, ``comparison.json``, ``figures/`` and ``report.html`` into ``out_dir``.
+
+    Args:
+        paths: directories of runs.
+        out_dir: is created; files of an earlier comparison are replaced.
+        baseline: label of the strategy that times are set in relation to; None takes ``bsp`` where there is one,
+            otherwise the first.
+
+    Returns:
+        One row per case and strategy (:func:`analysis.measures.stats.compare_runs`). Its ``attrs`` hold ``baseline``,
+        ``warnings``, ``skipped`` (why a record was left out), ``figures`` and ``report`` (paths).
+
+    Raises:
+        RecordError: no record can be used, or ``baseline`` is not among them.
+    """
+    from analysis.figures.several import draw_comparison
+    from analysis.reports.webpage import page
+
+    out, (digests, skipped) = Path(out_dir), _digest(paths)
+    if not digests:
+        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
+    metas, scored = [digest.meta for digest in digests], [digest.scored for digest in digests]
+    runs = run_table(metas, [digest.summary for digest in digests], [digest.path for digest in digests])
+    baseline = _baseline(runs, baseline)
+    table = compare_runs(runs, baseline)
+    table.attrs |= {
+        "baseline": baseline,
+        "warnings": warnings_of(runs),
+        "skipped": skipped,
+        "figures": [str(figure) for figure in draw_comparison(out / "figures", metas, runs, table, scored)],
+        "report": str(out / "report.html"),
+    }
+    write_file(out / "comparison.csv", table.to_csv(index=False))
+    _write_json(out / "comparison.json", _comparison(table, runs))
+    write_file(out / "report.html", page(table, runs, metas))
+    return table
+
+
+class _Digest(msgspec.Struct):
+    """What a comparison keeps of a run; the events themselves are let go."""
+
+    path: Path
+    meta: dict[str, Any]
+    summary: dict[str, Any]
+    scored: pd.DataFrame
+
+
+def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], list[str]]:
+    digests: list[_Digest] = []
+    skipped: list[str] = []
+    for path in paths:
+        try:
+            run = load_run(path)
+        except RecordError as error:
+            skipped.append(str(error))
+            continue
+        if not any(line.event for line in run.lines):
+            skipped.append(f"{run.path}: the job never started")
+            continue
+        digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
+    return digests, skipped
+
+
+def _scored(run: Run) -> pd.DataFrame:
+    return scores(run.tables.evaluations, run.job["metric"])
+
+
+def _baseline(runs: pd.DataFrame, wanted: str | None) -> str:
+    labels: Sequence[str] = list(dict.fromkeys(runs["strategy"]))
+    if wanted is None:
+        return BASELINE if BASELINE in labels else labels[0]
+    if wanted not in labels:
+        raise RecordError(f"baseline {wanted!r} is not among the strategies: {', '.join(labels)}")
+    return wanted
+
+
+def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    facts = ("baseline", "warnings", "skipped")
+    return {
+        "schema": 1,
+        **{name: table.attrs[name] for name in facts},
+        "strategies": table.to_dict("records"),
+        "runs": runs.to_dict("records"),
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Indented JSON; an infinite time is null (its ``_missed`` says so), as is what was not measured."""
+    write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

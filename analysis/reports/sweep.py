@@ -1,0 +1,42 @@
+"""The end of a sweep (``python run.py -m ...``): compare its runs, print the table, say where the figures are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+from rich.console import Console
+
+
+class SweepReport(Callback):
+    """Hydra callback. It never raises: a failed job or an unreadable record is reported and left out."""
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Compare what the sweep's directory holds."""
+        console = Console(highlight=False)
+        try:
+            report_sweep(Path(config.hydra.sweep.dir), console)
+        except Exception as error:  # noqa: BLE001 - the runs are done and stored; a report must not fail the sweep
+            console.print(f"The sweep could not be compared: {type(error).__name__}: {error}", markup=False)
+
+
+def report_sweep(folder: Path, console: Console) -> None:
+    """Compare the runs below ``folder`` into ``folder/comparison`` and print the result."""
+    from analysis.records.load import find_runs
+    from analysis.reports.report import compare, print_summary
+
+    found = find_runs(folder)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if (path / ".hydra").is_dir() and path not in found:
+            console.print(f"left out: {path}: no record (did the job fail?)", markup=False, soft_wrap=True)
+    if not found:
+        console.print(f"{folder}: no run to compare", markup=False, soft_wrap=True)
+        return
+    table = compare(found, folder / "comparison")
+    for reason in table.attrs["skipped"]:
+        console.print(f"left out: {reason}", markup=False, soft_wrap=True)
+    print_summary(table, console)
+    for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
+        console.print(line, markup=False, soft_wrap=True)

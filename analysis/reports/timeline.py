@@ -1,0 +1,120 @@
+"""The run as a trace in the Chrome trace event format: open ``timeline.json`` in ui.perfetto.dev.
+
+Four groups of lanes: workers (phases of every iteration), servers (how busy between two notes), the plan (windows by
+target), and the job (updates, epochs, losses and restores as instants; metrics as counters). Times in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from math import isfinite
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from analysis.measures.segments import segments
+from analysis.records.load import Run
+
+Entry = dict[str, Any]
+WORKERS, SERVERS, PLAN, JOB = 1, 2, 3, 4
+NAMES = {WORKERS: "workers", SERVERS: "servers", PLAN: "planned disturbances", JOB: "job"}
+
+
+def trace(run: Run) -> bytes:
+    """The whole trace as JSON, encoded piece by piece: a long run has millions of entries."""
+    tables, encode = run.tables, msgspec.json.Encoder().encode
+    parts = (
+        _names(run),
+        _workers(segments(tables.iterations)),
+        _servers(tables.server_busy),
+        _plan(run.plan),
+        _job(run),
+    )
+    entries = b",\n".join(map(encode, chain.from_iterable(parts)))
+    about = encode({"run_id": str(run.meta.get("run_id"))})
+    return b'{"displayTimeUnit":"ms","otherData":' + about + b',"traceEvents":[\n' + entries + b"\n]}\n"
+
+
+def _names(run: Run) -> Iterator[Entry]:
+    for pid, name in NAMES.items():
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+    lanes = [(WORKERS, w, f"worker {w}") for w in range(run.job["num_workers"])]
+    lanes += [(SERVERS, s, f"server {s}") for s in range(run.job.get("num_servers") or 0)]
+    for pid, tid, name in lanes:
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _workers(pieces: pd.DataFrame) -> Iterator[Entry]:
+    """Phases in a row, with the gradient's story on ``compute``."""
+    story = ["iteration", "incarnation", "grad", "version_read", "samples", "fate"]
+    stories = pieces[story].to_dict("records")
+    columns = (pieces[name].tolist() for name in ("phase", "worker", "start_s", "end_s"))
+    for phase, worker, start, end, told in zip(*columns, stories, strict=True):
+        yield _slice(phase, (WORKERS, worker), start, end, told if phase == "compute" else {})
+
+
+def _servers(server_busy: pd.DataFrame) -> Iterator[Entry]:
+    since: dict[int, float] = {}
+    for row in server_busy.itertuples():
+        start = since.get(row.server, 0.0)
+        since[row.server] = row.t
+        if row.t <= start:
+            continue
+        busy = row.busy_s / (row.t - start)
+        args = {"busy_s": row.busy_s, "injected_s": row.injected_s, "version": row.version}
+        yield _slice(f"{row.updates} updates, {busy:.0%} busy", (SERVERS, row.server), start, row.t, args)
+
+
+def _plan(plan: pd.DataFrame) -> Iterator[Entry]:
+    """Windows of one target may overlap, so they are asynchronous slices."""
+    for number, row in enumerate(plan.itertuples()):
+        common = {
+            "name": f"{row.target} {row.kind} {row.magnitude:g}",
+            "cat": row.target,
+            "id": number,
+            "pid": PLAN,
+            "tid": 0,
+        }
+        yield {**common, "ph": "b", "ts": _us(row.start_s), "args": {"magnitude": row.magnitude}}
+        yield {**common, "ph": "e", "ts": _us(row.end_s)}
+
+
+def _job(run: Run) -> Iterator[Entry]:
+    tables = run.tables
+    for row in tables.updates.itertuples():
+        args = {"gradients": row.num_grads, "samples": row.samples, "void": row.void}
+        yield _instant(f"update {row.version}", (JOB, 0), row.t, args)
+    for row in tables.restarts.itertuples():
+        who = f" {row.role} {row.id}" if row.id >= 0 else f" version {row.version}"
+        yield _instant(f"{row.what}{who}", (JOB, 1), row.t, {"reason": row.reason})
+    for row in tables.notes[tables.notes["type"] == "EpochStarted"].itertuples():
+        yield _instant("epoch", (JOB, 2), row.t, msgspec.json.decode(row.fields))
+    for name in tables.evaluations.columns.difference(["asked_s", "t", "version"], sort=False):
+        for t, value in zip(tables.evaluations["asked_s"], tables.evaluations[name], strict=True):
+            if isfinite(value):
+                yield {"ph": "C", "name": name, "pid": JOB, "ts": _us(t), "args": {name: value}}
+
+
+def _slice(name: str, lane: tuple[int, int], start_s: float, end_s: float, args: Entry) -> Entry:
+    start, end = _us(start_s), _us(end_s)
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": lane[0],
+        "tid": lane[1],
+        "ts": start,
+        "dur": round(end - start, 1),
+        "args": args,
+    }
+
+
+def _instant(name: str, lane: tuple[int, int], t: float, args: Entry) -> Entry:
+    return {"ph": "i", "s": "t", "name": name, "pid": lane[0], "tid": lane[1], "ts": _us(t), "args": args}
+
+
+def _us(seconds: float) -> float:
+    """Microseconds; a tenth is fine enough, and keeps the file small."""
+    return round(seconds * 1e6, 1)

@@ -1,0 +1,1 @@
+"""What machines are like, whoever runs jobs on them."""

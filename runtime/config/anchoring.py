@@ -1,0 +1,63 @@
+"""Settings that are paths mean the directory in which the user started, whoever reads them, wherever that process is.
+
+A job's process may change its directory (``hydra.job.chdir=true``), and tasks are started by an agent. So paths become
+absolute once, when the configuration is composed. The record keeps them as they were written: an absolute path means
+nothing on another machine, and would tell apart runs that are alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.config.instantiate import TARGET
+from runtime.config.parse import Config
+from runtime.errors import ConfigError
+
+SECTIONS = ("strategy", "straggler", "cluster", "backend", "scheduler")
+FOLDER = "_dir"
+"""A setting that ends so is a directory, which may not be there yet."""
+
+
+def anchored(config: Config, start: Path) -> Config:
+    """``config`` with absolute paths; relative ones are below ``start``."""
+    sections = {name: anchored_spec(getattr(config, name), start) for name in SECTIONS}
+    task = anchored_spec(config.workload.task, start)
+    return msgspec.structs.replace(config, workload=msgspec.structs.replace(config.workload, task=task), **sections)
+
+
+def anchored_spec(spec: Mapping[str, Any], start: Path) -> dict[str, Any]:
+    """One section, and what is nested in it."""
+    return {name: _anchor(name, value, start) for name, value in spec.items()}
+
+
+def _anchor(name: str, value: Any, start: Path) -> Any:
+    if isinstance(value, Mapping):
+        return anchored_spec(value, start)
+    if isinstance(value, list | tuple):
+        return [_anchor("", item, start) for item in value]
+    if not isinstance(value, str) or not value or name == TARGET:
+        return value
+    return str(start / value) if name.endswith(FOLDER) or _is_file(value, start) else value
+
+
+def _is_file(value: str, start: Path) -> bool:
+    """A text with a slash or an ending may name a file; one that is not there may be the repository's, or a mistake."""
+    if "/" not in value and not Path(value).suffix:
+        return False
+    try:
+        return (start / value).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a null byte
+        return False
+
+
+def start_directory() -> Path:
+    """Where the user is; raises :class:`ConfigError` when that directory does not exist any more."""
+    try:
+        return Path(os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the current directory does not exist any more; change into one that does") from None

@@ -1,0 +1,82 @@
+"""What Hydra and OmegaConf refuse, in one line: the setting, and the nearest name that exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from runtime.config.checking import leaves, nearest, suggest
+from runtime.errors import ConfigError
+
+REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
+"""What :func:`explain` explains."""
+
+
+def explain(error: Exception) -> ConfigError:
+    """One line for whatever reading or composing has raised."""
+    cause = error.__cause__
+    match error:
+        case OverrideParseException() if "=" not in error.override:
+            return ConfigError(f"{error.override}: must be written setting=value")
+        case OverrideParseException():
+            return ConfigError(f"{error.override}: cannot be read; put quotes around values with special characters")
+        case MissingConfigException():
+            return _unknown_option(error)
+        case ConfigCompositionException() if isinstance(cause, OmegaConfBaseException):
+            where = str(error).removeprefix("Error merging override ") or cause.full_key or "configuration"
+            return ConfigError(f"{where}: {_first_line(cause)}")
+        case MissingMandatoryValue():
+            return ConfigError(f"{error.full_key}: missing")
+        case OmegaConfBaseException():
+            return ConfigError(f"{error.full_key or 'configuration'}: {_first_line(error)}")
+        case _:
+            return ConfigError(_first_line(error))
+
+
+def unknown_setting(error: Exception) -> str | None:
+    """The name of the setting that does not exist, if that is what the error is about."""
+    found = re.match(r"Could not override '(.*)'", str(error))
+    return found[1] if found else None
+
+
+def explain_unknown(key: str, line: str, known: DictConfig, groups: Sequence[str]) -> ConfigError:
+    """The override ``line`` sets ``key``, which is not in ``known``."""
+    tree = OmegaConf.to_container(own_part(known), resolve=False)
+    paths = [path for path, _ in leaves(tree) if not path.endswith("_target_")]
+    section, _, name = key.rpartition(".")
+    siblings = [path.removeprefix(f"{section}.") for path in paths if path.startswith(f"{section}.")]
+    if siblings:
+        choice = known.hydra.runtime.choices.get(section)
+        of = f" of {section}={choice}" if choice else ""
+        return ConfigError(f"{line}: no such setting{of}{suggest(name, siblings, section)}")
+    return ConfigError(f"{line}: no such setting; {_anywhere(key, [*groups, *paths])}")
+
+
+def own_part(config: DictConfig) -> DictConfig:
+    """Without Hydra's own section."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+def _anywhere(key: str, paths: Sequence[str]) -> str:
+    """The setting of that last name wherever it stands, else the nearest of all names."""
+    by_tail = {path.rpartition(".")[2]: path for path in reversed(paths)}
+    tail = key.rpartition(".")[2]
+    found = by_tail.get(tail) or nearest(key, paths, cutoff=0.75) or by_tail.get(nearest(tail, by_tail) or "")
+    return f"did you mean {found}?" if found else "python run.py --help lists them all"
+
+
+def _unknown_option(error: MissingConfigException) -> ConfigError:
+    group, _, name = (error.missing_cfg_file or "").removesuffix(".yaml").rpartition("/")
+    if not group or error.options is None:
+        return ConfigError(_first_line(error))
+    near = nearest(name, error.options)
+    hint = f"; did you mean {near}?" if near else ""
+    return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))})")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(":.")

@@ -1,0 +1,131 @@
+"""Builds what a ``_target_`` names, and nothing from outside an allow-list.
+
+A configuration can come from anywhere, so it must not be able to name arbitrary code: a target is a class that is
+defined in a module below ``ALLOWED`` or a prefix that the user allows by name in the environment. Hydra is not needed
+here, since worker processes build things too and should not pay for its import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.config.checking import convert, join, leaves, show, suggest
+from runtime.errors import ConfigError
+
+TARGET = "_target_"
+ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.", "analysis.")
+ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
+"""Environment variable: more module prefixes, separated by commas."""
+
+
+def instantiate(spec: Mapping[str, Any], path: str = "") -> Any:
+    """The object that ``spec`` describes: ``_target_`` called with the other entries as keyword arguments.
+
+    Nested mappings with a ``_target_`` are built first. ``path`` is where the spec stands in the configuration; errors
+    name it. Raises :class:`ConfigError` for a target that is not allowed or does not exist, for unknown, missing and
+    mistyped fields, and for what the constructor refuses.
+    """
+    if not isinstance(spec.get(TARGET), str):
+        raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build")
+    cls = locate(spec[TARGET], join(path, TARGET))
+    fields = {str(key): _build(value, join(path, str(key))) for key, value in spec.items() if key != TARGET}
+    _check_names(cls, fields, path)
+    kinds = _kinds(cls)
+    fields = {name: _typed(value, kinds.get(name, Any), join(path, name)) for name, value in fields.items()}
+    try:
+        return cls(**fields)
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise explain(error, fields, path) from error
+
+
+def locate(target: str, path: str = TARGET) -> type:
+    """The class named ``target``; raises :class:`ConfigError` unless it is allowed, exists, and is defined there."""
+    module_name, _, name = target.rpartition(".")
+    if not module_name or not is_allowed(target):
+        raise ConfigError(
+            f"{path}={target}: not below {', '.join(ALLOWED)}; allow its package with {ALLOW_VARIABLE}=PACKAGE"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if is_allowed(str(error.name)):
+            raise ConfigError(f"{path}={target}: there is no module {error.name}") from None
+        raise ConfigError(f"{path}={target}: needs {error.name}, which is not installed") from error
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        classes = [key for key, value in vars(module).items() if isinstance(value, type) and is_allowed(_origin(value))]
+        raise ConfigError(f"{path}={target}: {module_name} has no class {name}{suggest(name, classes)}")
+    if not is_allowed(_origin(found)):
+        raise ConfigError(f"{path}={target}: is defined in {found.__module__}, which is not allowed")
+    return found
+
+
+def is_allowed(target: str) -> bool:
+    """Whether a dotted name lies below one of the allowed prefixes."""
+    extra = (prefix.strip().rstrip(".") for prefix in os.environ.get(ALLOW_VARIABLE, "").split(","))
+    allowed = (*ALLOWED, *(f"{prefix}." for prefix in extra if prefix))
+    return f"{target}.".startswith(allowed) and all(part.isidentifier() for part in target.split("."))
+
+
+def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigError:
+    """What a constructor or check said about one of its ``fields``, under the name the user knows the field by."""
+    text = str(error)
+    named = re.match(r"(\w+)(=)?", text)
+    if named is None or named[1] not in fields:
+        return ConfigError(f"{path}: {text}" if path else text)
+    if named[2]:
+        return ConfigError(join(path, text))
+    rest = text[named.end() :].lstrip(": ")
+    return ConfigError(f"{join(path, named[1])}={show(fields[named[1]])}: {rest}")
+
+
+def _origin(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+def _build(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping):
+        if TARGET in value:
+            return instantiate(value, path)
+        return {key: _build(inner, join(path, str(key))) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_build(inner, f"{path}[{i}]") for i, inner in enumerate(value)]
+    return value
+
+
+def _check_names(cls: type, fields: Mapping[str, Any], path: str) -> None:
+    parameters = inspect.signature(cls).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name in fields:
+        if name not in parameters and not takes_any:
+            raise ConfigError(f"{join(path, name)}: no such setting{suggest(name, parameters, path)}")
+    for name, parameter in parameters.items():
+        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if name not in fields and parameter.default is parameter.empty and not optional:
+            raise ConfigError(f"{join(path, name)}: missing")
+
+
+def _kinds(cls: type) -> dict[str, Any]:
+    """Types of the constructor's arguments, as far as they can be told."""
+    own_init = cls if hasattr(cls, "__dataclass_fields__") else vars(cls).get("__init__", cls)
+    try:
+        return typing.get_type_hints(own_init, include_extras=True)
+    except (NameError, TypeError):  # an annotation that exists for the type checker only
+        return {}
+
+
+def _typed(value: Any, kind: Any, path: str) -> Any:
+    """Plain data is held against the argument's type; what was built from a nested spec is the constructor's affair."""
+    plain = all(isinstance(leaf, str | int | float | None) for _, leaf in leaves(value))
+    try:
+        return convert(value, kind, path) if plain else value
+    except TypeError:  # a type that says nothing about plain data
+        return value

@@ -1,0 +1,165 @@
+"""The typed configuration of one job: what ``conf/`` composes to, checked field by field.
+
+Sections with a ``_target_`` and those with a ``name`` whose meaning lies with the class or function they select keep
+their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/preflight.py`` builds them
+all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from runtime.config import checking
+from runtime.core.convergence import Convergence
+from runtime.errors import ConfigError
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+Spec = dict[str, Any]
+"""``_target_`` and the fields of what it names."""
+
+MAX_SEED = 2**63 - 1
+CORE: dict[str, Any] = {
+    "cluster.num_workers": Count,
+    "workload.optimizer.name": str,
+    "workload.optimizer.lr": Positive,
+    "workload.lr_schedule.name": str,
+}
+"""Fields of the free sections that every choice has."""
+FRACTIONS = ("accuracy", "auc")
+"""Endings of the names of metrics that are fractions."""
+NEARBY = "0.95 for 95 %"
+MAX_JOB_S = 7 * 24 * 3600.0
+"""A week. Plans are written down before the job starts, so a horizon needs an end."""
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Immutable; a key that is not a field is an error."""
+
+
+class Names(_Strict, frozen=True):
+    """Labels of the record: what the config groups were chosen to."""
+
+    strategy: str
+    straggler: str
+    cluster: str
+    backend: str
+
+
+class Topology(_Strict, frozen=True):
+    """Who holds the parameters and how they travel."""
+
+    name: str
+    num_servers: Annotated[int, Meta(ge=0)]
+    """0 where the workers hold the parameters themselves."""
+    transport: Literal["tcp", "shm"]
+    collective: Literal["ring", "gloo", "nccl", "ddp"] | None
+    """Who sums the gradients of replicas; None where there are servers."""
+
+
+class Workload(_Strict, frozen=True):
+    """What is trained, on what, until when."""
+
+    name: str
+    task: Spec
+    backends: tuple[str, ...]
+    """Choices of ``backend`` that can train it."""
+    global_batch_samples: Count
+    epochs: Count | None
+    """None: until ``max_time_s``."""
+    batches_per_shard: Count
+    epoch_overlap: bool
+    optimizer: dict[str, Any]
+    """``name``, ``lr`` and the fields of that rule."""
+    lr_schedule: dict[str, Any]
+    """``name`` and the fields of that schedule."""
+    metric: str
+    higher_is_better: bool
+    target: float | None
+    """Value of ``metric`` that time-to-accuracy is measured to; None: not measured."""
+    eval_every_s: Positive | None
+    """What the job's own setting is unless it is given."""
+    convergence: Convergence | None
+    """The rule by which ``metric`` has converged; None: there is none."""
+
+
+class Config(_Strict, frozen=True):
+    """One job, complete."""
+
+    names: Names
+    strategy: Spec
+    straggler: Spec
+    workload: Workload
+    cluster: Spec
+    backend: Spec
+    topology: Topology
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
+    max_time_s: Annotated[float, Meta(gt=0, le=MAX_JOB_S)]
+    eval_every_s: Positive | None
+    checkpoint_every_s: Positive | None
+    stuck_after_s: Positive | None
+    scheduler: Spec
+    failover: Literal["shards", "checkpoint"]
+    stop_at_target: bool
+    stop_at_convergence: bool
+    save_parameters: bool
+    record: Literal["events", "iterations"]
+    containment: Literal["auto", "none"]
+    draw: bool
+    view: Literal["auto", "live", "plain", "none"]
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the cluster: the one field that every cluster has."""
+        return int(self.cluster["num_workers"])
+
+
+def parse(raw: Mapping[str, Any]) -> Config:
+    """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
+    checking.refuse_nonfinite(raw)
+    config: Config = checking.convert(raw, Config, "")
+    for path in ("strategy", "straggler", "workload.task", "cluster", "backend", "scheduler"):
+        _refuse_without_target(_at(raw, path), path)
+    for path, kind in CORE.items():
+        checking.convert(_at(raw, path), kind, path)
+    batch = config.workload.global_batch_samples
+    if config.failover == "checkpoint" and config.checkpoint_every_s is None:
+        raise ConfigError("failover=checkpoint: needs checkpoints; set checkpoint_every_s, or choose failover=shards")
+    if config.stop_at_convergence and config.workload.convergence is None:
+        raise ConfigError(
+            f"stop_at_convergence=true: workload={config.workload.name} has no rule; "
+            "set workload.convergence={evaluations:5,max_change:0.001}"
+        )
+    if batch < config.num_workers:
+        raise ConfigError(
+            f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "
+            "every worker needs at least one sample"
+        )
+    refuse_impossible_target(config.workload.metric, config.workload.target, "workload.target")
+    return config
+
+
+def refuse_impossible_target(metric: str, target: float | None, setting: str) -> None:
+    """A fraction never leaves the range from 0 to 1; raises :class:`ConfigError` for a target outside."""
+    if target is not None and metric.endswith(FRACTIONS) and not 0 <= target <= 1:
+        raise ConfigError(
+            f"{setting}={target:g}: {metric} is between 0 and 1, so it would never be there; use {NEARBY}"
+        )
+
+
+def _at(raw: Mapping[str, Any], path: str) -> Any:
+    value: Any = raw
+    for name in path.split("."):
+        if name not in value:
+            raise ConfigError(f"{path}: missing")
+        value = value[name]
+    return value
+
+
+def _refuse_without_target(spec: Mapping[str, Any], path: str) -> None:
+    if not isinstance(spec.get("_target_"), str):
+        raise ConfigError(f"{path}: nothing is chosen; choose one of its group with {path.partition('.')[0]}=NAME")

@@ -1,0 +1,319 @@
+"""Carries out what a strategy commands of workers and gradients: ledger, data service, orders to the port (pure).
+
+A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
+ends as an arrival of zero samples when nothing else is under way that could bring either (see ``Coordinator``). One for
+a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back. A
+Compute of parts takes nothing: its samples are the round's (:mod:`runtime.core.parts`), and if there are none, as at
+the end of an epoch, it ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, Record
+from runtime.core.ledger import Ledger, Order
+from runtime.core.membership import Membership
+from runtime.core.parts import Parts
+from runtime.core.scoring import Scoring
+from runtime.core.shards import Cut, Range, Shards, cut_epoch, even_sizes
+from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score
+
+MAX_EMPTY_ROUNDS = 1000
+"""Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
+
+Disturb = Callable[[str, float], tuple[float, float]]
+"""(target, t) -> (delay in seconds, slow-down fraction) injected there and then."""
+
+
+def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
+    """The even split of the global batch; the first workers get one sample more where it does not divide."""
+    return tuple(even_sizes(global_batch_samples, num_workers))
+
+
+def cut_for(job: Job, data: str) -> Cut:
+    """How the data service divides this job's epochs under an allocation policy."""
+    first = nominal_batches(job.global_batch_samples, job.num_workers)[0]
+    return cut_epoch(data, job.num_samples, job.batches_per_shard * first, job.num_workers)
+
+
+class Executor:
+    """The state of a job between two decisions; every method gets the time ``t`` of the event it belongs to.
+
+    ``finish(t, reason)`` is called when the last epoch is done.
+    """
+
+    def __init__(
+        self, job: Job, data: str, port: Port, record: Record, disturb: Disturb, finish: Callable[[float, str], None]
+    ) -> None:
+        self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
+        self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
+        self.cut = cut_for(job, data)
+        self.shards = Shards(
+            self.cut,
+            num_workers=job.num_workers,
+            policy=data,
+            epochs=job.epochs,
+            seed=job.seed,
+            overlap=job.epoch_overlap,
+        )
+        self.parts = Parts(self.shards)
+        self.ledger = Ledger()
+        self.members = Membership(range(job.num_workers))
+        self.version = 0
+        self.scoring = Scoring(port, job.num_servers, job.validation_samples, lambda: self.version)
+        self.iterations = [0] * job.num_workers
+        self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
+        self._next_grad_id = 0
+        self._empty_rounds = 0
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, t: float, command: Compute | Partition | Apply | Drop | Score) -> None:
+        """What is commanded of workers, gradients and data."""
+        match command:
+            case Compute():
+                self.compute(t, command)
+            case Partition():
+                self.partition(t, command)
+            case Apply():
+                self.apply(t, command)
+            case Drop():
+                self.drop(t, command)
+            case Score():
+                self.score(command)
+            case _:
+                assert_never(command)
+
+    def compute(self, t: float, command: Compute) -> None:
+        """Start it, or hold it until there is data."""
+        self.ledger.check_compute(command, self.members.is_expected(command.worker))
+        if not self._begin(t, command):
+            self.ledger.held[command.worker] = command
+            if not command.parts:
+                self.record.note(t, "Held", worker=command.worker)
+
+    def partition(self, t: float, command: Partition) -> None:
+        """Begin a round."""
+        newest = self.shards.newest_epoch
+        try:
+            begun = self.parts.open(command.num_samples, command.num_parts)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
+        self._epochs_moved(t, newest)
+        self.record.note(t, "Partitioned", round=begun.number, samples=begun.samples, parts=command.num_parts)
+
+    def apply(self, t: float, command: Apply) -> None:
+        """One update, on every server."""
+        if len(command.weights) != len(command.grads):
+            raise ProtocolError(f"{command}: {len(command.grads)} gradients but {len(command.weights)} weights")
+        grads = self.ledger.use(command.grads, "Apply")
+        rounds = {grad.round for grad in grads}
+        if len(rounds) > 1:
+            raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
+        newest, number = self.shards.newest_epoch, grads[0].round
+        self.scoring.forget(command.grads)
+        rate = self.job.lr * self.job.lr_at(self.shards.samples_passed) * command.lr_scale
+        self.version += 1
+        self.port.apply(
+            ApplyOrder(
+                version=self.version,
+                grads=command.grads,
+                weights=command.weights,
+                lr=rate,
+                samples=grads[0].round_samples or sum(grad.samples for grad in grads),
+            )
+        )
+        if number is None:
+            completed = sum([self.shards.applied(grad.id) for grad in grads])
+        else:
+            completed = self._round_applied(number, command)
+        self._epochs_moved(t, newest)
+        if completed and not self.shards.finished:
+            self.feed_held(t)  # with overlapping epochs the next but one may open now
+
+    def drop(self, t: float, command: Drop) -> None:
+        """Forget gradients; their samples are computed again or, by request, given up."""
+        grads = self.ledger.use(command.grads, "Drop")
+        self.scoring.forget(command.grads)
+        self.port.drop(command.grads)
+        newest = self.shards.newest_epoch
+        for grad in [grad for grad in grads if grad.round is None]:
+            if command.requeue:
+                self.shards.returned(grad.id, to_holder=False)
+            else:
+                self.shards.forget(grad.id)
+        self._epochs_moved(t, newest)
+        self.feed_held(t)
+
+    def _round_applied(self, number: int, command: Apply) -> int:
+        try:
+            return self.parts.applied(number, command.grads, command.weights)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
+
+    def score(self, command: Score) -> None:
+        """Compare a gradient with the reference."""
+        if not self.job.validation_samples:
+            raise ProtocolError(f"{command}: no samples are held out (Strategy.validation_samples)")
+        grad = self.ledger.check_score(command, self.scoring.asked)
+        self.scoring.ask(grad, refresh=command.refresh)
+
+    def _epochs_moved(self, t: float, newest_before: int) -> None:
+        if self.shards.finished:
+            self.finish(t, f"{self.job.epochs} epochs done")
+        elif self.shards.newest_epoch > newest_before:
+            self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+
+    # ---- Computes ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, t: float, command: Compute) -> bool:
+        """Start a Compute if there is data for it."""
+        worker, grad_id = command.worker, self._next_grad_id
+        newest = self.shards.newest_epoch
+        ranges, pieces = self._samples(command, grad_id)
+        if not ranges:
+            return False
+        if self.shards.newest_epoch > newest:
+            self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+        self._next_grad_id += 1
+        self._empty_rounds = 0
+        order = self._order(command, grad_id, sum(work.samples for work in ranges))
+        self.ledger.busy[worker] = order
+        if self.members.is_here(worker):
+            self._send(t, order, command, ranges, pieces)
+        else:
+            self.reserved[worker] = (command, ranges, pieces)
+        return True
+
+    def _samples(self, command: Compute, grad_id: int) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
+        """Free data for the worker, or its parts of the round; none if there is none now."""
+        if not command.parts:
+            return self.shards.take(grad_id, command.worker, command.num_samples), ()
+        try:
+            return self.parts.take(grad_id, command.parts)
+        except ValueError as error:
+            raise self.ledger.error(command.worker, f"{command}: {error}") from None
+
+    def _order(self, command: Compute, grad_id: int, samples: int) -> Order:
+        begun = self.parts.now if command.parts else None
+        return Order(
+            grad_id=grad_id,
+            worker=command.worker,
+            iteration=self.iterations[command.worker],
+            version=self.version,
+            assigned_samples=command.num_samples,
+            samples=samples,
+            round=begun.number if begun is not None else None,
+            round_samples=begun.samples if begun is not None else None,
+        )
+
+    def _send(
+        self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...], pieces: tuple[Piece, ...]
+    ) -> None:
+        delay_s, slowdown_frac = self.disturb(f"worker:{order.worker}", t)
+        self.port.compute(
+            ComputeOrder(
+                grad_id=order.grad_id,
+                worker=order.worker,
+                incarnation=self.members.members[order.worker].incarnation,
+                version=order.version,
+                ranges=ranges,
+                accum=self._passes(command, order.samples, pieces),
+                delay_s=delay_s,
+                slowdown_frac=slowdown_frac,
+                pieces=pieces,
+            )
+        )
+
+    def _passes(self, command: Compute, samples: int, pieces: tuple[Piece, ...]) -> int:
+        """Micro-batches of a Compute; of one of parts: one for all where samples can be weighted, else one for each."""
+        if pieces:
+            return 1 if self.job.weighs_samples else len(pieces)
+        return min(command.accum, samples)
+
+    def joined(self, t: float, worker: int) -> None:
+        """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""
+        self.shards.back(worker)
+        if worker in self.reserved:
+            reserved = self.reserved.pop(worker)
+            order = msgspec.structs.replace(self.ledger.busy[worker], version=self.version)
+            self.ledger.busy[worker] = order
+            self._send(t, order, *reserved)
+
+    def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
+        """A worker's Compute is gone with it; one that was ordered while it restarts waits for its next incarnation."""
+        if here or not restarting:
+            self.ledger.held.pop(worker, None)
+            self.reserved.pop(worker, None)
+            if (order := self.ledger.busy.pop(worker, None)) is not None:
+                self.give_back(t, order, to_holder=restarting, reason=reason)
+        if not restarting:
+            self.shards.leave(worker)
+            self.feed_held(t)
+
+    def void(self) -> None:
+        """Everything outstanding is void."""
+        self.ledger.void()
+        self.parts.void()
+        self.scoring.void()
+        self.reserved.clear()
+
+    def arrived(self, order: Order) -> Grad:
+        """The handle of what a worker has computed; it may be used from now on."""
+        self.iterations[order.worker] += 1
+        grad = Grad(
+            id=order.grad_id,
+            worker=order.worker,
+            incarnation=self.members.members[order.worker].incarnation,
+            iteration=order.iteration,
+            version=order.version,
+            samples=order.samples,
+            assigned_samples=order.assigned_samples,
+            round=order.round,
+            round_samples=order.round_samples,
+        )
+        self.ledger.arrived(grad)
+        return grad
+
+    # ---- data that comes back, Computes that wait for it -------------------------------------------------------------
+
+    def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
+        """Work that ended without a gradient: to the restarting holder, or to the tail of the queue."""
+        self.port.drop((order.grad_id,))
+        if order.round is not None:  # the samples are the round's
+            return
+        samples = self.shards.returned(order.grad_id, to_holder=to_holder)
+        self.record.note(t, "Requeued", worker=order.worker, samples=samples, reason=reason)
+        if not to_holder:
+            self.feed_held(t)
+
+    def feed_held(self, t: float) -> None:
+        """Start what was held, in worker order, as long as there is data."""
+        for worker in sorted(self.ledger.held):
+            if self._begin(t, self.ledger.held[worker]):
+                del self.ledger.held[worker]
+
+    def empty_arrivals(self) -> list[Grad]:
+        """Gradients of zero samples for everything held, if nothing is under way that could free data.
+
+        For parts without samples always: nothing could free any.
+        """
+        held = self.ledger.held
+        if without := {worker: command for worker, command in held.items() if command.parts}:
+            held = without
+        elif not held or self.ledger.busy or self.scoring.asked or self.members.anyone_launching():
+            return []
+        self._empty_rounds += 1
+        if self._empty_rounds > MAX_EMPTY_ROUNDS:
+            unused = sorted(self.ledger.grads)
+            raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait for ever")
+        orders = []
+        for worker in sorted(held):
+            orders.append(self._order(held[worker], self._next_grad_id, 0))
+            self._next_grad_id += 1
+            del self.ledger.held[worker]
+        return [self.arrived(order) for order in orders]

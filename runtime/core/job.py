@@ -1,0 +1,156 @@
+"""What a job is, independent of who runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from runtime.core.convergence import Convergence
+from runtime.core.shards import Range
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits, sizes and learning rate of one job. Times are seconds on the coordinator's clock."""
+
+    num_workers: int
+    num_servers: int
+    num_samples: int
+    """Of the training data, without those held out."""
+    validation_samples: int = 0
+    """Held out of the training data, for the reference gradients of scores."""
+    global_batch_samples: int
+    batches_per_shard: int
+    epochs: int | None
+    epoch_overlap: bool
+    max_time_s: float
+    eval_every_s: float | None
+    checkpoint_every_s: float | None
+    seed: int
+    metric: str
+    higher_is_better: bool
+    target: float | None
+    stop_at_target: bool
+    failover: Literal["shards", "checkpoint"] = "shards"
+    """What a lost worker costs: its own samples, computed again; or everything since the last checkpoint, by all."""
+    convergence: Convergence | None = None
+    """When the metric has converged, and whether the job ends then."""
+    stop_at_convergence: bool = False
+    stuck_after_s: float | None = None
+    """How long it may be idle without waiting for anything; None: for ever."""
+    weighs_samples: bool = False
+    """Whether parts of a coded round are computed in one pass, each sample with the weight of its part."""
+    lr: float
+    lr_at: Callable[[int], float]
+    """Factor of the schedule after so many applied samples."""
+
+    @property
+    def total_samples(self) -> int | None:
+        """Of all epochs together; None without a number of epochs."""
+        return None if self.epochs is None else self.epochs * self.num_samples
+
+    @property
+    def halts_on_loss(self) -> bool:
+        """Whether all stands still when a worker is lost: it goes back to a checkpoint, or held a replica."""
+        return self.failover == "checkpoint" or self.num_servers == 0
+
+    def reached(self, value: float) -> bool:
+        """Whether a metric's value meets the target."""
+        if self.target is None:
+            return False
+        return value >= self.target if self.higher_is_better else value <= self.target
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """So many samples one after another, whose gradient sum counts ``coefficient`` times."""
+
+    samples: int
+    coefficient: float
+
+
+class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's task: the samples, and the version to compute on (which the servers deliver).
+
+    It computes in ``accum`` micro-batches of near-equal size, or these ``pieces``: all in one pass (``accum`` is
+    1), every sample weighted as its piece, or each by itself (``accum`` is their number).
+    """
+
+    grad_id: int
+    worker: int
+    incarnation: int
+    version: int
+    ranges: tuple[Range, ...]
+    accum: int
+    delay_s: float
+    slowdown_frac: float
+    pieces: tuple[Piece, ...] = ()
+
+
+class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One update, to be carried out by every server: the result is ``version``."""
+
+    version: int
+    grads: tuple[int, ...]
+    weights: tuple[float, ...]
+    lr: float
+    samples: int
+
+
+class Port(Protocol):
+    """What the coordinator asks of a runtime. Calls return at once; their outcome comes back as input."""
+
+    def compute(self, order: ComputeOrder) -> None:
+        """Deliver the parameters of now to the worker and let it compute."""
+        ...
+
+    def apply(self, order: ApplyOrder) -> None:
+        """Update the parameters on all servers."""
+        ...
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """Servers may forget these gradients."""
+        ...
+
+    def refer(self, number: int, version: int) -> None:
+        """Compute reference gradient ``number`` on the parameters of now and hand it to all servers.
+
+        Answers with ``Scoring.referred``. Lost with who computes it; ``Scoring.repeat`` asks again.
+        """
+        ...
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.weighed``."""
+        ...
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        """Metrics of the parameters of now; answers with ``Coordinator.evaluated``."""
+        ...
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        """Store the parameters of now and ``state`` in the same atomic file."""
+        ...
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """Kill ``worker:1`` or ``server:0`` and start it elsewhere, not before it was pending for so long.
+
+        The coordinator has voided what the worker had under way. A server goes when the checkpoint that was ordered
+        just before is stored; then ``Coordinator.server_lost`` and ``restored`` follow.
+        """
+        ...
+
+    def wake(self, at_s: float, tag: str) -> None:
+        """Call ``Coordinator.woke(t, tag)`` at ``at_s``."""
+        ...
+
+
+class Record(Protocol):
+    """Where the coordinator writes down what happens."""
+
+    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
+        """An event and what the strategy answered."""
+        ...
+
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
+        """A fact that the strategy is not told."""
+        ...

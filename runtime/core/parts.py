@@ -1,0 +1,107 @@
+"""Rounds whose samples several workers compute: cut into parts, counted once however many have them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.core.job import Piece
+from runtime.core.shards import Range, Shards, even_sizes
+from strategies.protocol import Part
+
+DRAWER = -1
+"""Who draws the samples of rounds from the data service, as a worker does its own."""
+UNEVEN = 1e-6
+"""Largest difference between the weights of two parts in an update, against their mean."""
+
+
+@dataclass
+class Round:
+    """``parts[j]`` are the ranges of part j; ``work_id`` is what the data service knows the round by."""
+
+    number: int
+    samples: int
+    parts: list[tuple[Range, ...]]
+
+    @property
+    def work_id(self) -> int:
+        """Below those of gradients."""
+        return -1 - self.number
+
+
+class Parts:
+    """The round of now, and what every gradient of it is a sum of. Refusals are ``ValueError``."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self.now: Round | None = None
+        self._opened = 0
+        self._rows: dict[int, tuple[Part, ...]] = {}
+
+    def open(self, num_samples: int, num_parts: int) -> Round:
+        """Begin a round, with the samples of the last one as long as that has not been applied."""
+        if num_samples < 1 or num_parts < 1:
+            raise ValueError("a round needs at least one sample and one part")
+        if self.now is not None:
+            self.shards.returned(self.now.work_id, to_holder=True)
+        number = self._opened
+        ranges = self.shards.take(-1 - number, DRAWER, self.now.samples if self.now is not None else num_samples)
+        if not ranges:
+            raise ValueError("there is no data for a round; begin it when the last one has been applied")
+        self._opened += 1
+        self._rows = {}
+        self.now = Round(number, sum(part.samples for part in ranges), cut_evenly(ranges, num_parts))
+        return self.now
+
+    def take(self, grad_id: int, parts: tuple[Part, ...]) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
+        """The samples of some parts of the round of now, part by part, and how each part counts; empty parts not."""
+        if self.now is None:
+            raise ValueError("there is no round; begin one with a Partition")
+        indices = [part.index for part in parts]
+        if len(set(indices)) < len(indices) or not all(0 <= index < len(self.now.parts) for index in indices):
+            raise ValueError(f"the round has parts 0 to {len(self.now.parts) - 1}, each at most once in a row")
+        self._rows[grad_id] = parts
+        held = [(self.now.parts[part.index], part.coefficient) for part in parts if self.now.parts[part.index]]
+        pieces = [Piece(sum(one.samples for one in ranges), coefficient) for ranges, coefficient in held]
+        return tuple(one for ranges, _ in held for one in ranges), tuple(pieces)
+
+    def applied(self, number: int, grads: Sequence[int], weights: Sequence[float]) -> int:
+        """The round is in the parameters. Returns the number of epochs that this completed."""
+        if self.now is None or self.now.number != number:
+            raise ValueError(f"round {number} is over; what is left of it can only be dropped")
+        total = np.zeros(len(self.now.parts))
+        for grad, weight in zip(grads, weights, strict=True):
+            for part in self._rows[grad]:
+                total[part.index] += weight * part.coefficient
+        counted = total[[index for index, ranges in enumerate(self.now.parts) if ranges]]
+        mean = float(counted.mean())
+        if not mean > 0 or float(np.abs(counted / mean - 1).max()) > UNEVEN:
+            raise ValueError(
+                f"not every part of round {number} has the same weight: {counted.min():g} to {counted.max():g}"
+            )
+        work_id, self.now = self.now.work_id, None
+        return self.shards.applied(work_id)
+
+    def void(self) -> None:
+        """Everything outstanding is void, and the data service has gone back or is about to."""
+        self.now = None
+        self._rows = {}
+
+
+def cut_evenly(ranges: Sequence[Range], num_parts: int) -> list[tuple[Range, ...]]:
+    """Consecutive samples cut into parts whose sizes differ by at most one, larger ones first."""
+    left = list(reversed(ranges))
+    parts: list[tuple[Range, ...]] = []
+    for missing in even_sizes(sum(one.samples for one in ranges), num_parts):
+        part = []
+        while missing:
+            head = left.pop()
+            if head.samples > missing:
+                head, tail = head.cut(missing)
+                left.append(tail)
+            part.append(head)
+            missing -= head.samples
+        parts.append(tuple(part))
+    return parts

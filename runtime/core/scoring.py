@@ -1,0 +1,141 @@
+"""Gradients that wait for their score, and the reference gradient that they are compared with (pure).
+
+Two orders go to the port: ``refer`` (somebody computes the gradient of the validation samples on the parameters of now,
+and hands it to all servers) and ``weigh`` (every server multiplies its part of a gradient with its part of the
+reference). Both are asked for one after another, so a server never holds a reference other than the one asked about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from runtime.core.job import Port
+from runtime.core.vectors import FloatVector, inner_product
+from strategies.protocol import Grad
+
+
+class Products(msgspec.Struct, frozen=True, gc=False):
+    """Inner products of parts of two gradient **sums** (or of the whole), in double precision."""
+
+    dot: float
+    sqr_grad: float
+    sqr_ref: float
+
+
+def products(grad: FloatVector, reference: FloatVector) -> Products:
+    """Of two vectors of one length."""
+    return Products(
+        dot=inner_product(reference, grad),
+        sqr_grad=inner_product(grad, grad),
+        sqr_ref=inner_product(reference, reference),
+    )
+
+
+class Reference(NamedTuple):
+    """A reference gradient; numbers grow with every order to compute one."""
+
+    number: int
+    version: int
+
+
+class Comparison(NamedTuple):
+    """Of per-sample means: what :class:`strategies.protocol.Scored` tells."""
+
+    dot: float
+    sqr_grad: float
+    sqr_ref: float
+
+
+class _Weighing(NamedTuple):
+    grad: Grad
+    reference: Reference
+    parts: dict[int, Products]
+
+
+class Scoring:
+    """``version()`` is the number of updates applied so far; the servers' parts are summed in the servers' order."""
+
+    def __init__(self, port: Port, num_servers: int, validation_samples: int, version: Callable[[], int]) -> None:
+        self.port, self.num_servers, self.validation_samples = port, num_servers, validation_samples
+        self.version = version
+        self.reference: Reference | None = None
+        """That all servers hold."""
+        self.under_way: Reference | None = None
+        self._waiting: deque[tuple[Grad, bool]] = deque()
+        self._weighed: dict[int, _Weighing] = {}
+        self._next_number = 0
+
+    @property
+    def asked(self) -> set[int]:
+        """Gradients that are to be scored."""
+        return {grad.id for grad, _ in self._waiting} | self._weighed.keys()
+
+    def ask(self, grad: Grad, *, refresh: bool) -> None:
+        """Score a gradient, against a new reference if so wished."""
+        self._waiting.append((grad, refresh))
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._waiting and self.under_way is None:
+            grad, refresh = self._waiting[0]
+            if refresh or self.reference is None:
+                self._waiting[0] = (grad, False)
+                self._refer()
+                return
+            self._waiting.popleft()
+            self._weighed[grad.id] = _Weighing(grad, self.reference, {})
+            self.port.weigh(grad.id, self.reference.number)
+
+    def _refer(self) -> None:
+        self.under_way = Reference(self._next_number, self.version())
+        self._next_number += 1
+        self.port.refer(*self.under_way)
+
+    def repeat(self) -> None:
+        """Who was computing a reference is gone, and somebody else is there now."""
+        if self.under_way is not None:
+            self._refer()
+
+    def referred(self, number: int) -> None:
+        """All servers hold a reference; reports of others than the one asked for last are ignored."""
+        if self.under_way is not None and self.under_way.number == number:
+            self.reference, self.under_way = self.under_way, None
+            self._advance()
+
+    def weighed(self, server: int, grad_id: int, number: int, part: Products) -> tuple[Grad, int, Comparison] | None:
+        """A server's part. The last one completes the score: (gradient, version of the reference, comparison)."""
+        weighing = self._weighed.get(grad_id)
+        if weighing is None or weighing.reference.number != number:
+            return None
+        weighing.parts[server] = part
+        if len(weighing.parts) < self.num_servers:
+            return None
+        del self._weighed[grad_id]
+        parts = [weighing.parts[number] for number in range(self.num_servers)]
+        return weighing.grad, weighing.reference.version, self._compare(parts, weighing.grad.samples)
+
+    def _compare(self, parts: list[Products], samples: int) -> Comparison:
+        """From sums over samples to means; a reference that is not finite points nowhere."""
+        sqr_grad = sum(part.sqr_grad for part in parts) / samples**2
+        dot = sum(part.dot for part in parts) / (samples * self.validation_samples)
+        sqr_ref = sum(part.sqr_ref for part in parts) / self.validation_samples**2
+        if not (math.isfinite(dot) and math.isfinite(sqr_ref)):
+            return Comparison(0.0, sqr_grad, 0.0)
+        return Comparison(dot, sqr_grad, sqr_ref)
+
+    def forget(self, grads: tuple[int, ...]) -> None:
+        """They have been used or dropped: nobody is told their score."""
+        self._waiting = deque(wanted for wanted in self._waiting if wanted[0].id not in grads)
+        for grad_id in grads:
+            self._weighed.pop(grad_id, None)
+
+    def void(self) -> None:
+        """The servers go back in time: everything asked for is void, and so is the reference."""
+        self.reference = self.under_way = None
+        self._waiting.clear()
+        self._weighed.clear()

@@ -1,0 +1,117 @@
+"""A strategy that waits for nothing and orders nothing will never do anything else: the job is stuck (pure).
+
+What can still come because the strategy has asked for it, or was promised it: the end of a Compute or a Score, a timer,
+a worker that restarts or waits for a place, the servers' return, the score of parameters that it has not been told yet.
+What comes unbidden is nothing to wait for: the same parameters scored again, telemetry, what servers were busy
+with, a checkpoint. Nor is a fault or a new quote of the scheduler, but on a heap of events it can be seen whether one
+is to come, and until it has come the verdict waits (``runtime/virtual/control/session.py``); with real processes it
+waits for ``stuck_after_s``. A job whose time is up in such a state was stuck, too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import msgspec
+
+from runtime.core.executor import Executor
+from runtime.core.job import Record
+from runtime.core.ledger import Ledger
+from runtime.core.membership import Membership
+from runtime.core.scheduling import Scheduler
+from strategies.protocol import Event, Restart, Strategy
+
+NAMED = 4
+"""Workers whose last event the message names; the record has all."""
+
+
+class Promised(msgspec.Struct):
+    """To a strategy, beside what the ledger and the membership know."""
+
+    timers: int = 0
+    """That it has asked for and that have not fired yet."""
+    scored: int = -1
+    """The version whose score it was told last."""
+
+
+class Watched(Protocol):
+    """What is looked at of a :class:`runtime.core.coordinator.Coordinator`."""
+
+    strategy: Strategy
+    executor: Executor
+    ledger: Ledger
+    members: Membership
+    record: Record
+    scheduler: Scheduler
+    promised: Promised
+    halted: bool
+    evaluating: bool
+    status: str | None
+
+    @property
+    def version(self) -> int:
+        """Updates applied."""
+
+    def finish(self, t: float, status: str, reason: str) -> None:
+        """End the job."""
+
+
+def awaits(job: Watched) -> bool:
+    """Whether something is to come that the strategy has asked for or was promised."""
+    ledger, members = job.ledger, job.members
+    if ledger.busy or ledger.held or job.halted or job.promised.timers or job.executor.scoring.asked:
+        return True
+    return (
+        members.anyone_launching()
+        or members.anyone_pending()
+        or (job.evaluating and job.promised.scored != job.version)
+    )
+
+
+def expects_quote(job: Watched, t: float) -> bool:
+    """Whether the scheduler will tell something new to a strategy that restarts nodes."""
+    return Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(t))
+
+
+def declare(job: Watched, t: float) -> None:
+    """End the job as ``stuck``; the record gets the last events of every worker, the message the last of some."""
+    events = {worker: job.ledger.last_events(worker) for worker in job.members.members}
+    told = {str(worker): msgspec.to_builtins(events[worker]) for worker in events}
+    job.record.note(t, "Stuck", strategy=type(job.strategy).__name__, workers=told)
+    words = [f"worker {worker}: {_last(events[worker])}" for worker in list(events)[:NAMED]]
+    more = f" and {len(events) - NAMED} others" if len(events) > NAMED else ""
+    job.finish(
+        t,
+        "stuck",
+        f"{type(job.strategy).__name__} is stuck at {t:.1f} s: it gives no order, and nothing that it has asked for is "
+        f"to come (last: {', '.join(words)}{more}; all in the record's note Stuck)",
+    )
+
+
+def _last(events: list[Event]) -> str:
+    return f"{type(events[-1]).__name__} at {events[-1].t:.2f} s" if events else "nothing"
+
+
+class Vigil:
+    """Over a job with real processes: it may be idle for ``after_s`` before it is called stuck; None: for ever."""
+
+    def __init__(self, job: Watched, after_s: float | None) -> None:
+        self.job, self.after_s = job, after_s
+        self._since_s: float | None = None
+        self._work = (0, 0)
+
+    @property
+    def period_s(self) -> float | None:
+        """How often to look."""
+        return None if self.after_s is None else min(1.0, self.after_s / 4)
+
+    def look(self, t: float) -> None:
+        """Say so if it has been idle for too long."""
+        work = (self.job.version, sum(self.job.executor.iterations))
+        if awaits(self.job) or work != self._work:
+            self._since_s, self._work = None, work
+        elif self._since_s is None:
+            self._since_s = t
+        elif self.after_s is not None and t - self._since_s >= self.after_s and not self.job.status:
+            declare(self.job, t)

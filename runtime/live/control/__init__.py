@@ -1,0 +1,1 @@
+"""The coordinator's process: who supervises, orders and listens to tasks."""

@@ -1,0 +1,205 @@
+"""Carries out the plan of a live run: whenever a level changes, somebody is told, and what came of it is written down.
+
+Delays and slow-downs are slept by the workers and servers themselves (they come with the coordinator's orders); all
+else is here. Rules belong to targets, not to processes: a task that is started again meets the rule that holds for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Protocol
+
+from injectors.plan import RULES, Kind
+from injectors.schedule import Change, Schedule
+from runtime.errors import is_full
+from runtime.live.machines.machines import Machines
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import Actuated, Freeze, Message, Throttle
+from runtime.live.transport.task_spec import Place
+
+KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
+
+
+class Owner(Protocol):
+    """What the injector asks of the session."""
+
+    def note(self, kind: str, /, **fields: object) -> None:
+        """Write it down."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """The run cannot go on."""
+        ...
+
+    def hold(self, task: str, reason: str) -> None:
+        """Kill a task and keep it from being started again."""
+        ...
+
+    def release(self, task: str) -> None:
+        """Start it again."""
+        ...
+
+
+BEFORE_S = -inf
+"""When hosts are given the quota that they have of themselves, which is no disturbance and not noted as one."""
+
+
+class Injector:
+    """``tell`` sends a message to the agent, which answers each with one ``Actuated``, in order."""
+
+    def __init__(
+        self, schedule: Schedule, machines: Machines, loop: Loop, owner: Owner, tell: Callable[[Message], None]
+    ) -> None:
+        self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
+        self.schedule = schedule
+        self._changes = deque(schedule.changes(KINDS))
+        self._waiting: deque[tuple[Change, float, float | None]] = deque()
+        """Told to the agent and not answered: the change, when it was told, cores asked for."""
+        self._levels: dict[tuple[str, Kind], float] = {}
+        self._killed_by: dict[str, set[str]] = {}
+        """Targets whose windows keep a task from being started: itself, its host, or both."""
+
+    def prepare(self) -> None:
+        """Before the job starts: quotas of hosts that the agent has to keep."""
+        if self.machines.means.host_quotas == "duty" and self.machines.hosts is not None:
+            for host in self.machines.hosts.hosts:
+                if host.cores is not None:
+                    self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty")
+
+    def start(self) -> None:
+        """The clock runs."""
+        self._next()
+
+    def _next(self) -> None:
+        while self._changes and self._changes[0].t <= self.loop.now:
+            self._carry_out(self._changes.popleft())
+        if self._changes:
+            self.loop.at(self._changes[0].t, self._next)
+
+    def moved(self, target: str) -> Place | None:
+        """A task will be started on another machine: what disturbed the old one does not follow."""
+        place = self.machines.move(target)
+        if place is not None:
+            self.owner.note("Moved", task=target, host=place.host)
+        if self.schedule.moved(target, self.loop.now):
+            self._leave_behind(target)
+        return place
+
+    def _leave_behind(self, target: str) -> None:
+        now = self.loop.now
+        self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)
+        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        for kind in kinds:
+            level = self.schedule.level(target, kind, now)
+            if level != self._levels.get((target, kind), RULES[kind].neutral):
+                self._carry_out(Change(now, target, kind, level))
+
+    def stop(self) -> None:
+        """Nobody is to end throttled or stopped: whatever is on is taken back."""
+        self._changes.clear()
+        for (target, kind), level in self._levels.items():
+            neutral = RULES[kind].neutral
+            if level != neutral and kind != "kill":
+                self._carry_out(Change(self.loop.now, target, kind, neutral))
+
+    # ---- by kind -----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, change: Change) -> None:
+        self._levels[change.target, change.kind] = change.level
+        begun_s = self.loop.now
+        try:
+            self._by_kind(change, begun_s)
+        except (OSError, ValueError) as error:
+            if is_full(error):  # the record's trouble
+                raise
+            self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
+
+    def _by_kind(self, change: Change, begun_s: float) -> None:
+        match change.kind:
+            case "cpu":
+                self._throttle(change, begun_s)
+            case "bandwidth":
+                self._note(change, begun_s, "tc", *self._set_rate(change))
+            case "cut":
+                assert self.machines.network is not None
+                self.machines.network.cut(_number(change.target), change.level > 0)
+                self._note(change, begun_s, "tc", change.level, change.level)
+            case "pause":
+                self._ask(change, "signal")
+            case "kill":
+                for task in self.machines.tasks_on(change.target):
+                    self._kill_or_free(task, change)
+                self._note(change, begun_s, "signal", change.level, change.level)
+
+    def _kill_or_free(self, task: str, change: Change) -> None:
+        """A task is away as long as any window says so, its own or its host's."""
+        killers = self._killed_by.setdefault(task, set())
+        if change.level > 0:
+            killers.add(change.target)
+            self.owner.hold(task, "killed by the plan")
+        else:
+            killers.discard(change.target)
+            if not killers:
+                self.owner.release(task)
+
+    def _throttle(self, change: Change, begun_s: float) -> None:
+        by = self.machines.means.throttles
+        if by != "cgroup":
+            self._ask(change, by)
+            return
+        asked = self.machines.quota(change.target, change.level)
+        achieved = self.machines.groups[change.target].set_cores(asked)
+        self._note(change, begun_s, by, asked, achieved)
+
+    def _set_rate(self, change: Change) -> tuple[float | None, float | None]:
+        """Bytes per second on the wire: asked and achieved."""
+        machines = self.machines
+        assert machines.network is not None
+        assert machines.hosts is not None
+        sender, _, receiver = change.target.partition(":")[2].partition(">")
+        full = machines.hosts.hosts[int(sender)].link_bytes_per_s
+        assert full is not None
+        if receiver:
+            asked = None if change.level == 1.0 else full * change.level
+            return asked, machines.network.set_peer_rate(int(sender), int(receiver), asked)
+        return full * change.level, machines.network.set_rate(int(sender), full * change.level)
+
+    # ---- by the agent ------------------------------------------------------------------------------------------------
+
+    def _ask(self, change: Change, by: str) -> None:
+        cores = None
+        if change.kind == "pause":
+            self.tell(Freeze(target=change.target, on=change.level > 0))
+        else:
+            cores = self.machines.quota(change.target, change.level)
+            self.tell(Throttle(target=change.target, cores=cores, by=by))
+        self._waiting.append((change, self.loop.now, cores))
+
+    def answered(self, message: Actuated) -> None:
+        """The agent has done it."""
+        change, begun_s, cores = self._waiting.popleft()
+        if message.problem:
+            self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
+        if change.t == BEFORE_S:
+            return
+        asked = cores if change.kind == "cpu" else change.level
+        self._note(change, begun_s, message.by, asked, message.achieved)
+
+    def _note(self, change: Change, begun_s: float, by: str, asked: float | None, achieved: float | None) -> None:
+        self.owner.note(
+            "Injected",
+            target=change.target,
+            kind=change.kind,
+            level=change.level,
+            by=by,
+            asked=asked,
+            achieved=achieved,
+            late_s=begun_s - change.t,
+            took_s=self.loop.now - begun_s,
+        )
+
+
+def _number(target: str) -> int:
+    return int(target.partition(":")[2])

@@ -1,0 +1,161 @@
+"""The coordinator's orders as messages. What one turn orders of the servers goes out as one message to each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from runtime.core.executor import Disturb
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import Assess, Message, Refer, Update, Work, encode
+
+EVALUATION_TICKETS = 1 << 48
+"""Tickets of evaluations start here; those of gradients below."""
+REFERENCE_TICKETS = 1 << 49
+"""Those of reference gradients."""
+
+
+class Owner(Protocol):
+    """What the port hands on to the session."""
+
+    def woke(self, tag: str) -> None:
+        """A timer has fired."""
+        ...
+
+    def wants_checkpoint(self, version: int, state: bytes) -> None:
+        """Store a checkpoint now."""
+        ...
+
+    def wants_restart(self, node: str, pending_s: float) -> None:
+        """Kill a task and start it elsewhere."""
+        ...
+
+    def referring(self, number: int, incarnation: int) -> None:
+        """A reference gradient is asked of this incarnation of the scorer."""
+        ...
+
+    def evaluator_incarnation(self) -> int | None:
+        """Who evaluates; None while nobody can."""
+        ...
+
+    def scorer_incarnation(self) -> int | None:
+        """Who computes reference gradients; None while nobody can, and then the order is repeated later."""
+        ...
+
+    def cannot_evaluate(self) -> None:
+        """The evaluation asked for is not to be had."""
+        ...
+
+
+class LivePort:
+    """Collects the orders of a turn; :meth:`flush` sends them, servers first since they are on the critical path."""
+
+    def __init__(self, hub: Hub, loop: Loop, owner: Owner, num_servers: int, disturb: Disturb) -> None:
+        self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
+        self.servers = [("server", server) for server in range(num_servers)]
+        self.tickets: dict[int, tuple[float, int]] = {}
+        self.sent_s: dict[int, float] = {}
+        self.last_save = ""
+        self._next_ticket = EVALUATION_TICKETS
+        self._drop: list[int] = []
+        self._apply: ApplyOrder | None = None
+        self._deliver: list[tuple[str, int, int, int]] = []
+        self._weigh: list[tuple[int, int]] = []
+        self._refer: list[Message] = []
+        self._work: list[ComputeOrder] = []
+        self._restarts: list[tuple[str, float]] = []
+
+    def compute(self, order: ComputeOrder) -> None:
+        """Parameters to the worker, then the order."""
+        self._deliver.append(("worker", order.worker, order.incarnation, order.grad_id))
+        self._work.append(order)
+
+    def apply(self, order: ApplyOrder) -> None:
+        """After what was ordered before, before what is ordered after."""
+        if self._apply or self._deliver:
+            self._flush_servers()
+        self._apply = order
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """Free memory on the servers."""
+        self._drop += grads
+
+    def refer(self, number: int, version: int) -> None:
+        """Parameters to the scorer, then the order."""
+        incarnation = self.owner.scorer_incarnation()
+        if incarnation is not None:
+            ticket = REFERENCE_TICKETS + number
+            self._deliver.append(("scorer", 0, incarnation, ticket))
+            self._refer.append(Refer(ticket=ticket))
+            self.owner.referring(number, incarnation)
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """After what was ordered before."""
+        self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
+
+    def wake(self, at_s: float, tag: str) -> None:
+        """A timer."""
+        self.loop.at(at_s, lambda: self.owner.woke(tag))
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """When everything ordered before has been sent."""
+        self._restarts.append((node, pending_s))
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        """After everything ordered before."""
+        self.flush()
+        self.owner.wants_checkpoint(version, state)
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        """Deliver the parameters of now to the evaluator. The last time, it also takes their fingerprint."""
+        incarnation = self.owner.evaluator_incarnation()
+        if incarnation is None:
+            self.owner.cannot_evaluate()
+            return
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        self.tickets[ticket] = (self.loop.now, version)
+        self._deliver_to_evaluator(incarnation, ticket)
+        self.flush()
+        self.hub.send(("evaluator", 0), Assess(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
+
+    def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
+        self._deliver.append(("evaluator", 0, incarnation, ticket))
+
+    def flush(self) -> None:
+        """Send what was ordered."""
+        self._flush_servers()
+        work, self._work = self._work, []
+        for order in work:
+            self.sent_s[order.worker] = self.loop.now
+            self.hub.send(("worker", order.worker), Work(order=order))
+        refer, self._refer = self._refer, []
+        for message in refer:
+            self.hub.send(("scorer", 0), message)
+        restarts, self._restarts = self._restarts, []
+        for node, pending_s in restarts:
+            self.owner.wants_restart(node, pending_s)
+
+    def discard(self) -> None:
+        """Forget what was ordered but not sent."""
+        self._drop, self._apply, self._deliver, self._work = [], None, [], []
+        self._weigh, self._refer = [], []
+
+    def _flush_servers(self) -> None:
+        if not (self._drop or self._apply or self._deliver or self._weigh):
+            return
+        update = Update(
+            drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver), weigh=tuple(self._weigh)
+        )
+        self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
+        data = encode(update)
+        for key in self.servers:
+            delay_s, slowdown_frac = self.disturb(f"server:{key[1]}", self.loop.now) if update.apply else (0.0, 0.0)
+            if delay_s or slowdown_frac:
+                slow = msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)
+                self.hub.send(key, slow)
+            else:
+                self.hub.send_encoded(key, data)

@@ -1,0 +1,391 @@
+"""One live run: the coordinator, its tasks, and the loop that carries messages between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from runtime.core.coordinator import Coordinator
+from runtime.core.job import Record
+from runtime.core.stuck import Vigil
+from runtime.live.control.injecting import Injector
+from runtime.live.control.port import REFERENCE_TICKETS, LivePort
+from runtime.live.control.replica_port import ReplicaPort
+from runtime.live.control.replicas import ReplicaSupervisor
+from runtime.live.control.speakers import refuse_foreign
+from runtime.live.control.supervisor import Supervisor
+from runtime.live.control.tasks import BESIDE
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import (
+    Actuated,
+    AgentReady,
+    Assessed,
+    Busy,
+    Goodbye,
+    Message,
+    Referred,
+    Report,
+    Weighed,
+)
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
+
+EVALUATOR_JOINS_S = 5.0
+"""How long the end of a run waits for an evaluator that is about to connect."""
+FINAL_EVALUATION_S = 60.0
+"""How long the end of a run waits for the score of the final parameters (the evaluator runs at a lower priority, so
+on a machine that others keep busy it may take long)."""
+
+
+class MakeCoordinator(Protocol):
+    """Builds the coordinator around a port and a stopwatch."""
+
+    def __call__(self, port: LivePort) -> Coordinator:
+        """Called once, when everybody is attached."""
+        ...
+
+
+class Session:
+    """Listens to the supervisor and to the tasks; speaks to the coordinator."""
+
+    def __init__(self, loop: Loop, supervisor_of: Callable[[Session], Supervisor], record: Record) -> None:
+        self.loop, self.record = loop, record
+        self.supervisor = supervisor_of(self)
+        self.coordinator: Coordinator
+        self.port: LivePort
+        self.initial_state = b""
+        self.started = False
+        self.failure: str | None = None
+        self.failed_as = "failed"
+        self.agent: AgentReady | None = None
+        self.sha256 = ""
+        self.injector: Injector
+        self.served: Callable[[int, float], None] = lambda server, busy_s: None
+        self.agent_words: Callable[[], str] = lambda: "it said nothing"
+        self._final_ticket: int | None = None
+        self.on_start: Callable[[], None] = lambda: None
+
+    def connect(self, hub: Hub, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator) -> None:
+        """Wire everything together."""
+        self.hub = hub
+        self.port = make_port()
+        self.coordinator = make_coordinator(self.port)
+        self.initial_state = self.coordinator.snapshot()
+        self.supervisor.begin(hub)
+
+    @property
+    def t(self) -> float:
+        """The job's time."""
+        if not self.started:
+            return 0.0
+        return self.coordinator.finished_s if self.coordinator.status else self.loop.now
+
+    @property
+    def over(self) -> bool:
+        """Nothing more to do but to wind down."""
+        return self.failure is not None or self.coordinator.status is not None
+
+    # ---- from the hub ------------------------------------------------------------------------------------------------
+
+    def on_message(self, identity: Identity, message: Message) -> None:
+        """A task has said something; raises ``ConnectionError`` for what ends its connection."""
+        refuse_foreign(identity.role, message)
+        if self.supervisor.receive(identity, message):
+            return
+        match message:
+            case Report():
+                self._report(identity, message)
+            case Assessed():
+                self._assessed(message)
+            case Referred():
+                number = message.ticket - REFERENCE_TICKETS
+                self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
+            case Weighed():
+                about = (message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
+                self._drive(lambda t: self.coordinator.weighed(t, identity.id, *about))
+            case Actuated():
+                self.injector.answered(message)
+            case Busy():
+                self.served(identity.id, message.busy_s)
+                self._drive(lambda t: self.coordinator.updated(t, identity.id, **_fields(message)))
+
+    def on_closed(self, identity: Identity, reason: str) -> None:
+        """A task's connection is gone."""
+        self.supervisor.closed(identity, reason)
+
+    def _report(self, identity: Identity, report: Report) -> None:
+        timings = Timings(
+            wait_s=report.wait_s,
+            pull_s=report.pull_s,
+            data_s=report.data_s,
+            compute_s=report.compute_s,
+            send_s=report.send_s,
+            injected_s=report.injected_s,
+            overrun_s=report.overrun_s,
+            recv_s=report.recv_s,
+        )
+        with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
+        self._drive(lambda t: self.coordinator.arrived(t, *with_grad))
+
+    def _assessed(self, assessed: Assessed) -> None:
+        asked = self.port.tickets.pop(assessed.ticket, None)
+        if asked is None:
+            return
+        if assessed.ticket == self._final_ticket:
+            self._final_ticket, self.sha256 = None, assessed.sha256
+            t = self.coordinator.finished_s
+            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=assessed.metrics)
+            self.record.event(t, event, (), self.coordinator.version, 0.0, None)
+            return
+        self._drive(lambda t: self.coordinator.evaluated(t, asked[1], asked[0], assessed.metrics))
+
+    def _drive(self, call: Callable[[float], None]) -> None:
+        """Let the coordinator react, then send what it ordered."""
+        if self.failure is not None:
+            return
+        try:
+            call(self.t)
+            self.port.flush()
+        except ProtocolError as error:
+            self.failed(f"the strategy broke a law: {error}")
+
+    # ---- from the supervisor -----------------------------------------------------------------------------------------
+
+    def note(self, kind: str, /, **fields: object) -> None:
+        """Write it down."""
+        self.record.note(self.t, kind, **fields)
+
+    def agent_ready(self, message: AgentReady) -> None:
+        """The framework is imported."""
+        self.agent = message
+        self.note("Imported", seconds=message.import_s, versions=message.versions)
+        self.injector.prepare()
+
+    def agent_lost(self) -> None:
+        """Its last words say why."""
+        self.failed(f"the agent died: {self.agent_words()} (see logs/agent.log)")
+
+    def all_attached(self) -> None:
+        """The clock starts."""
+        self.loop.restart_clock()
+        self.supervisor.clock_restarted()
+        self.started = True
+        self.supervisor.save(0, self.initial_state)
+        workers = [task for task in self.supervisor.tasks.values() if task.role == "worker"]
+        self._drive(lambda _: self.coordinator.start({task.id: task.incarnation for task in workers}))
+        self.on_start()
+        self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
+
+    def _watch_over(self, vigil: Vigil) -> None:
+        """Now and again and again: does it go on?"""
+        if self.over or vigil.period_s is None:
+            return
+        self._drive(vigil.look)
+        self.loop.after(vigil.period_s, lambda: self._watch_over(vigil))
+
+    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
+        """Its work goes back."""
+        self._drive(lambda t: self.coordinator.worker_lost(t, worker, reason, restarting))
+
+    def worker_joined(self, worker: int, incarnation: int) -> None:
+        """It may compute again."""
+        self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
+
+    def scorer_joined(self) -> None:
+        """What its predecessor was asked, it is asked now."""
+        self._drive(lambda _: self.coordinator.executor.scoring.repeat())
+
+    def evaluator_lost(self) -> None:
+        """Whatever it was asked is void, the last score too: nobody waits for one that cannot come."""
+        self.port.tickets.clear()
+        self._final_ticket = None
+        self.cannot_evaluate()
+
+    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
+        """Everything stands still until the servers are back."""
+        self._void()
+        self._drive(lambda t: self.coordinator.server_lost(t, server, incarnation, reason))
+        self.port.discard()
+
+    def restored(self, version: int, state: bytes) -> None:
+        """On from the checkpoint."""
+        self._drive(lambda t: self.coordinator.restored(t, version, state or self.initial_state))
+
+    def failed(self, reason: str) -> None:
+        """Give up."""
+        if not self.over:
+            self.failure = reason
+
+    def out_of_space(self, reason: str) -> None:
+        """Whatever the job has come to, its record or its parameters are not whole."""
+        self.failure, self.failed_as = self.failure or reason, "disk_full"
+
+    def overdue(self, now: float, limit_s: float) -> list[int]:
+        """Workers whose Compute was sent too long ago."""
+        if not self.started:
+            return []
+        executor = self.coordinator.executor
+        waiting = executor.ledger.busy.keys() - executor.reserved.keys()
+        return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
+
+    # ---- from the injector -------------------------------------------------------------------------------------------
+
+    def hold(self, task: str, reason: str) -> None:
+        """Kill a task, and keep it from being started again."""
+        self.supervisor.hold(_key(task), reason)
+
+    def release(self, task: str) -> None:
+        """Start it again."""
+        self.supervisor.release(_key(task))
+
+    # ---- telemetry ---------------------------------------------------------------------------------------------------
+
+    def pids(self) -> list[tuple[str, int]]:
+        """Workers and servers that have a process."""
+        tasks = self.supervisor.tasks.values()
+        return [(f"{task.role}:{task.id}", task.pid) for task in tasks if task.pid and task.role not in BESIDE]
+
+    def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
+        """What tasks and hosts use."""
+        self._drive(lambda t: self.coordinator.observed(t, period_s, nodes))
+
+    # ---- where the workers are replicas ------------------------------------------------------------------------------
+
+    def replicas(self) -> tuple[int, ...]:
+        """Who takes part in an update that is ordered now."""
+        assert isinstance(self.supervisor, ReplicaSupervisor)
+        return self.supervisor.replicas
+
+    def speaker(self) -> int:
+        """The replica that the evaluator hears from."""
+        assert isinstance(self.supervisor, ReplicaSupervisor)
+        return self.supervisor.speaker
+
+    def data_state(self) -> dict[str, Any]:
+        """What of the data has been applied."""
+        return self.coordinator.shards.state()
+
+    def state_of(self, version: int) -> bytes:
+        """The same, as a checkpoint carries it, when ``version`` was the newest."""
+        assert isinstance(self.port, ReplicaPort)
+        if version == self.coordinator.version:
+            return self.coordinator.snapshot()
+        return msgspec.json.encode(self.port.states[version])
+
+    # ---- from the port -----------------------------------------------------------------------------------------------
+
+    def woke(self, tag: str) -> None:
+        """A timer."""
+        self._drive(lambda t: self.coordinator.woke(t, tag))
+
+    def wants_checkpoint(self, version: int, state: bytes) -> None:
+        """All servers store their part."""
+        self.supervisor.save(version, state)
+
+    def wants_restart(self, node: str, pending_s: float) -> None:
+        """KILL_RESTART: another machine, without what disturbed the old one."""
+        self.supervisor.restart(_key(node), pending_s)
+
+    def moved(self, role: str, number: int) -> Place | None:
+        """A task's next incarnation will be somewhere else."""
+        return self.injector.moved(f"{role}:{number}")
+
+    def rolled_back(self) -> None:
+        """What is under way is void, and so is what was ordered."""
+        self._void()
+        self.coordinator.halt(self.t, "all begin anew from one version")
+
+    def _void(self) -> None:
+        self.port.discard()
+        self.evaluator_lost()
+
+    def evaluator_incarnation(self) -> int | None:
+        """Who evaluates; None while nobody can."""
+        task = self.supervisor.tasks["evaluator", 0]
+        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+
+    def scorer_incarnation(self) -> int | None:
+        """Who computes reference gradients; None while nobody can."""
+        task = self.supervisor.tasks["scorer", 0]
+        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+
+    def referring(self, number: int, incarnation: int) -> None:
+        """As long as a worker may take for a gradient, a scorer may take for a reference."""
+        limit_s, scoring = self.supervisor.settings.iteration_deadline_s, self.coordinator.executor.scoring
+
+        def check() -> None:
+            if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
+                reason = f"no reference gradient within cluster.iteration_deadline_s={limit_s:g}"
+                self.supervisor.kill(self.supervisor.tasks["scorer", 0], incarnation, reason)
+
+        self.loop.after(limit_s, check)
+
+    def cannot_evaluate(self) -> None:
+        """Not to be had: go on without."""
+        if self.started:
+            self.coordinator.evaluated(self.t, self.coordinator.version, self.t, {})
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def interrupt(self, reason: str) -> None:
+        """The user wants it to end."""
+        if self.started:
+            self.coordinator.finish(self.t, "interrupted", reason)
+        elif self.failure is None:
+            self.failure = reason
+
+    def last_evaluation(self) -> None:
+        """Score the final parameters, outside the job's time."""
+        self._await_evaluator()
+        if self.failure is not None or self.evaluator_incarnation() is None:
+            return
+        self.port.flush()
+        self.port.evaluate(self.coordinator.version, last=True)
+        self._final_ticket = max(self.port.tickets)
+        deadline = self.loop.now + FINAL_EVALUATION_S
+        while self._final_ticket is not None and self.loop.now < deadline and self.failure is None:
+            self.loop.turn(0.1)
+
+    def _await_evaluator(self) -> None:
+        """Everybody may have just been brought back to one version, and the evaluator is the last to connect again."""
+        deadline = self.loop.now + EVALUATOR_JOINS_S
+        while self.evaluator_incarnation() is None and self.supervisor.phase == "none" and self.failure is None:
+            if self.loop.now >= deadline:
+                return
+            self.loop.turn(0.1)
+
+    def goodbye(self) -> None:
+        """Tell everybody that it is over."""
+        for key in list(self.hub.peers):
+            self.hub.send(key, Goodbye())
+
+    def unique_memory_bytes(self) -> dict[str, int]:
+        """Memory that belongs to one process alone (USS), by task."""
+        return {
+            task.name: unique_memory_bytes(task.pid)
+            for task in self.supervisor.tasks.values()
+            if task.pid and task.state != "left"
+        }
+
+
+def unique_memory_bytes(pid: int) -> int:
+    """Private pages of a process; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+def _key(task: str) -> tuple[str, int]:
+    role, _, number = task.partition(":")
+    return role, int(number)
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.to_builtins(message).items() if key != "type"}

@@ -1,0 +1,57 @@
+"""What the supervisor goes by."""
+
+from __future__ import annotations
+
+import msgspec
+
+from runtime.core.job import Job
+
+BASE_S, ON_HOSTS_S = 60.0, 120.0
+"""Within which everybody has started; emulated hosts have little processor time."""
+COLD_S = 30.0
+"""More for each process that starts cold: an import of TensorFlow is some 4 s of work, and all share the cores."""
+
+LONGEST_S = 300.0
+"""Whatever starts. ``max_time_s`` counts from when all are there, so both together bound a run."""
+
+
+class Processes(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``cluster=local`` and ``cluster=hosts`` say of processes; see ``conf/cluster/local.yaml``."""
+
+    port: int
+    heartbeat_s: float
+    lease_s: float
+    iteration_deadline_s: float
+    start_deadline_s: float | None
+    max_restarts: int | None
+    telemetry_every_s: float | None
+    evaluator_niceness: int
+    device: dict[str, float] | None
+    devices: list[dict[str, float]] | None
+    """The device of every worker, where they differ."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
+
+    heartbeat_s: float
+    lease_s: float
+    start_deadline_s: float
+    restart_deadline_s: float
+    """Of a task that starts alone, while the job is running."""
+    iteration_deadline_s: float
+    max_restarts: int | None
+    failover: str = "shards"
+    scores: bool = False
+    """Whether gradients are scored, so that there is a scorer."""
+
+
+def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
+    """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
+    suits_s = (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
+    return asked_s if asked_s is not None else min(suits_s, LONGEST_S)
+
+
+def num_computing(job: Job) -> int:
+    """Processes that use the framework: workers, the evaluator, and the scorer if there is one."""
+    return job.num_workers + (2 if job.validation_samples else 1)

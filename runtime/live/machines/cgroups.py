@@ -1,0 +1,374 @@
+"""Control groups: CPU quotas and memory limits for groups of processes, alike with versions 1 and 2.
+
+All groups of a run lie below one directory per hierarchy, named ``stragglab-<run id>``. Where that may be is found out
+by looking; whether it works, by trying (:meth:`Hierarchy.probe`). Whatever is set is read back.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runtime.live.machines.cgroup_files import (
+    V1,
+    V2,
+    GroupFiles,
+    Kernel,
+    Kind,
+    QuotaRefused,
+    Throttled,
+    explain,
+    quota_of,
+)
+
+__all__ = ["Cgroup", "CgroupUnavailable", "Hierarchy", "QuotaRefused", "Throttled", "find", "run_group"]
+
+Entrust = Callable[[Path], None]
+"""Told of a run's directory before it is made, and again when it is there: ``hiring.entrust``."""
+
+PREFIX = "stragglab-"
+ROUNDING = 1e-3
+PROBE_CORES, PROBE_BYTES = 0.01, 64 * 2**20
+REMOVE_S = 1.0
+"""A group is busy for a moment after its last process has died."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+DELEGATED = "run as root, or where systemd delegates it: systemd-run --user --scope -p Delegate=yes COMMAND"
+
+
+class CgroupUnavailable(RuntimeError):
+    """There are no such limits here: ``reason`` and ``cure``, a line each."""
+
+    def __init__(self, reason: str, cure: str) -> None:
+        super().__init__(f"{reason}; {cure}")
+        self.reason, self.cure = reason, cure
+
+
+# ---- a group --------------------------------------------------------------------------------------------------------
+
+
+class Cgroup:
+    """A group of processes, in all hierarchies that it needs: with version 1, one for each kind of limit.
+
+    Of the quotas of a group and of those above it, the least counts. Groups remember what was asked for, so all changes
+    must be made through the objects of one process.
+    """
+
+    def __init__(self, parts: dict[Kind, GroupFiles], above: Cgroup | None = None) -> None:
+        self.parts, self.above = parts, above
+        self.below: list[Cgroup] = []
+        self.wanted: float | None = None
+        """Cores; None: as many as there are."""
+        self.hidden = False
+        """Version 1 refuses a group more than the one above has; then it holds "unlimited", which is just as much."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """Its directories."""
+        return list(dict.fromkeys(part.path for part in self.parts.values()))
+
+    @property
+    def path(self) -> Path:
+        """Its directory in the first hierarchy."""
+        return self.paths[0]
+
+    @property
+    def entrances(self) -> tuple[str, ...]:
+        """A process that writes ``0`` to each of these files is in the group."""
+        return tuple(str(path / "cgroup.procs") for path in self.paths)
+
+    def create(self, name: str) -> Cgroup:
+        """A group within this one, which then must hold no processes itself."""
+        group = Cgroup({kind: part.below(name, kind) for kind, part in self.parts.items()}, self)
+        self.below.append(group)
+        return group
+
+    def enter(self) -> None:
+        """Move the calling process here, before it has threads or much memory: what it has is accounted elsewhere."""
+        for entrance in self.entrances:
+            self._any().kernel.write(Path(entrance), "0")
+
+    def procs(self) -> list[int]:
+        """Processes in here as far as the caller can see them; groups below are not included."""
+        return [int(pid) for pid in self._any().get("cgroup.procs").split() if pid != "0"]
+
+    def set_cores(self, cores: float | None) -> float | None:
+        """Let it use so many cores and no more; None: as many as the groups above have.
+
+        Returns the cores that it now has, as the kernel holds them. Raises :class:`QuotaRefused`, and changes nothing,
+        if the kernel does not hold what was asked for.
+        """
+        quota, before = quota_of(cores), (self.wanted, self.hidden)
+        bound = math.inf if self.above is None else self.above.bound()
+        part = self.parts["cpu"]
+        self.wanted, self.hidden = cores, part.version == 1 and (cores or 0.0) > bound
+        try:
+            for group in self._within():
+                group._hide()
+            part.set_quota(quota_of(None) if self.hidden else quota)
+            held = self._held(None if self.hidden else cores)
+        except (OSError, QuotaRefused) as error:
+            self.wanted, self.hidden = before
+            why = "; ".join(explain(error)) if isinstance(error, OSError) else str(error)
+            raise QuotaRefused(f"{part.path}: {_words(cores)} asked for: {why}") from error
+        finally:
+            for group in self._within():
+                group._show()
+        return None if cores is None else min(bound, math.inf if held is None else held)
+
+    def cores(self) -> float | None:
+        """The quota that the kernel holds for this group alone."""
+        return self.parts["cpu"].quota().cores
+
+    def bound(self) -> float:
+        """The least that was asked for, of it and of the groups above; infinite if nothing was."""
+        own = math.inf if self.wanted is None else self.wanted
+        return own if self.above is None else min(own, self.above.bound())
+
+    def set_memory_bytes(self, limit: int | None) -> int | None:
+        """Limit its memory before processes are in it. Returns what the kernel holds: whole pages."""
+        part = self.parts["memory"]
+        try:
+            part.set_memory(limit)
+        except OSError as error:
+            why = "; ".join(explain(error))
+            raise QuotaRefused(f"{part.path}: {limit} bytes of memory asked for: {why}") from error
+        held = part.memory_bytes()
+        if held != limit and not (limit and held and limit - PAGE_BYTES < held <= limit):
+            raise QuotaRefused(f"{part.path}: {limit} bytes of memory asked for, the kernel holds {held}")
+        return held
+
+    def throttled(self) -> Throttled:
+        """What its quota has cost it so far."""
+        return self.parts["cpu"].throttled()
+
+    def usage_s(self) -> float | None:
+        """Processor time so far; None where the hierarchy does not count it."""
+        return self.parts["cpu"].usage_s()
+
+    def remove(self) -> None:
+        """With all groups below; their processes must have ended. Raises ``OSError`` if one has not."""
+        deadline = time.monotonic() + REMOVE_S
+        for part in self.parts.values():
+            _remove(part.path, part.kernel, deadline)
+        self.below.clear()
+        if self.above is not None:
+            self.above.below.remove(self)
+
+    def _any(self) -> GroupFiles:
+        return next(iter(self.parts.values()))
+
+    def _within(self) -> Iterator[Cgroup]:
+        """All groups below, each before those below it."""
+        for group in self.below:
+            yield group
+            yield from group._within()
+
+    def _hide(self) -> None:
+        """Out of the way of a group above that is about to have less."""
+        if self.parts["cpu"].version == 1 and not self.hidden and (self.wanted or 0.0) > self.bound():
+            self.parts["cpu"].set_quota(quota_of(None))
+            self.hidden = True
+
+    def _show(self) -> None:
+        """What was asked for counts again when the groups above have more than that."""
+        if self.hidden and self.wanted is not None and self.wanted <= self.bound():
+            self.parts["cpu"].set_quota(quota_of(self.wanted))
+            self.hidden = False
+
+    def _held(self, asked: float | None) -> float | None:
+        held = self.cores()
+        same = held == asked or (asked and held and abs(held - asked) <= ROUNDING * asked)
+        if not same:
+            raise QuotaRefused(f"the kernel holds {_words(held)}; use one that keeps CPU quotas")
+        return held
+
+
+def _remove(path: Path, kernel: Kernel, deadline: float) -> None:
+    if not path.is_dir():
+        return
+    for below in [entry for entry in path.iterdir() if entry.is_dir()]:
+        _remove(below, kernel, deadline)
+    while True:
+        try:
+            return kernel.remove(path)
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
+
+
+def _words(cores: float | None) -> str:
+    return "unlimited cores" if cores is None else f"{cores:g} cores"
+
+
+# ---- where groups can be made ---------------------------------------------------------------------------------------
+
+
+class Hierarchy:
+    """A place (``base``) where this process may make groups with limits of one kind."""
+
+    def __init__(self, kind: Kind, base: GroupFiles) -> None:
+        self.kind, self.base, self.version = kind, base.path, base.version
+        self.files = base
+
+    def create(self, run_id: str, entrust: Entrust | None = None) -> Cgroup:
+        """The group of a run, all by itself; :func:`run_group` makes one in several hierarchies."""
+        return _create([self], run_id, entrust)
+
+    def probe(self) -> None:
+        """Try it with a group that is gone when this returns; raises :class:`CgroupUnavailable`.
+
+        For the moment in between nobody knows of that group: a SIGKILL would leave it there, empty.
+        """
+        group = self.create(os.urandom(8).hex())
+        try:
+            if self.kind == "cpu":
+                group.set_cores(PROBE_CORES)
+            else:
+                group.set_memory_bytes(PROBE_BYTES)
+        except QuotaRefused as error:
+            reason, _, cure = str(error).rpartition("; ")
+            raise CgroupUnavailable(reason, cure) from error
+        finally:
+            group.remove()
+
+
+def run_group(run_id: str, cpu: bool = True, memory: bool = False, entrust: Entrust | None = None) -> Cgroup:
+    """The group of a run for the limits that it needs; raises :class:`CgroupUnavailable`.
+
+    ``run_id``: 16 hexadecimal digits, from 64 random bits. ``entrust`` hears of every directory of it.
+    """
+    kinds: list[Kind] = [*(["cpu"] if cpu else []), *(["memory"] if memory else [])]  # type: ignore[list-item]
+    return _create([find(kind) for kind in kinds], run_id, entrust)
+
+
+def _create(hierarchies: Sequence[Hierarchy], run_id: str, entrust: Entrust | None) -> Cgroup:
+    group = Cgroup({})
+    for hierarchy in hierarchies:
+        path = hierarchy.base / f"{PREFIX}{run_id}"
+        try:
+            if entrust is not None:
+                entrust(path)
+            group.parts[hierarchy.kind] = hierarchy.files.below(path.name, hierarchy.kind)
+            if entrust is not None:
+                entrust(path)
+        except BaseException as error:
+            group.remove()
+            if not isinstance(error, OSError):
+                raise
+            reason, cure = explain(error)
+            raise CgroupUnavailable(f"cannot make {path}: {reason}", cure) from error
+    return group
+
+
+class _Mount(NamedTuple):
+    version: int
+    path: Path
+    options: list[str]
+
+
+def find(
+    kind: Kind = "cpu",
+    mounts_text: str | None = None,
+    self_cgroup_text: str | None = None,
+    root: Path = Path("/"),
+    kernel: Kernel | None = None,
+) -> Hierarchy:
+    """Where groups with limits of this kind can be made; raises :class:`CgroupUnavailable`.
+
+    By default as ``/proc/self/mounts`` and ``/proc/self/cgroup`` say; paths in them are taken below ``root``.
+    """
+    kernel = kernel or Kernel()
+    mounts = list(_mounts(_own("mounts") if mounts_text is None else mounts_text, root))
+    own = _positions(_own("cgroup") if self_cgroup_text is None else self_cgroup_text)
+    refusal = CgroupUnavailable("no control groups are mounted", "mount them: mount -t cgroup2 none /sys/fs/cgroup")
+    for mount in mounts:
+        if mount.version == 1 and kind not in mount.options:
+            continue
+        try:
+            return _in_v2(kind, mount, own, kernel) if mount.version == 2 else _in_v1(kind, mount, own, kernel)
+        except CgroupUnavailable as error:
+            refusal = error
+    raise refusal
+
+
+def _own(name: str) -> str:
+    try:
+        return Path("/proc/self", name).read_text()
+    except OSError:
+        return ""
+
+
+def _mounts(text: str, root: Path) -> Iterator[_Mount]:
+    """Version 2 first: a controller is in one hierarchy only, and what counts against another is told last."""
+    rows = [line.split() for line in text.splitlines()]
+    for version, name in ((2, "cgroup2"), (1, "cgroup")):
+        for row in rows:
+            if row[2:3] == [name]:
+                where = row[1].encode().decode("unicode_escape")
+                yield _Mount(version, root / where.lstrip("/"), row[3].split(","))
+
+
+def _positions(text: str) -> dict[str, str]:
+    """Where this process is, by controller; version 2 has an empty name."""
+    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    return {controller: path for _, names, path in rows for controller in names.split(",")}
+
+
+def _position(mount: _Mount, position: str) -> Path:
+    """In a container, what is mounted may begin at its own group, which is known by its name on the machine."""
+    inner = mount.path / position.lstrip("/")
+    return inner if ".." not in inner.parts and inner.is_dir() else mount.path
+
+
+def _in_v1(kind: Kind, mount: _Mount, own: dict[str, str], kernel: Kernel) -> Hierarchy:
+    path = _position(mount, own.get(kind, "/"))
+    if "ro" in mount.options:
+        raise CgroupUnavailable(f"{mount.path} is mounted read-only", "mount it read-write (a container: --privileged)")
+    if not kernel.writable(path):
+        raise CgroupUnavailable(f"no permission to make control groups in {path}", "run as root")
+    return Hierarchy(kind, V1(path, kernel))
+
+
+def _in_v2(kind: Kind, mount: _Mount, own: dict[str, str], kernel: Kernel) -> Hierarchy:
+    """The nearest group, from ours upwards, in which groups with this limit can be made.
+
+    Ours holds this process, and so cannot hold groups with limits, unless it is the root. One that offers both kinds is
+    preferred: a process is in one group of this hierarchy for all kinds, so they must all be found at the same place.
+    """
+    path = _position(mount, own.get("", "/"))
+    chain = [path, *path.parents[: len(path.relative_to(mount.path).parts)]]
+    if "ro" in mount.options:
+        raise CgroupUnavailable(f"{mount.path} is mounted read-only", "mount it read-write (a container: --privileged)")
+    both: set[str] = {"cpu", "memory"}
+    for wanted in (both, {str(kind)}):
+        for above in chain:
+            if _obstacle(above, wanted, kernel) is None:
+                return Hierarchy(kind, V2(above, kernel))
+    offering = [above for above in chain if kind in _words_of(above / "cgroup.controllers", kernel)]
+    raise _obstacle((offering or chain)[0], {kind}, kernel) or CgroupUnavailable(f"{path} is in change", "try again")
+
+
+def _obstacle(path: Path, wanted: set[str], kernel: Kernel) -> CgroupUnavailable | None:
+    if missing := sorted(wanted - _words_of(path / "cgroup.controllers", kernel)):
+        return CgroupUnavailable(f"the controller {missing[0]} is not offered in {path}", DELEGATED)
+    if not (kernel.writable(path) and kernel.writable(path / "cgroup.subtree_control")):
+        return CgroupUnavailable(f"no permission to make control groups in {path}", DELEGATED)
+    given = _words_of(path / "cgroup.subtree_control", kernel)
+    is_root = not (path / "cgroup.type").exists()
+    if not (is_root or wanted <= given) and _words_of(path / "cgroup.procs", kernel):
+        cure = "move them to a group of their own below it, or start the run in a scope of systemd"
+        return CgroupUnavailable(f"the processes in {path} are in the way of groups with limits", cure)
+    return None
+
+
+def _words_of(path: Path, kernel: Kernel) -> set[str]:
+    try:
+        return set(kernel.read(path).split())
+    except OSError:
+        return set()

@@ -1,0 +1,141 @@
+"""What this machine and user can do for live runs, found out by doing it: ``python run.py doctor``.
+
+Every capability is tried in a child, in namespaces that end with it. The same look guards every run: what a
+configuration needs is looked at before anything starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from runtime.containment import Isolation, is_linux, obstacle
+from runtime.errors import told
+from runtime.live.machines.means import Missing
+
+ROOT = Path(__file__).resolve().parents[3]
+PROBE_DEADLINE_S = 20.0
+USER_NAMESPACES = (
+    "run as root, or allow user namespaces (sysctl user.max_user_namespaces=10000; on Ubuntu also "
+    "kernel.apparmor_restrict_unprivileged_userns=0)"
+)
+
+
+class Capability(NamedTuple):
+    """One thing that a run may need."""
+
+    name: str
+    what: str
+    serves: str
+    """What it is good for."""
+    look: Callable[[], Missing | None]
+
+
+def _namespaces(isolation: Isolation) -> Missing | None:
+    words = obstacle(isolation)
+    return None if words is None else Missing(reason=f"no private namespaces ({words.lower()})", cure=USER_NAMESPACES)
+
+
+@functools.cache
+def _network_report() -> dict[str, list[str] | None]:
+    """What the probe of emulated links says, by capability: null, or reason and cure."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_DEADLINE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _unlinked(f"it took more than {PROBE_DEADLINE_S:g} s", "try again when the machine is less busy")
+    if done.returncode:
+        words = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        return _unlinked(words, "see python run.py doctor")
+    report: dict[str, list[str] | None] = json.loads(done.stdout)
+    return report
+
+
+def _unlinked(words: str, cure: str) -> dict[str, list[str] | None]:
+    return {key: [f"the probe of links failed ({words})", cure] for key in ("links", "peers", "netem")}
+
+
+def _link(name: str) -> Missing | None:
+    if (lack := _namespaces(Isolation.NETWORK)) is not None:
+        return lack
+    found = _network_report()[name]
+    return None if found is None else Missing(reason=found[0], cure=found[1])
+
+
+def _cgroup(controller: Literal["cpu", "memory"]) -> Missing | None:
+    from runtime.live.machines.cgroups import CgroupUnavailable, find
+
+    try:
+        find(controller).probe()
+    except CgroupUnavailable as error:
+        return Missing(reason=error.reason, cure=error.cure)
+    return None
+
+
+def _cpulimit() -> Missing | None:
+    from injectors.actuators.cpulimit import MISSING, find_program
+
+    reason, _, cure = MISSING.partition("; ")
+    return None if find_program() else Missing(reason=reason, cure=cure)
+
+
+CAPABILITIES: dict[str, Capability] = {
+    one.name: one
+    for one in (
+        Capability(
+            "namespaces",
+            "private processes, mounts, shared memory",
+            "containment=auto",
+            lambda: _namespaces(Isolation.PROCESSES),
+        ),
+        Capability("network", "private network", "cluster=hosts", lambda: _namespaces(Isolation.NETWORK)),
+        Capability("links", "veth, bridge, tbf", "cluster=hosts, bandwidth, cut", lambda: _link("links")),
+        Capability("peers", "htb classes, u32 filter", "bandwidth of link:a>b", lambda: _link("peers")),
+        Capability("netem", "netem", "hosts.latency_ms (else by a relay)", lambda: _link("netem")),
+        Capability("cgroup_cpu", "CPU quotas", "cpu_by=cgroup (else by duty cycles)", lambda: _cgroup("cpu")),
+        Capability("cgroup_memory", "memory limits", "hosts.memory_mb", lambda: _cgroup("memory")),
+        Capability("cpulimit", "the program cpulimit", "cpu_by=cpulimit", _cpulimit),
+    )
+}
+
+
+@functools.cache
+def missing(name: str) -> Missing | None:
+    """Why this machine or user lacks a capability; None when it was seen to work."""
+    return CAPABILITIES[name].look()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a table of all capabilities; the exit code is 0 whatever is missing, since a run may not need it."""
+    if argv:
+        print("usage: python run.py doctor", file=sys.stderr)
+        return 0 if argv[0] in ("-h", "--help") else 2
+    if not is_linux():
+        return told("run.py", f"doctor: live runs need Linux, and this is {sys.platform}; cluster=virtual works here")
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"What {'root' if os.geteuid() == 0 else f'user {os.geteuid()}'} can do here, tried by doing it:")
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    lacks = {one.name: missing(one.name) for one in CAPABILITIES.values()}
+    for one in CAPABILITIES.values():
+        here = "[red]no[/red]" if lacks[one.name] else "[green]works[/green]"
+        table.add_row(here, one.name, one.what, f"for {one.serves}")
+    console.print(table)
+    for name, lack in lacks.items():
+        if lack is not None:
+            console.print(f"{name}: {lack.reason}. {lack.cure[:1].upper()}{lack.cure[1:]}.", highlight=False)
+    return 0

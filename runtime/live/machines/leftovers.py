@@ -1,0 +1,244 @@
+"""The crash ledger: what runs have made that could outlive them, should their janitor be killed together with them.
+
+One JSON file per run below ``$XDG_STATE_HOME/stragglab`` (``~/.local/state/stragglab``), readable by its owner only. A
+run is struck from it by its janitor. What is still there and belongs to no living process is removed when the next run
+starts, or by ``scripts/cleanup.py``: from the ledger only, never by what a name looks like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from runtime.errors import ConfigError
+from runtime.live.machines.janitor import PATIENCE_S, PREFIX, Directory, reap, run_id_of, strike
+
+MAX_BYTES = 1 << 20
+STALE_S = 60.0
+"""A file is written within milliseconds; half of one that is older than this has lost its writer."""
+START_PATIENCE_S = 1.0
+Standing = Literal["running", "crashed", "rebooted", "elsewhere"]
+"""``rebooted``: crashed or not, the machine has been started anew since. ``elsewhere``: cannot be judged here."""
+
+
+class LedgerRefused(ConfigError):
+    """The ledger cannot be kept where it should be."""
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that no other one can be mistaken for."""
+
+    machine: str
+    pid_namespace: int
+    """Its ids mean something here only if it is ours, too."""
+    boot_id: str
+    pid: int
+    start_ticks: int
+    """After the boot, from ``/proc/<pid>/stat``."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run has made. ``owner``: the process outside, with which all others end."""
+
+    run_id: str
+    owner: Owner
+    directories: list[Directory]
+
+
+# ---- who is alive ---------------------------------------------------------------------------------------------------
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process was started; None if it is not there any more, a zombie included."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in "ZX" else int(words[19])
+
+
+def this_process() -> Owner:
+    """The calling process."""
+    pid = os.getpid()
+    return Owner(
+        machine=os.uname().nodename,
+        pid_namespace=_pid_namespace(),
+        boot_id=_boot_id(),
+        pid=pid,
+        start_ticks=start_ticks(pid) or 0,
+    )
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def standing(entry: Entry) -> Standing:
+    """What has become of a run. Machines and containers may share a home directory, and so a ledger."""
+    owner = entry.owner
+    if owner.machine != os.uname().nodename:
+        return "elsewhere"
+    if owner.boot_id != _boot_id():
+        return "rebooted"
+    if owner.pid_namespace != _pid_namespace():
+        return "elsewhere"
+    return "running" if start_ticks(owner.pid) == owner.start_ticks else "crashed"
+
+
+def is_alive(entry: Entry) -> bool:
+    """Whether its owner still runs."""
+    return standing(entry) == "running"
+
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """The files. ``path``: another place for them; raises :class:`LedgerRefused` if it cannot be used or trusted."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or ledger_dir()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LedgerRefused(
+                f"{self.path}: the ledger of runs cannot be kept there ({error.strerror}); set XDG_STATE_HOME to a "
+                "directory that you can write"
+            ) from None
+        with self._opened():
+            pass
+
+    def claim(self, owner: Owner, run_id: str) -> Entry:
+        """What ``owner`` has entered for a run of its own; raises ``ValueError`` if the run is somebody else's."""
+        with self._opened() as folder:
+            entry = self._read(folder, run_id) or Entry(run_id=run_id, owner=owner, directories=[])
+        if entry.owner != owner:
+            raise ValueError(f"run {run_id} is process {entry.owner.pid}'s; every run has a random run_id of its own")
+        return entry
+
+    def add(self, owner: Owner, run_id: str, directory: Directory) -> None:
+        """A run of ``owner`` makes, or has made, this directory."""
+        entry = self.claim(owner, run_id)
+        if run_id_of(directory[0]) != run_id:
+            raise ValueError(f"{directory[0]}: is another run's; every run has a directory named after its run_id")
+        others = [known for known in entry.directories if known[0] != directory[0]]
+        with self._opened() as folder:
+            self._write(folder, Entry(run_id=run_id, owner=owner, directories=[*others, directory]))
+
+    def entries(self) -> list[Entry]:
+        """All runs in it, living and crashed; a file that is torn is left out."""
+        with self._opened() as folder:
+            found = [self._read(folder, name.removesuffix(".json")) for name in _run_files(folder)]
+        return [entry for entry in found if entry is not None]
+
+    def torn(self) -> list[str]:
+        """Names of files that make no sense: only a power cut leaves such, and no control group survives that."""
+        with self._opened() as folder:
+            found = [name for name in _run_files(folder) if self._read(folder, name.removesuffix(".json")) is None]
+            return found + _stale_halves(folder)
+
+    def reap(self, entry: Entry, patience_s: float = PATIENCE_S) -> list[str]:
+        """Kill and remove what a crashed run left, and strike it. Returns the directories that are still there."""
+        what = standing(entry)
+        if what in ("running", "elsewhere"):
+            raise ValueError(f"run {entry.run_id} is {what}; only what a crashed run left may be removed")
+        left: list[str] = []
+        if what == "crashed":  # control groups do not survive a reboot
+            left = reap(entry.directories, patience_s)
+        if not left:
+            strike(str(self.path), entry.run_id)
+        return left
+
+    def reap_crashed(self) -> list[str]:
+        """When a run starts: remove what others left. Returns the directories that are still there."""
+        crashed = [entry for entry in self.entries() if standing(entry) in ("crashed", "rebooted")]
+        return [path for entry in crashed for path in self.reap(entry, START_PATIENCE_S)]
+
+    def discard(self, name: str) -> None:
+        """Remove a torn file."""
+        with self._opened() as folder:
+            os.unlink(name, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The directory, which must be ours alone: its files say what is to be killed."""
+        try:
+            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerRefused(
+                f"{self.path}: must be a directory of yours and no link ({error.strerror}); remove it"
+            ) from None
+        try:
+            about = os.fstat(folder)
+            if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+                raise LedgerRefused(f"{self.path}: must be yours alone; chown and chmod 700 it, or remove it")
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _read(self, folder: int, run_id: str) -> Entry | None:
+        try:
+            descriptor = os.open(
+                f"{run_id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+            )
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+                return None
+            try:
+                entry = msgspec.json.decode(file.read(MAX_BYTES), type=Entry)
+                consistent = all(run_id_of(path) == run_id == entry.run_id for path, _, _ in entry.directories)
+            except (ValueError, RecursionError):
+                return None
+        return entry if consistent else None
+
+    def _write(self, folder: int, entry: Entry) -> None:
+        """The old file or the new one is there at any moment."""
+        half = f".{entry.run_id}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(half, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(half, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(msgspec.json.encode(entry))
+        os.rename(half, f"{entry.run_id}.json", src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def ledger_dir() -> Path:
+    """Where the specification of base directories has the state of programs."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "stragglab"
+
+
+def _run_files(folder: int) -> list[str]:
+    return [name for name in sorted(os.listdir(folder)) if _is_of_a_run(name, ".json")]
+
+
+def _stale_halves(folder: int) -> list[str]:
+    """What a run was writing when it was killed."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            age_s = time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+            if name.startswith(".") and _is_of_a_run(name[1:], ".new") and age_s > STALE_S:
+                found.append(name)
+    return found
+
+
+def _is_of_a_run(name: str, suffix: str) -> bool:
+    try:
+        return name.endswith(suffix) and bool(run_id_of(f"/{PREFIX}{name.removesuffix(suffix)}"))
+    except ValueError:
+        return False

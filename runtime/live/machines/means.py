@@ -1,0 +1,151 @@
+"""By which means a live run builds its hosts and carries out its plan here, or why it cannot (pure).
+
+Nothing is skipped in silence: what a configuration asks for is done by one of its means, or refused before the job with
+one line that names the missing piece and the cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from runtime.api import Circumstances
+from runtime.cluster.hosts import Hosts
+from runtime.containment import Isolation
+from runtime.errors import ConfigError
+
+CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that this machine or user cannot do."""
+
+    reason: str
+    cure: str
+
+
+Look = Callable[[str], Missing | None]
+"""Whether a capability (a name of ``runtime.live.machines.doctor.CAPABILITIES``) is missing here."""
+
+
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """The choice; recorded in ``meta.json``."""
+
+    isolation: Isolation
+    host_quotas: Literal["none", "cgroup", "duty"]
+    """What keeps hosts to their cores."""
+    throttles: Literal["none", "cgroup", "duty", "cpulimit"]
+    """What carries out disturbances of kind ``cpu``."""
+    latency: Literal["none", "netem", "relay"]
+    network: bool
+    memory: bool
+
+    @property
+    def cpu_groups(self) -> bool:
+        """Whether control groups hold somebody to a share of the processor."""
+        return "cgroup" in (self.host_quotas, self.throttles)
+
+    @property
+    def cgroups(self) -> bool:
+        """Whether control groups are made."""
+        return self.cpu_groups or self.memory
+
+
+NOTHING = Means(
+    isolation=Isolation.NONE, host_quotas="none", throttles="none", latency="none", network=False, memory=False
+)
+"""This machine as it is."""
+
+
+def choose_means(hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: Circumstances, missing: Look) -> Means:
+    """The means for ``hosts`` (None: this machine as it is) and a plan; raises :class:`ConfigError`.
+
+    ``device``: whether a device profile paces the workers.
+    """
+    _refuse_hidden(hosts, device, around)
+    quotas = "none" if hosts is None or not hosts.cores else _quota_means(cpu_by, missing)
+    throttles = _throttle_means(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
+    memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
+    if memory:
+        _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
+    return Means(
+        isolation=_isolation(hosts, around, missing),
+        host_quotas=quotas,
+        throttles=throttles,
+        latency=_latency_means(hosts, missing),
+        network=hosts is not None,
+        memory=memory,
+    )
+
+
+def _refuse_hidden(hosts: Hosts | None, device: bool, around: Circumstances) -> None:
+    """What would be asked for and show no effect."""
+    if hosts is not None and around.transport != "tcp":
+        raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
+    paced = device or (hosts is not None and any(host.device for host in hosts.hosts))
+    hidden = [target for target in around.targets_of("cpu") if target.startswith(("worker:", "host:"))]
+    if paced and hidden:
+        raise ConfigError(
+            f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled processor; "
+            "set cluster.device=null, or choose a straggler that sleeps"
+        )
+    if hosts is not None:
+        unlimited = [f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None]
+        for target in around.targets_of("bandwidth"):
+            if target.partition(">")[0] in unlimited:
+                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
+
+
+def _isolation(hosts: Hosts | None, around: Circumstances, missing: Look) -> Isolation:
+    if hosts is not None:
+        if around.containment == "none":
+            raise ConfigError("containment=none: emulated hosts live in namespaces; use containment=auto")
+        _demand("network", "cluster.hosts", missing, "or choose cluster=local")
+        _demand("links", "cluster.hosts", missing, "or choose cluster=local")
+        if any(">" in target for target in around.disturbed):
+            _demand("peers", "straggler", missing, "or slow down whole links (link:0)")
+        return Isolation.NETWORK
+    if around.containment == "none" or missing("namespaces"):
+        return Isolation.NONE
+    return Isolation.PROCESSES
+
+
+def _quota_means(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
+    """A control group is exact and costs nothing; stopping and continuing processes needs no privilege."""
+    if cpu_by == "cgroup":
+        _demand("cgroup_cpu", "cluster.cpu_by=cgroup", missing, "or use cluster.cpu_by=duty")
+        return "cgroup"
+    return "duty" if cpu_by == "duty" or missing("cgroup_cpu") else "cgroup"
+
+
+def _throttle_means(
+    cpu_by: CpuBy, quotas: str, around: Circumstances, missing: Look
+) -> Literal["cgroup", "duty", "cpulimit"]:
+    if cpu_by == "cpulimit":
+        if whole := [target for target in around.targets_of("cpu") if target.startswith("host:")]:
+            raise ConfigError(
+                f"cluster.cpu_by=cpulimit: limits single processes, not {whole[0]}; use cluster.cpu_by=auto"
+            )
+        if quotas == "duty":
+            raise ConfigError(
+                "cluster.cpu_by=cpulimit: would continue what the quotas of hosts stop, without control groups; use "
+                "cluster.cpu_by=duty, or set cluster.hosts.cpu_cores=null"
+            )
+        _demand("cpulimit", "cluster.cpu_by=cpulimit", missing, "or use cluster.cpu_by=auto")
+        return "cpulimit"
+    if quotas == "duty" or quotas == "cgroup":
+        return quotas  # type: ignore[return-value]
+    return _quota_means(cpu_by, missing)
+
+
+def _latency_means(hosts: Hosts | None, missing: Look) -> Literal["none", "netem", "relay"]:
+    if hosts is None or not any(host.latency_s for host in hosts.hosts):
+        return "none"
+    return "relay" if missing("netem") else "netem"
+
+
+def _demand(name: str, setting: str, missing: Look, otherwise: str) -> None:
+    if (lack := missing(name)) is not None:
+        raise ConfigError(f"{setting}: {lack.reason}; {lack.cure}, {otherwise}")

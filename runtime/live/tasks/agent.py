@@ -1,0 +1,298 @@
+"""The agent of a host: a zygote that imports the framework once and forks all other tasks from it.
+
+It only imports: no tensor is made and no operation run here, so the parent never owns a thread pool that a child would
+wait for for ever; ``OMP_NUM_THREADS`` and its kin are set before the imports, because numpy's BLAS would otherwise
+start a thread of its own at import. A fork costs about 5 ms where a cold start with torch costs 900.
+
+Run as ``python -m runtime.live.tasks.agent`` with a :class:`TaskSpec` on its standard input. It dies with its
+supervisor, and everything it has forked dies with it.
+
+A backend that must not be forked once imported (``fork_safe``) is not imported here: whoever computes with it is forked
+like all others and then becomes a new interpreter (:mod:`runtime.live.tasks.cold`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import selectors
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from runtime.containment.process import default_signals, die_with, keep_freed_memory
+from runtime.live.tasks.cold import become_cold
+from runtime.live.tasks.roles import run_role, tell_end
+
+TAIL_BYTES = 4096
+LOOK_AROUND_S = 1.0
+COMPUTING = frozenset({"worker", "evaluator", "scorer"})
+"""Roles that use the framework; servers add vectors."""
+
+
+def main() -> None:
+    """Entry point."""
+    die_with(int(sys.argv[1]))
+    keep_freed_memory()
+    spec_bytes = sys.stdin.buffer.read()
+    from runtime.live.transport.task_spec import TaskSpec
+
+    spec = msgspec.msgpack.decode(spec_bytes, type=TaskSpec)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(spec.threads)
+    Agent(spec).run()
+
+
+class Agent:
+    """Forks on command, reaps, tells."""
+
+    def __init__(self, spec: object) -> None:
+        from injectors.actuators.throttles import Throttles
+        from runtime.live.transport import board
+        from runtime.live.transport.address import connect
+        from runtime.live.transport.auth import Identity, call
+        from runtime.live.transport.channel import LoopChannel
+        from runtime.live.transport.task_spec import TaskSpec
+
+        assert isinstance(spec, TaskSpec)
+        self.spec = spec
+        self.board_fd = board.create() if spec.transport == "shm" else -1
+        self.tasks: dict[int, tuple[str, int, int]] = {}
+        self.selector = selectors.DefaultSelector()
+        wake_read, self.wake_write = os.pipe()
+        for fd in (wake_read, self.wake_write):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        self.wake_read = wake_read
+        self.throttles = Throttles()
+        self.import_s, versions = self._import()
+        sock = connect(spec.coordinator)
+        call(sock, spec.secret, Identity("agent", 0))
+        self.channel = LoopChannel(sock)
+        self.selector.register(sock, selectors.EVENT_READ, "control")
+        self.selector.register(wake_read, selectors.EVENT_READ, "child")
+        self.versions = versions
+
+    def _import(self) -> tuple[float, dict[str, str]]:
+        from runtime.config.instantiate import instantiate
+
+        begun = time.perf_counter()
+        backend = instantiate(self.spec.backend)
+        self.starts_cold = frozenset[str]() if backend.fork_safe else COMPUTING
+        names = backend.preload() if backend.fork_safe else [backend.framework]
+        names += instantiate(self.spec.task).preload()
+        from runtime.live.tasks.collectives.choice import preload
+
+        names += preload(self.spec.collective, self.spec.run_dir)
+        import runtime.live.tasks.evaluator
+        import runtime.live.tasks.replica
+        import runtime.live.tasks.scorer
+        import runtime.live.tasks.server  # noqa: F401
+
+        versions = {name: version_of(name) for name in sorted({"numpy", *names})}
+        return time.perf_counter() - begun, versions
+
+    def run(self) -> None:
+        """Until the coordinator is gone."""
+        from runtime.live.transport.messages import AgentReady
+
+        self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
+        while True:
+            wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()))
+            for key, _ in self.selector.select(wait_s):
+                if key.data == "child":
+                    os.read(self.wake_read, 4096)
+                elif not self._serve():
+                    self._end()
+            self._reap()
+
+    def tell(self, message: object) -> None:
+        """To the coordinator."""
+        from runtime.live.transport.messages import Message, encode
+
+        assert isinstance(message, Message)
+        if self.channel.send(encode(message)):
+            os.set_blocking(self.channel.sock.fileno(), True)
+            self.channel.flush()
+            os.set_blocking(self.channel.sock.fileno(), False)
+
+    def _serve(self) -> bool:
+        from runtime.live.transport.messages import Freeze, Goodbye, KillTask, Launch, Throttle
+
+        try:
+            for message in self.channel.receive():
+                match message:
+                    case Launch():
+                        if message.place is not None:
+                            self.spec.places[f"{message.role}:{message.id}"] = message.place
+                        self._launch(message.role, message.id, message.incarnation)
+                    case KillTask():
+                        self._kill((message.role, message.id, message.incarnation))
+                    case Throttle() | Freeze():
+                        self._actuate(message)
+                    case Goodbye():
+                        return False
+        except ConnectionError:
+            return False
+        return True
+
+    def _launch(self, role: str, number: int, incarnation: int) -> None:
+        from runtime.errors import no_process
+        from runtime.live.transport.messages import Exited, Forked
+
+        agent = os.getpid()
+        tied, tells_tied = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            for fd in (tied, tells_tied):
+                os.close(fd)
+            words = no_process(error)
+            self.tell(
+                Exited(role=role, id=number, incarnation=incarnation, pid=0, exit_code=1, signal=0, last_line=words)
+            )
+            return
+        if pid == 0:
+            os.close(tied)
+            self._become(agent, tells_tied, role, number, incarnation)
+        os.close(tells_tied)
+        os.read(tied, 1)  # a rule may stop it at once, and before its life is tied to ours it could outlive us, stopped
+        os.close(tied)
+        self.tasks[pid] = (role, number, incarnation)
+        self.throttles.started(f"{role}:{number}", self.spec.place(role, number).host, pid)
+        self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
+
+    def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
+        """In the child: never returns."""
+        exit_code = 1
+        try:
+            die_with(agent)
+            os.close(tells_tied)
+            default_signals()
+            enter(self.spec.place(role, number))
+            self.channel.sock.close()
+            self.selector.close()
+            for fd in (self.wake_read, self.wake_write):
+                os.close(fd)
+            log = os.open(self._log(role, number, incarnation), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            if role in self.starts_cold:
+                become_cold(self.spec, self.board_fd, role, number, incarnation)
+            run_role(self.spec, self.board_fd, role, number, incarnation)
+            exit_code = 0
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+        except BaseException as error:  # noqa: BLE001  (whatever it is: this process must not go on as an agent)
+            exit_code = tell_end(error)
+        finally:
+            os._exit(exit_code)
+
+    def _log(self, role: str, number: int, incarnation: int) -> Path:
+        return Path(self.spec.run_dir) / "logs" / f"{role}-{number}.{incarnation}.log"
+
+    def _kill(self, task: tuple[str, int, int]) -> None:
+        for pid, known in self.tasks.items():
+            if known == task:
+                os.kill(pid, signal.SIGKILL)
+
+    def _actuate(self, message: object) -> None:
+        """Throttle or freeze; say what is in effect now."""
+        from runtime.live.transport.messages import Actuated, Freeze, Throttle
+
+        assert isinstance(message, Throttle | Freeze)
+        kind, by = ("cpu", message.by) if isinstance(message, Throttle) else ("pause", "signal")
+        achieved, problem = None, ""
+        try:
+            if isinstance(message, Throttle):
+                achieved = self.throttles.set_cpu(message.target, message.cores, message.by)
+            else:
+                achieved = self.throttles.freeze(message.target, message.on)
+        except (OSError, ValueError) as error:
+            problem = str(error)
+        self.tell(Actuated(target=message.target, kind=kind, by=by, achieved=achieved, problem=problem))
+
+    def _reap(self) -> None:
+        from runtime.live.transport.messages import Exited
+
+        while self.tasks:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            if self.throttles.reaped(pid, status):
+                continue
+            role, number, incarnation = self.tasks.pop(pid)
+            self.throttles.ended(f"{role}:{number}", pid)
+            log = self._log(role, number, incarnation)
+            signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            self.tell(
+                Exited(
+                    role=role,
+                    id=number,
+                    incarnation=incarnation,
+                    pid=pid,
+                    exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+                    signal=signalled,
+                    last_line=last_line(log),
+                )
+            )
+            if log.exists() and not log.stat().st_size:
+                log.unlink()
+
+    def _end(self) -> None:
+        self.throttles.close()
+        for pid in self.tasks:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.tasks:
+            os.waitpid(pid, 0)
+        for log in (Path(self.spec.run_dir) / "logs").glob("*.log"):
+            if not log.stat().st_size:
+                log.unlink(missing_ok=True)
+        os._exit(0)
+
+
+def enter(place: object) -> None:
+    """Become a process of a host: quotas first, then the network, then no privilege more than the task needs."""
+    from runtime.containment.linux import drop_privileges
+    from runtime.live.transport.task_spec import Place
+
+    assert isinstance(place, Place)
+    for path in place.cgroup_files:
+        with open(path, "wb", buffering=0) as file:
+            file.write(b"0")
+    if place.namespace_fd >= 0:
+        from runtime.live.hosts.netns import enter as enter_network
+
+        enter_network(place.namespace_fd)
+    if os.geteuid() == 0:
+        drop_privileges()
+
+
+def version_of(distribution: str) -> str:
+    """Of what is installed under this name or, as some are called by their packagers, under ``NAME-cpu``."""
+    for name in (distribution, f"{distribution}-cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "unknown"
+
+
+def last_line(log: Path) -> str:
+    """The end of what a task printed, for error messages."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What a worker and the evaluator have in common: attached to the servers, told what to do by the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runtime.live.transport.channel import BlockingChannel
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.messages import Attach, Attached, Goodbye, Message, Severed
+
+
+def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message]) -> None:
+    """Obey until the coordinator says goodbye: ``obey`` carries out one message and returns what to answer.
+
+    A server that is lost on the way is reported instead. Raises ``ConnectionError`` when the coordinator is gone.
+    """
+    while True:
+        message = channel.receive()
+        if isinstance(message, Goodbye):
+            return
+        if isinstance(message, Attach):
+            channel.tell(_attach(links, message))
+        elif message is not None:
+            channel.tell(_answer(links, message, obey))
+
+
+def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Message]) -> Message:
+    generation = links.generation
+    try:
+        return obey(message)
+    except ConnectionError as error:
+        return Severed(generation=generation, reason=str(error))
+
+
+def _attach(links: ServerLinks, message: Attach) -> Message:
+    try:
+        links.attach(message.generation, message.servers)
+    except OSError as error:
+        return Severed(generation=message.generation, reason=str(error))
+    return Attached(generation=message.generation)

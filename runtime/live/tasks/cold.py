@@ -1,0 +1,56 @@
+"""A task that starts cold: forked by the agent like any other, it becomes a fresh interpreter.
+
+For frameworks whose threads and locks do not survive a fork. ``exec`` keeps all that the fork had become: process id,
+parent, control groups, namespaces, dropped privileges (the bounding set), log, environment. What it does not keep for
+certain, the parent-death signal, is asked for again. The job comes on standard input, since it holds the run's secret.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import msgspec
+
+from runtime.containment.process import die_with, keep_freed_memory
+from runtime.live.tasks.interpreter import program, surroundings
+
+
+def become_cold(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> NoReturn:
+    """In the forked child: replaces this process."""
+    job = os.memfd_create("stragglab-job", os.MFD_CLOEXEC)
+    with os.fdopen(job, "wb", closefd=False) as file:
+        file.write(msgspec.msgpack.encode(spec))
+    os.lseek(job, 0, os.SEEK_SET)
+    os.dup2(job, 0)
+    if board_fd >= 0:
+        os.set_inheritable(board_fd, True)
+    words = [role, number, incarnation, board_fd, os.getppid()]
+    os.execve(sys.executable, program("runtime.live.tasks.cold", *map(str, words)), surroundings())
+
+
+def main() -> None:
+    """Entry point of the new interpreter: imports the framework first, so that nobody counts on it meanwhile."""
+    role, number, incarnation, board_fd, parent = sys.argv[1], *map(int, sys.argv[2:])
+    die_with(parent)
+    keep_freed_memory()
+    from runtime.config.instantiate import instantiate
+    from runtime.live.tasks.roles import run_role, tell_end
+    from runtime.live.transport.task_spec import TaskSpec
+
+    with open(0, "rb") as file:  # its end leaves descriptor 0 closed; nothing here reads it
+        spec = msgspec.msgpack.decode(file.read(), type=TaskSpec)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    instantiate(spec.backend).preload()
+    instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
+    if board_fd >= 0:
+        os.set_inheritable(board_fd, False)
+    try:
+        run_role(spec, board_fd, role, number, incarnation)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is told, and this process ends)
+        os._exit(tell_end(error))
+
+
+if __name__ == "__main__":
+    main()

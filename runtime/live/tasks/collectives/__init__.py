@@ -1,0 +1,1 @@
+"""Who sums the gradients of replicas."""

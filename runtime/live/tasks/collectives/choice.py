@@ -1,0 +1,74 @@
+"""Who sums the gradients of all replicas: our ring, or ``torch.distributed``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from runtime.backends.base import Model
+from runtime.core.vectors import FloatVector
+from runtime.live.tasks.collectives.ring import Ring
+from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.entrance import Entrance
+from runtime.live.transport.messages import Peer
+from runtime.live.transport.task_spec import TaskSpec
+
+
+class Collective(Protocol):
+    """One replica's end of it."""
+
+    def form(self, generation: int, peers: Sequence[Peer]) -> None:
+        """These are the members from now on."""
+        ...
+
+    def all_reduce(self, vector: FloatVector) -> None:
+        """Leave the sum over all members in the vector of each; raises ``OSError`` when one is gone."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Callable[[], None]) -> Collective:
+    """The one that the run is configured with."""
+    if spec.collective in ("gloo", "nccl"):
+        from runtime.live.tasks.collectives.torch_groups import TorchGroup
+
+        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address, look)
+    if spec.collective == "ddp":
+        from runtime.live.tasks.collectives.native_ddp import NativeGroup
+
+        return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address, look)
+    return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
+
+
+def with_collective(model: Model, collective: Collective) -> Model:
+    """The model or, where summing is part of the backward pass, the model with that."""
+    if isinstance(collective, Ring):
+        return model
+    from runtime.backends.torch import TorchModel
+    from runtime.live.tasks.collectives.native_ddp import NativeGroup, NativeModel
+
+    if not isinstance(collective, NativeGroup):
+        return model
+    assert isinstance(model, TorchModel)
+    return NativeModel(model, collective)
+
+
+def preload(collective: str, run_dir: str) -> list[str]:
+    """Import what it needs (import only, run no operation); returns the names of what was imported."""
+    if collective in ("", "ring"):
+        return []
+    import_module("torch.distributed")
+    if collective == "ddp":
+        # the second would otherwise be imported by the first one's constructor, for seconds, in every replica; and it
+        # makes a folder at once
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(run_dir) / MEETING_PLACE / "inductor"))
+        for name in ("torch.nn.parallel", "torch._dynamo"):
+            import_module(name)
+    return ["torch"]

@@ -1,0 +1,180 @@
+"""All-reduce on a ring: every replica sends to its next and hears from its previous neighbour only.
+
+n - 1 steps of reduce-scatter, after which each holds the whole sum of one part, then n - 1 steps of all-gather
+(Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009): 2 (n - 1) / n
+of the vector cross every link. Part k is summed in the order k, k + 1, ..., k - 1 around the ring: always the same, so
+runs are bit-equal to each other; a server adds in rank order, so the two differ by rounding, if at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.live.transport.address import Address, connect, set_deadline
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.entrance import CALL_DEADLINE_S, Entrance
+from runtime.live.transport.frames import as_bytes
+from runtime.live.transport.messages import Peer
+
+BLOCK_FLOATS = 1 << 16
+"""What is received at once to be added: 256 KiB, so that it is still in the processor's cache when it is."""
+
+
+class Step(NamedTuple):
+    """Send one part to the next neighbour while another comes from the previous one, to be added or to replace."""
+
+    sends: int
+    receives: int
+    adds: bool
+
+
+def steps(num_ranks: int, rank: int) -> Iterator[Step]:
+    """What ``rank`` does, step by step; all ranks' sends and receives fit together step by step (pure)."""
+    for turn in range(num_ranks - 1):
+        yield Step((rank - turn) % num_ranks, (rank - turn - 1) % num_ranks, True)
+    for turn in range(num_ranks - 1):
+        yield Step((rank + 1 - turn) % num_ranks, (rank - turn) % num_ranks, False)
+
+
+class Ring:
+    """One replica's place in it. ``look`` is called while it waits; what it raises ends the wait.
+
+    ``shortcuts``: neighbours on the same host are reached without the detour that makes the others far.
+    """
+
+    def __init__(
+        self,
+        me: Identity,
+        secret: bytes,
+        entrance: Entrance,
+        shortcuts: dict[Address, Address],
+        look: Callable[[], None],
+    ) -> None:
+        self.me, self.secret, self.entrance, self.shortcuts, self.look = me, secret, entrance, shortcuts, look
+        self.generation = 0
+        self.peers: Sequence[Peer] = ()
+        self._next: tuple[Identity, socket.socket] | None = None
+        self._previous: tuple[Identity, socket.socket] | None = None
+        self._spare = aligned_vector(BLOCK_FLOATS)
+        self._poll = select.poll()
+
+    def form(self, generation: int, peers: Sequence[Peer]) -> None:
+        """These are the members from now on, in the ring's order; connections are made when they are needed."""
+        if generation != self.generation:
+            self.close()
+        self.generation, self.peers = generation, peers
+
+    def close(self) -> None:
+        """Hang up: whoever waits for us learns it."""
+        for end in (self._next, self._previous):
+            if end is not None:
+                end[1].close()
+        self._next = self._previous = None
+
+    def all_reduce(self, vector: FloatVector) -> None:
+        """Leave the sum over all members in ``vector`` (float32, the same length everywhere) of each.
+
+        Raises ``OSError`` when a member is gone; the vector is then of no use.
+        """
+        size = len(self.peers)
+        if size == 1:
+            return
+        rank = [peer.worker for peer in self.peers].index(self.me.id)
+        self._link(self.peers[(rank + 1) % size], self.peers[rank - 1])
+        ranges = [server_range(len(vector), size, part) for part in range(size)]
+        parts = [vector[lo:hi] for lo, hi in ranges]
+        for step in steps(size, rank):
+            self._exchange(as_bytes(parts[step.sends]), parts[step.receives], step.adds)
+
+    # ---- neighbours --------------------------------------------------------------------------------------------------
+
+    def _link(self, following: Peer, previous: Peer) -> None:
+        """Be connected to these two: we call the next one, the previous one calls us."""
+        ours = Identity("worker", self.me.id, self.me.incarnation, self.generation)
+        theirs = Identity("worker", following.worker, following.incarnation, self.generation)
+        if self._next is None or self._next[0] != theirs:
+            self._next = (theirs, self._replace(self._next, lambda: self._call(following.address, ours)))
+        theirs = Identity("worker", previous.worker, previous.incarnation, self.generation)
+        if self._previous is None or self._previous[0] != theirs:
+            self._previous = (theirs, self._replace(self._previous, lambda: self.entrance.take(theirs, self.look)))
+        self._poll = select.poll()
+        self._poll.register(self._next[1], select.POLLOUT)
+        self._poll.register(self._previous[1], select.POLLIN)
+
+    @staticmethod
+    def _replace(old: tuple[Identity, socket.socket] | None, make: Callable[[], socket.socket]) -> socket.socket:
+        if old is not None:
+            old[1].close()
+        return make()
+
+    def _call(self, address: Address, ours: Identity) -> socket.socket:
+        sock = connect(self.shortcuts.get(address, address))
+        try:
+            call(sock, self.secret, ours)
+            set_deadline(sock, CALL_DEADLINE_S)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    # ---- data --------------------------------------------------------------------------------------------------------
+
+    def _exchange(self, outgoing: memoryview, part: FloatVector, adds: bool) -> None:
+        """Send all of ``outgoing`` and fill ``part``, both at once: if all only sent, nobody would ever read."""
+        assert self._next is not None
+        assert self._previous is not None
+        out, come = self._next[1], self._previous[1]
+        done, size = 0, len(part)
+        target = self._target(part, done, adds)
+        while outgoing or done < size:
+            moved = 0
+            if outgoing:
+                with contextlib.suppress(BlockingIOError):
+                    moved = out.send(outgoing, socket.MSG_DONTWAIT)
+                    outgoing = outgoing[moved:]
+            if done < size:
+                flags = socket.MSG_DONTWAIT if outgoing else socket.MSG_WAITALL
+                try:
+                    got = come.recv_into(target, len(target), flags)
+                except BlockingIOError:
+                    if not outgoing:
+                        self.look()  # only the socket's deadline has passed
+                    elif not moved:
+                        self._wait(done < size)
+                    continue
+                if not got:
+                    raise ConnectionResetError("a neighbour has closed the connection")
+                target = target[got:]
+                if not target:
+                    done = self._arrived(part, done, adds)
+                    target = self._target(part, done, adds)
+            elif outgoing and not moved:
+                self._wait(False)
+
+    def _target(self, part: FloatVector, done: int, adds: bool) -> memoryview:
+        """Where the next bytes go: where they belong or, to be added, into the spare block."""
+        if not adds:
+            return as_bytes(part[done:])
+        return as_bytes(self._spare[: min(BLOCK_FLOATS, len(part) - done)])
+
+    def _arrived(self, part: FloatVector, done: int, adds: bool) -> int:
+        """A target is full; returns how much of the part is."""
+        if not adds:
+            return len(part)
+        end = min(len(part), done + BLOCK_FLOATS)
+        np.add(part[done:end], self._spare[: end - done], out=part[done:end])
+        return end
+
+    def _wait(self, hears: bool) -> None:
+        """Until one of the neighbours is ready for us; look around when that takes long."""
+        assert self._previous is not None
+        self._poll.modify(self._previous[1], select.POLLIN if hears else 0)
+        if not self._poll.poll(CALL_DEADLINE_S * 1e3):
+            self.look()

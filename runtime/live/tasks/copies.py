@@ -1,0 +1,92 @@
+"""A replica's copy of the parameters: as a server's store, of the whole vector, and what its worker computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from runtime.core.job import ApplyOrder
+from runtime.core.vectors import FloatVector
+from runtime.live.tasks.store import Store
+from runtime.live.transport.auth import Identity
+
+
+class Copy(Store):
+    """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
+
+    received_s = 0.0
+    """Nothing is on its way to here."""
+
+    def __init__(self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity) -> None:
+        super().__init__(initial, optimizer)
+        self.identity = identity
+        self.grad = self.buffer()
+
+    # ---- as a worker's links -----------------------------------------------------------------------------------------
+
+    def receive_params(self, ticket: int) -> int:
+        """They are here."""
+        return self.version
+
+    def push(self, ticket: int) -> None:
+        """The gradient stays here until it is used or dropped."""
+        self.hold(ticket, self.grad)
+        self.grad = self.buffer()
+
+    # ---- an update ---------------------------------------------------------------------------------------------------
+
+    def share(self, order: ApplyOrder) -> FloatVector:
+        """What this replica adds to the sum, in a buffer to be overwritten with it and given to :meth:`step`.
+
+        Weights that are all the same are left to the step, as a server does; others are folded in here, with the
+        optimizer's gain and in double precision (see ``runtime.training.optimizers``).
+        """
+        own = [
+            (grad_id, weight) for grad_id, weight in zip(order.grads, order.weights, strict=True) if self._has(grad_id)
+        ]
+        gain = None if is_uniform(order) else self.optimizer.rule.gain(order.lr, order.samples)
+        total: FloatVector | None = None
+        for grad_id, weight in own:
+            grad = self._take(grad_id)
+            if gain is not None:
+                np.multiply(grad, np.float32(gain * weight), out=grad)
+            if total is None:
+                total = grad
+                self._own.discard(grad_id)
+            else:
+                np.add(total, grad, out=total)
+                self._free(grad_id, grad)
+        if total is None:
+            total = self.buffer()
+            total.fill(0.0)
+        return total
+
+    def _has(self, grad_id: int) -> bool:
+        return grad_id in self.grads
+
+    def step(self, order: ApplyOrder, total: FloatVector) -> None:
+        """Update the parameters by the sum over all replicas."""
+        weight = order.weights[0]
+        if not is_uniform(order):
+            gain = self.optimizer.rule.gain(order.lr, order.samples)
+            weight = 1.0 / gain if gain else 1.0  # times the gain, this is exactly 1 in float32
+        self.optimizer.step(self.params, [total], [weight], order.lr, order.samples)
+        self.version = order.version
+
+    # ---- taking over -------------------------------------------------------------------------------------------------
+
+    def vectors(self) -> list[FloatVector]:
+        """Parameters and the optimizer's vectors, in an order that is the same in every replica."""
+        state = self.optimizer.state()
+        return [self.params, *(state[name] for name in self.optimizer.rule.slots)]  # type: ignore[list-item]
+
+    def taken_over(self, version: int, steps: int) -> None:
+        """All :meth:`vectors` have been overwritten with those of ``version``, after ``steps`` of the optimizer."""
+        self.optimizer.load_state({**self.optimizer.state(), "step": steps})
+        self.version = version
+
+
+def is_uniform(order: ApplyOrder) -> bool:
+    """All gradients have the same weight."""
+    return all(weight == order.weights[0] for weight in order.weights)

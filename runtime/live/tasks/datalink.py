@@ -1,0 +1,149 @@
+"""A server's end of the data plane: one non-blocking connection to one worker."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+
+from runtime.core.vectors import FloatVector
+from runtime.live.tasks.store import Store
+from runtime.live.transport.auth import Greeting, Identity
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_bytes, pack, unpack
+
+
+class DataLink:
+    """Receives gradients straight into the store's buffers and sends parameters from where they lie.
+
+    Both only after the other end has proved that it belongs to the run.
+    """
+
+    def __init__(self, sock: socket.socket, secret: bytes) -> None:
+        self.sock = sock
+        self._greeting = Greeting(sock, secret)
+        self.identity = Identity("worker", -1)
+        self.since = time.monotonic()
+        self.watched = 1
+        self.sending: deque[tuple[memoryview, bool]] = deque()
+        self._header = bytearray(HEADER_BYTES)
+        self._target = memoryview(self._header)
+        self._ticket = -1
+        self._buffer: FloatVector | None = None
+
+    @property
+    def who(self) -> tuple[str, int]:
+        """Role and id."""
+        return self.identity.role, self.identity.id
+
+    # ---- who is it? --------------------------------------------------------------------------------------------------
+
+    def authenticate(self) -> bool:
+        """One step; True when the peer has proved itself. Raises ``AuthError``."""
+        identity = self._greeting.step()
+        if identity is not None:
+            self.identity = identity
+        return identity is not None
+
+    def welcome(self) -> None:
+        """Prove ourselves in turn: only to a peer that is wanted."""
+        self._greeting.welcome()
+
+    # ---- gradients in ------------------------------------------------------------------------------------------------
+
+    def receive(self, store: Store, generation: int) -> None:
+        """Take what is there. Raises ``ConnectionError`` at the end of the stream or for a frame that does not fit."""
+        while True:
+            try:
+                got = self.sock.recv_into(self._target, len(self._target))
+            except BlockingIOError:
+                return
+            if not got:
+                raise ConnectionResetError("closed")
+            if got < len(self._target):
+                self._target = self._target[got:]
+            elif self._buffer is None:
+                self._begin_push(store, generation)
+            else:
+                self._take(store, self._buffer)
+                self._finish_push(generation)
+
+    def _begin_push(self, store: Store, generation: int) -> None:
+        header = unpack(self._header)
+        expected = store.num_bytes
+        fits = header.kind == PUSH and header.length == expected and header.generation == generation
+        if not fits or (store.on_board and not self._brings_reference):
+            raise ConnectionError(f"refused {header}: a push of {expected} bytes in generation {generation} would fit")
+        self._ticket = header.ticket
+        if expected:
+            self._buffer = store.buffer()
+            self._target = as_bytes(self._buffer)
+            return
+        self._take(store, store.buffer())  # a part of no parameters at all
+        self._finish_push(generation)
+
+    @property
+    def _brings_reference(self) -> bool:
+        return self.identity.role == "scorer"
+
+    def _take(self, store: Store, vector: FloatVector) -> None:
+        if self._brings_reference:
+            store.refer(self._ticket, vector)
+        else:
+            store.hold(self._ticket, vector)
+
+    def _finish_push(self, generation: int) -> None:
+        self._buffer = None
+        self._target = memoryview(self._header)
+        self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
+
+    # ---- parameters out ----------------------------------------------------------------------------------------------
+
+    def deliver(self, store: Store, generation: int, ticket: int) -> None:
+        """Send the parameters of now, or say where on the board they are."""
+        if store.on_board:
+            self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
+            return
+        payload = as_bytes(store.params)
+        header = memoryview(pack(PARAMS, generation, ticket, store.version, len(payload)))
+        if not self.sending:
+            try:
+                sent = self.sock.sendmsg([header, payload])
+            except BlockingIOError:
+                sent = 0
+            header, payload = header[sent:], payload[max(0, sent - HEADER_BYTES) :]
+        self._send(header)
+        self._send(payload, is_params=True)
+
+    def detach_params(self) -> None:
+        """The parameters are about to change: keep a copy of what has not been sent yet."""
+        if self.sending:
+            self.sending = deque(
+                (memoryview(bytes(part)), False) if is_params else (part, False) for part, is_params in self.sending
+            )
+
+    def _send(self, data: memoryview, *, is_params: bool = False) -> None:
+        if not len(data):
+            return
+        self.sending.append((data, is_params))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        while self.sending:
+            part, is_params = self.sending[0]
+            try:
+                sent = self.sock.send(part)
+            except BlockingIOError:
+                return
+            if sent < len(part):
+                self.sending[0] = (part[sent:], is_params)
+            else:
+                self.sending.popleft()
+
+    def close(self, store: Store) -> None:
+        """Hang up; a gradient that has not come in full is gone."""
+        if self._buffer is not None:
+            store.release(self._buffer)
+            self._buffer = None
+        self.sending.clear()
+        self.sock.close()

@@ -1,0 +1,241 @@
+"""A replica: a worker with parameters and optimizer of its own, which all replicas step together.
+
+The coordinator's orders come in order on the control channel, to all replicas alike; so the parameters of all are those
+of the same update when they compute. What one sends the others is in ``ring.py``; who holds what after a loss is for
+``replicas.py`` to find out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from runtime.errors import is_full
+from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
+from runtime.live.tasks.copies import Copy
+from runtime.live.tasks.store import save_part
+from runtime.live.tasks.worker import Worker
+from runtime.live.transport.address import connect, listen, set_deadline
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.channel import BlockingChannel
+from runtime.live.transport.entrance import CALL_DEADLINE_S, Entrance
+from runtime.live.transport.frames import HEADER_BYTES, PARAMS, as_bytes, pack, unpack
+from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.messages import (
+    Attached,
+    Deliver,
+    Form,
+    Free,
+    Goodbye,
+    Halt,
+    Halted,
+    Message,
+    Reduce,
+    SaveCheckpoint,
+    Severed,
+    TakePart,
+    TaskReady,
+    Work,
+)
+from runtime.live.transport.patient import Interrupted, Orders, receive_all, send_all
+from runtime.live.transport.task_spec import TaskSpec
+from runtime.record.checkpoint import path_of, read_checkpoint
+
+NOTHING = -1
+"""The version of a replica that has not got its parameters yet."""
+EVALUATOR_DEADLINE_S = 2.0
+"""The evaluator has called before it is promised anything; so long it may take its call to be answered."""
+
+
+class Replica:
+    """Obeys; whatever goes wrong with another replica is reported, and then only a halt is heard."""
+
+    def __init__(self, worker: Worker, copy: Copy, orders: Orders, entrance: Entrance, collective: Collective) -> None:
+        self.worker, self.copy, self.orders, self.entrance = worker, copy, orders, entrance
+        self.collective = collective
+        self.me = copy.identity
+        self.directory = Path(worker.spec.run_dir) / "checkpoints"
+        self.generation = 0
+        self.whole = False
+        """The parameters are those of one version; not so at first, nor while they are taken over."""
+        self.broken = False
+        self._reduced_s = 0.0
+        self._evaluator: tuple[Identity, socket.socket] | None = None
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
+        while not isinstance(message := self.orders.next(), Goodbye):
+            if isinstance(message, Halt):
+                self._halt(message)
+            elif message is not None and not self.broken:
+                self._carry_out(message)
+
+    def _carry_out(self, message: Message) -> None:
+        try:
+            answer = self._obey(message)
+        except OSError as error:
+            if is_full(error):  # no other replica is to blame
+                raise
+            self.broken = True
+            self.collective.close()
+            answer = Severed(generation=self.generation, reason=str(error))
+        if answer is not None:
+            self.worker.channel.tell(answer)
+
+    def _obey(self, message: Message) -> Message | None:
+        match message:
+            case Work():
+                return self._compute(message)
+            case Reduce():
+                self._reduce(message)
+            case TakePart():
+                self._take_part(message)
+            case Free():
+                self.copy.drop(message.grads)
+            case Deliver():
+                self._deliver(message)
+            case Form():
+                return self._form(message)
+            case SaveCheckpoint():
+                return save_part(self.directory, message, self.copy, 0)
+            case _:
+                raise RuntimeError(f"a replica cannot obey {message}")
+        return None
+
+    # ---- an iteration ------------------------------------------------------------------------------------------------
+
+    def _compute(self, work: Work) -> Message:
+        """The time of the last update is not part of the wait: it brought the parameters, as a pull does."""
+        if work.order.version != self.copy.version:
+            raise RuntimeError(f"{work.order} on version {self.copy.version}")
+        report = self.worker.obey(work)
+        reduced_s, self._reduced_s = self._reduced_s, 0.0
+        return msgspec.structs.replace(report, pull_s=report.pull_s + reduced_s)
+
+    def _take_part(self, message: TakePart) -> None:
+        from runtime.live.tasks.collectives.native_ddp import NativeModel
+
+        model = self.worker.model
+        assert isinstance(model, NativeModel)
+        model.attach(self.copy.params, self.copy.grad)
+        model.take_part()
+        self.copy.push(message.ticket)
+
+    def _reduce(self, message: Reduce) -> None:
+        begun = time.perf_counter()
+        total = self.copy.share(message.order)
+        try:
+            self.collective.all_reduce(total)
+            self.copy.step(message.order, total)
+        finally:
+            self.copy.release(total)
+        spent_s = time.perf_counter() - begun
+        self._reduced_s += spent_s
+        self.worker.idle_since += spent_s
+
+    # ---- membership --------------------------------------------------------------------------------------------------
+
+    def _halt(self, message: Halt) -> None:
+        """Everything that is under way is void, and every connection of before is closed."""
+        self.generation, self.broken = message.generation, False
+        self.collective.close()
+        self.entrance.forget_before(message.generation)
+        self._hang_up_on_evaluator()
+        self.copy.drop(tuple(self.copy.grads))
+        version = self.copy.version if self.whole else NOTHING
+        self.worker.channel.tell(Halted(generation=self.generation, version=version))
+
+    def _form(self, message: Form) -> Message:
+        self.generation = message.generation
+        self.collective.form(message.generation, message.peers)
+        if message.source >= 0:
+            self.whole = False
+            self._take_over(message)
+        elif message.checkpoint >= 0:
+            version, _, values = read_checkpoint(path_of(self.directory, message.checkpoint, 0))
+            self.copy.load(version, values)
+        elif message.anew:
+            self.copy.reset()
+        self.whole = True
+        return Attached(generation=message.generation)
+
+    def _take_over(self, message: Form) -> None:
+        """All state of another replica, which has been told to expect us."""
+        source = next(peer for peer in message.peers if peer.worker == message.source)
+        shortcuts = self.worker.spec.shortcuts("worker", self.me.id)
+        with connect(shortcuts.get(source.address, source.address)) as sock:
+            call(sock, self.worker.spec.secret, Identity("reader", self.me.id, self.me.incarnation, self.generation))
+            set_deadline(sock, CALL_DEADLINE_S)
+            header = bytearray(HEADER_BYTES)
+            receive_all(sock, memoryview(header), self.orders.look)
+            about, parts = unpack(header), [as_bytes(vector) for vector in self.copy.vectors()]
+            if about.kind != PARAMS or about.length != sum(map(len, parts)):
+                raise ConnectionError(f"refused {about}: {sum(map(len, parts))} bytes of state would fit")
+            for part in parts:
+                receive_all(sock, part, self.orders.look)
+        self.copy.taken_over(about.version, about.slot)
+
+    def _deliver(self, message: Deliver) -> None:
+        """A reader that is gone is nothing to us: the coordinator hears of it from others."""
+        try:
+            if message.role == "evaluator":
+                self._send_snapshot(message)
+            else:
+                self._hand_over(message)
+        except Interrupted:
+            raise
+        except OSError:
+            self._hang_up_on_evaluator()
+
+    def _hand_over(self, message: Deliver) -> None:
+        reader = Identity(message.role, message.id, message.incarnation, self.generation)
+        with self.entrance.take(reader, self.orders.look) as sock:
+            vectors = [as_bytes(vector) for vector in self.copy.vectors()]
+            steps = self.copy.optimizer.steps
+            header = pack(PARAMS, self.generation, 0, self.copy.version, sum(map(len, vectors)), steps)
+            for part in (memoryview(header), *vectors):
+                send_all(sock, part, self.orders.look)
+
+    def _send_snapshot(self, message: Deliver) -> None:
+        reader = Identity(message.role, message.id, message.incarnation, self.generation)
+        if self._evaluator is None or self._evaluator[0] != reader:
+            self._hang_up_on_evaluator()
+            self._evaluator = (reader, self.entrance.take(reader, self.orders.look, EVALUATOR_DEADLINE_S))
+        payload = as_bytes(self.copy.params)
+        header = pack(PARAMS, self.generation, message.ticket, self.copy.version, len(payload))
+        for part in (memoryview(header), payload):
+            send_all(self._evaluator[1], part, self.orders.look)
+
+    def _hang_up_on_evaluator(self) -> None:
+        if self._evaluator is not None:
+            self._evaluator[1].close()
+            self._evaluator = None
+
+
+def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of a replica's process."""
+    from runtime.config.instantiate import instantiate
+
+    try:
+        channel = BlockingChannel(spec.coordinator, spec.secret, identity)
+        start_heartbeat(channel, spec.heartbeat_s)
+        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
+        place = spec.place(identity.role, identity.id)
+        listener, address = listen("tcp", place.address, place.port)
+        listeners, side = [listener], None
+        if place.side_path:
+            beside, side = listen("unix", path=place.side_path)
+            listeners.append(beside)
+        entrance, orders = Entrance(spec.secret, listeners), Orders(channel)
+        copy = Copy(model.initial_parameters(), spec.optimizer, identity)
+        collective = make_collective(spec, identity, entrance, orders.look)
+        worker = Worker(spec, channel, with_collective(model, collective), copy)
+        replica = Replica(worker, copy, orders, entrance, collective)
+        channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))
+        replica.run()
+    except ConnectionError:
+        os._exit(0)

@@ -1,0 +1,44 @@
+"""What a forked or freshly started process becomes, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+
+
+def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
+    """Be what ``role`` says."""
+    from runtime.live.tasks.evaluator import evaluator_main
+    from runtime.live.tasks.replica import replica_main
+    from runtime.live.tasks.scorer import scorer_main
+    from runtime.live.tasks.server import server_main
+    from runtime.live.tasks.worker import worker_main
+    from runtime.live.transport.auth import Identity
+    from runtime.live.transport.task_spec import TaskSpec
+
+    assert isinstance(spec, TaskSpec)
+    mains = {
+        "worker": replica_main if spec.collective else worker_main,
+        "server": server_main,
+        "evaluator": evaluator_main,
+        "scorer": scorer_main,
+    }
+    mains[role](spec, Identity(role, number, incarnation), board_fd)
+
+
+def tell_end(error: BaseException) -> int:
+    """What a task died of goes to its log, if there is room; returns its exit code, which always arrives."""
+    from runtime.errors import FAILED, NO_SPACE, is_full, no_process, no_space
+
+    full = is_full(error)
+    with contextlib.suppress(OSError):
+        if isinstance(error, BlockingIOError | RuntimeError) and (words := no_process(error)):
+            print(words, file=sys.stderr)
+        elif isinstance(error, OSError) and full:
+            print(no_space(error), file=sys.stderr)
+        else:
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return NO_SPACE if full else FAILED

@@ -1,0 +1,49 @@
+"""The scorer: computes reference gradients on the samples that are held out, and hands them to the servers.
+
+A task of its own beside the evaluator: workers wait for scores, so they may not wait for an evaluation, nor at its
+low priority.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.backends.base import Model, micro_batches
+from runtime.core.holdout import Holdout
+from runtime.live.tasks.client import serve
+from runtime.live.tasks.worker import run_task
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.channel import BlockingChannel
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.messages import Message, Refer, Referred
+from runtime.live.transport.task_spec import TaskSpec
+
+
+class Scorer:
+    """Connected to the servers like a worker; what it pushes is their reference."""
+
+    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
+        self.channel, self.model, self.links = channel, model, links
+        total = spec.num_samples + spec.validation_samples
+        self.indices = Holdout(total, spec.validation_samples, spec.seed).indices
+        self.batch: Any = None
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye."""
+        serve(self.channel, self.links, self._obey)
+
+    def _obey(self, order: Message) -> Message:
+        if not isinstance(order, Refer):
+            raise RuntimeError(f"a scorer cannot obey {order}")
+        if self.batch is None:
+            self.batch = self.model.batch(self.indices)
+        self.links.receive_params(order.ticket)
+        self.model.attach(self.links.params, self.links.grad)
+        self.model.gradient(self.batch, micro_batches(len(self.indices), 1))
+        self.links.push(order.ticket)
+        return Referred(ticket=order.ticket)
+
+
+def scorer_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of a scorer process."""
+    run_task(spec, identity, board_fd, Scorer)

@@ -1,0 +1,267 @@
+"""A parameter server: one process, one loop, one range of the parameters.
+
+The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
+exactly the version after it, on every server. Gradients come and parameters go on one data link per worker.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from runtime.core.vectors import server_range
+from runtime.live.tasks.datalink import DataLink
+from runtime.live.tasks.store import Store, save_part
+from runtime.live.transport.address import connect, listen, tune
+from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
+from runtime.live.transport.board import Board
+from runtime.live.transport.channel import LoopChannel
+from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.messages import (
+    Busy,
+    Fence,
+    Goodbye,
+    LoadCheckpoint,
+    Loaded,
+    Message,
+    SaveCheckpoint,
+    TaskReady,
+    Update,
+    Weighed,
+    encode,
+)
+from runtime.live.transport.task_spec import TaskSpec
+from runtime.record.checkpoint import path_of, read_checkpoint
+
+REPORT_EVERY_S = 0.5
+
+
+class Server:
+    """Event loop around a :class:`Store`."""
+
+    def __init__(self, spec: TaskSpec, identity: Identity, store: Store, num_parameters: int) -> None:
+        self.spec, self.identity, self.store = spec, identity, store
+        self.num_parameters = num_parameters
+        self.generation = 0
+        self.directory = Path(spec.run_dir) / "checkpoints"
+        self.selector = selectors.DefaultSelector()
+        self.links: dict[tuple[str, int], DataLink] = {}
+        self.strangers: dict[DataLink, None] = {}
+        self.fenced: dict[tuple[str, int], int] = {}
+        self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+        self.running = True
+        place = spec.place(identity.role, identity.id)
+        listener, address = listen(spec.transport, place.address, place.port)
+        self.address = place.known_as or address
+        self.listeners, self.side = [listener], None
+        if place.side_path:
+            entrance, self.side = listen("unix", path=place.side_path)
+            self.listeners.append(entrance)
+        sock = connect(spec.coordinator)
+        call(sock, spec.secret, identity)
+        self.control = LoopChannel(sock)
+        for entrance in self.listeners:
+            self.selector.register(entrance, selectors.EVENT_READ, entrance)
+        self.selector.register(sock, selectors.EVENT_READ, self.control)
+
+    def send(self, message: Message) -> None:
+        """To the coordinator."""
+        waiting = self.control.send(encode(message))
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0)
+        self.selector.modify(self.control.sock, events, self.control)
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye or is gone."""
+        start_heartbeat(self.control, self.spec.heartbeat_s)
+        self.send(TaskReady(num_parameters=self.num_parameters, address=self.address, side=self.side))
+        report_at = time.monotonic() + REPORT_EVERY_S
+        while self.running:
+            for key, events in self.selector.select(REPORT_EVERY_S):
+                self._serve(key.data, events)
+            if time.monotonic() >= report_at:
+                report_at = time.monotonic() + REPORT_EVERY_S
+                self._periodic()
+
+    def _serve(self, source: Any, events: int) -> None:
+        if source is self.control:
+            self._serve_control(events)
+        elif isinstance(source, socket.socket):
+            self._accept(source)
+        else:
+            self._serve_link(source, events)
+
+    # ---- control -----------------------------------------------------------------------------------------------------
+
+    def _serve_control(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE and not self.control.flush():
+            self.selector.modify(self.control.sock, selectors.EVENT_READ, self.control)
+        if events & selectors.EVENT_READ:
+            for message in self.control.receive():
+                self._obey(message)
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Update():
+                self._update(message)
+            case Fence():
+                self._fence(message)
+            case SaveCheckpoint():
+                self._save(message)
+            case LoadCheckpoint():
+                self._load(message)
+            case Goodbye():
+                self.running = False
+            case _:
+                raise RuntimeError(f"a server cannot obey {message}")
+
+    def _update(self, message: Update) -> None:
+        if message.drop:
+            self.store.drop(message.drop)
+        if message.apply is not None:
+            begun = time.perf_counter()
+            for reader in self.links.values():
+                reader.detach_params()
+            self.store.apply(message.apply)
+            self._sleep(message, time.perf_counter() - begun)
+            self.busy_s += time.perf_counter() - begun
+            self.updates += 1
+        for role, number, incarnation, ticket in message.deliver:
+            if self.store.on_board:  # booked whether or not the reader is still there: all servers must agree on slots
+                self.store.deliver((role, number), ticket)
+            link = self.links.get((role, number))
+            if link is not None and link.identity.incarnation == incarnation:
+                self._deliver(link, ticket)
+        for grad_id, ticket in message.weigh:
+            begun = time.perf_counter()
+            part = self.store.weigh(grad_id, ticket)
+            self.busy_s += time.perf_counter() - begun
+            if part is not None:
+                self.send(Weighed(grad_id=grad_id, ticket=ticket, part=part))
+
+    def _deliver(self, link: DataLink, ticket: int) -> None:
+        try:
+            link.deliver(self.store, self.generation, ticket)
+            self._watch(link)
+        except OSError:  # the reader is gone, which the coordinator will hear from others
+            self._hang_up(link)
+
+    def _sleep(self, message: Update, busy_s: float) -> None:
+        """Injected: the server is slow."""
+        asked_s = message.delay_s + message.slowdown_frac * busy_s
+        if asked_s > 0:
+            begun = time.perf_counter()
+            time.sleep(asked_s)
+            self.injected_s += time.perf_counter() - begun
+
+    def _fence(self, message: Fence) -> None:
+        who = (message.role, message.id)
+        self.store.table.release_reader(who)
+        self.fenced[who] = max(message.incarnation, self.fenced.get(who, -1))
+        fenced = self.links.get(who)
+        if fenced is not None and fenced.identity.incarnation <= message.incarnation:
+            self._hang_up(fenced)
+
+    def _save(self, message: SaveCheckpoint) -> None:
+        self.send(save_part(self.directory, message, self.store, self.identity.id))
+
+    def _load(self, message: LoadCheckpoint) -> None:
+        """Back in time: all links are closed, so nothing of before can be mistaken for something of after."""
+        for link in list(self.links.values()):
+            self._hang_up(link)
+        version, state = 0, b""
+        values: dict[str, Any]
+        if message.id >= 0:
+            version, state, values = read_checkpoint(path_of(self.directory, message.id, self.identity.id))
+            self.store.load(version, values)
+        else:
+            self.store.reset()
+        self.generation = message.generation
+        self.send(Loaded(id=message.id, generation=message.generation, version=version, state=state))
+
+    def _periodic(self) -> None:
+        now = time.monotonic()
+        for stranger in [link for link in self.strangers if now - link.since > HANDSHAKE_DEADLINE_S]:
+            self._hang_up(stranger)
+        if self.updates:
+            self.send(
+                Busy(version=self.store.version, updates=self.updates, busy_s=self.busy_s, injected_s=self.injected_s)
+            )
+            self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+
+    # ---- data links --------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:  # it has gone again
+            return
+        if len(self.strangers) >= MAX_UNAUTHENTICATED:
+            self._hang_up(next(iter(self.strangers)))
+        try:
+            tune(sock)
+            link = DataLink(sock, self.spec.secret)
+        except OSError:
+            sock.close()
+            return
+        self.strangers[link] = None
+        self.selector.register(sock, selectors.EVENT_READ, link)
+
+    def _serve_link(self, link: DataLink, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                link.flush()
+            if events & selectors.EVENT_READ:
+                if link in self.strangers:
+                    self._greet(link)
+                else:
+                    link.receive(self.store, self.generation)
+            self._watch(link)
+        except (AuthError, OSError):
+            self._hang_up(link)
+
+    def _greet(self, link: DataLink) -> None:
+        if not link.authenticate():
+            return
+        who = (link.identity.role, link.identity.id)
+        stale = link.identity.generation != self.generation or link.identity.incarnation <= self.fenced.get(who, -1)
+        if stale or link.identity.role not in ("worker", "evaluator", "scorer"):
+            raise AuthError(f"{who} of an old incarnation or generation")
+        link.welcome()
+        self.strangers.pop(link, None)
+        if (old := self.links.get(who)) is not None:
+            self._hang_up(old)
+        self.links[who] = link
+
+    def _watch(self, link: DataLink) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.sending else 0)
+        if link.watched != events and link.sock.fileno() >= 0:
+            link.watched = events
+            self.selector.modify(link.sock, events, link)
+
+    def _hang_up(self, link: DataLink) -> None:
+        self.strangers.pop(link, None)
+        if self.links.get(link.who) is link:
+            del self.links[link.who]
+        if link.sock.fileno() >= 0:
+            self.selector.unregister(link.sock)
+        link.close(self.store)
+
+
+def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of a server process."""
+    from runtime.config.instantiate import instantiate
+
+    parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)
+    num_parameters = len(parameters)
+    lo, hi = server_range(num_parameters, spec.num_servers, identity.id)
+    initial = parameters[lo:hi].copy()
+    del parameters
+    board = Board(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
+    try:
+        Server(spec, identity, Store(initial, spec.optimizer, board, lo), num_parameters).run()
+    except ConnectionError:
+        os._exit(0)

@@ -1,0 +1,172 @@
+"""What a parameter server holds: its range of the parameters, the optimizer's state, gradients not yet used.
+
+No socket here; see ``server.py`` for those.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from runtime.core.job import ApplyOrder
+from runtime.core.scoring import Products, products
+from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.live.transport.board import Board, SlotTable
+from runtime.live.transport.messages import SaveCheckpoint, Saved
+from runtime.record.checkpoint import path_of, write_checkpoint
+from runtime.training.optimizers import Optimizer, make_optimizer
+
+PREFIX = "optimizer."
+
+
+class Store:
+    """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, wherever that lies.
+
+    Without a ``board`` all memory is the store's own. With one, gradients lie in their workers' rows (``_row_of`` says
+    which), and every version of the parameters is written to a slot that nobody reads.
+    """
+
+    def __init__(
+        self, initial: FloatVector, optimizer: dict[str, Any], board: Board | None = None, lo: int = 0
+    ) -> None:
+        self.initial = initial.copy()
+        hi = lo + len(initial)
+        self.on_board = board is not None
+        self._slots = [slot[lo:hi] for slot in board.slots] if board else [aligned_vector(len(initial))]
+        self._rows = [row[lo:hi] for row in board.grads] if board else []
+        self._optimizer_fields = {name: value for name, value in optimizer.items() if name != "lr"}
+        self.table = SlotTable(len(self._slots))
+        self.grads: dict[int, FloatVector] = {}
+        self._row_of: dict[int, int] = {}
+        self._last_in_row: dict[int, int] = {}
+        self._own: set[int] = set()
+        self._spare: list[FloatVector] = []
+        self._reference: tuple[int, FloatVector] | None = None
+        self.version = 0
+        self.optimizer: Optimizer
+        self.reset()
+
+    @property
+    def params(self) -> FloatVector:
+        """The version of now."""
+        return self._slots[self.table.current]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of one gradient or parameter message."""
+        return self.initial.nbytes
+
+    # ---- gradients ---------------------------------------------------------------------------------------------------
+
+    def buffer(self) -> FloatVector:
+        """Where to receive a gradient: ours until it is :meth:`hold`-ed or :meth:`release`-d."""
+        return self._spare.pop() if self._spare else aligned_vector(len(self.initial))
+
+    def release(self, buffer: FloatVector) -> None:
+        """A receive buffer is free again."""
+        self._spare.append(buffer)
+
+    def hold(self, grad_id: int, grad: FloatVector) -> None:
+        """A gradient has come in full into one of our buffers."""
+        self.grads[grad_id] = grad
+        self._own.add(grad_id)
+
+    def refer(self, ticket: int, reference: FloatVector) -> None:
+        """What gradients are compared with from now on has come in full into one of our buffers."""
+        if self._reference is not None:
+            self.release(self._reference[1])
+        self._reference = (ticket, reference)
+
+    def weigh(self, grad_id: int, ticket: int) -> Products | None:
+        """Compare a gradient with reference ``ticket``; None when one of them is not here any more."""
+        row = self._row_of.get(grad_id)
+        grad = self.grads.get(grad_id) if row is None else self._rows[row]
+        if grad is None or self._reference is None or self._reference[0] != ticket:
+            return None
+        return products(grad, self._reference[1])
+
+    def deliver(self, who: tuple[str, int], ticket: int) -> None:
+        """A reader gets the version of now, and a worker will leave gradient ``ticket`` in its row.
+
+        One that is still unused there is saved first. The coordinator gives such an order only to an idle worker, so
+        what lies in its row is either complete or was dropped.
+        """
+        role, worker = who
+        if role == "worker":
+            previous = self._last_in_row.get(worker, -1)
+            if self._row_of.pop(previous, None) is not None:
+                copy = self.buffer()
+                copy[:] = self._rows[worker]
+                self.hold(previous, copy)
+            self._last_in_row[worker] = ticket
+            self._row_of[ticket] = worker
+        self.table.deliver(who, ticket)
+
+    def drop(self, ids: tuple[int, ...]) -> None:
+        """Forget gradients (those that never came in full are not here)."""
+        self.table.release(ids)
+        for grad_id in ids:
+            self._row_of.pop(grad_id, None)
+            if grad_id in self.grads:
+                self._free(grad_id, self.grads.pop(grad_id))
+
+    def _take(self, grad_id: int) -> FloatVector:
+        """A gradient for use; raises ``KeyError`` when it is not here."""
+        if (worker := self._row_of.pop(grad_id, None)) is not None:
+            return self._rows[worker]
+        return self.grads.pop(grad_id)
+
+    def _free(self, grad_id: int, grad: FloatVector) -> None:
+        if grad_id in self._own:
+            self._own.remove(grad_id)
+            self.release(grad)
+
+    # ---- parameters --------------------------------------------------------------------------------------------------
+
+    def apply(self, order: ApplyOrder) -> None:
+        """One update. Raises ``KeyError`` for a gradient that is not here."""
+        grads = [self._take(grad_id) for grad_id in order.grads]
+        self.table.release(order.grads)
+        before = self.params
+        if self.on_board:
+            self.table.advance()
+        self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
+        self.version = order.version
+        for grad_id, grad in zip(order.grads, grads, strict=True):
+            self._free(grad_id, grad)
+
+    def dump(self) -> dict[str, Any]:
+        """Parameters and the optimizer's state, by name."""
+        return {"params": self.params, **{PREFIX + name: value for name, value in self.optimizer.state().items()}}
+
+    def load(self, version: int, state: dict[str, Any]) -> None:
+        """Back to a :meth:`dump` of ``version``; all gradients are void."""
+        self._begin(version, state["params"])
+        prefixed = ((name, value) for name, value in state.items() if name.startswith(PREFIX))
+        self.optimizer.load_state({name[len(PREFIX) :]: value for name, value in prefixed})
+
+    def reset(self) -> None:
+        """Back to version 0."""
+        self._begin(0, self.initial)
+        self.optimizer = make_optimizer(num_elements=len(self.initial), **self._optimizer_fields)
+
+    def _begin(self, version: int, params: FloatVector) -> None:
+        """No gradients, no readers."""
+        self.drop(tuple(self.grads))
+        self._reference = None
+        self._row_of.clear()
+        self._last_in_row.clear()
+        self.table.reset()
+        self.version = version
+        self.params[:] = params
+
+
+def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
+    """Write server ``number``'s part of a checkpoint, and delete those that are no longer needed."""
+    begun = time.perf_counter()
+    write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump())
+    for old in directory.glob(f"*-server{number}.ckpt"):
+        if int(old.name.partition("-")[0]) < order.keep_from:
+            old.unlink(missing_ok=True)
+    return Saved(id=order.id, seconds=time.perf_counter() - begun)

@@ -1,0 +1,138 @@
+"""A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import Any, Protocol
+
+import numpy as np
+
+from runtime.backends.base import Model, ordered_batches
+from runtime.cluster.device import parse_device
+from runtime.core.holdout import Holdout
+from runtime.core.sampling import sample_epochs, sample_indices
+from runtime.core.shards import Cut
+from runtime.core.vectors import FloatVector
+from runtime.live.tasks.client import serve
+from runtime.live.tasks.pacing import Pacer
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.board import Board
+from runtime.live.transport.channel import BlockingChannel
+from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.messages import Message, Report, TaskReady, Work
+from runtime.live.transport.task_spec import TaskSpec
+
+
+class Links(Protocol):
+    """Where parameters come from and gradients go; see :class:`runtime.live.transport.links.ServerLinks`."""
+
+    identity: Identity
+
+    @property
+    def params(self) -> FloatVector:
+        """After :meth:`receive_params`: what to compute with."""
+        ...
+
+    @property
+    def grad(self) -> FloatVector:
+        """Where to leave the gradient sum, until it is pushed."""
+        ...
+
+    @property
+    def received_s(self) -> float:
+        """Seconds for which the last of them were waited for while they were on their way."""
+        ...
+
+    def receive_params(self, ticket: int) -> int:
+        """Wait for the parameters; returns their version."""
+        ...
+
+    def push(self, ticket: int) -> None:
+        """Hand the gradient over."""
+        ...
+
+
+class Worker:
+    """One incarnation of one worker."""
+
+    def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
+        self.spec, self.channel, self.model, self.links = spec, channel, model, links
+        self.cut = Cut(spec.num_samples, spec.num_shards, spec.shard_samples)
+        self.holdout = Holdout(spec.num_samples + spec.validation_samples, spec.validation_samples, spec.seed)
+        self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
+        self.idle_since = time.perf_counter()
+
+    def run(self) -> None:
+        """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
+        assert isinstance(self.links, ServerLinks)
+        serve(self.channel, self.links, self.obey)
+
+    def obey(self, message: Message) -> Report:
+        """Compute one gradient."""
+        if not isinstance(message, Work):
+            raise RuntimeError(f"a worker cannot obey {message}")
+        try:
+            return self._iterate(message)
+        finally:
+            self.idle_since = time.perf_counter()
+
+    def _iterate(self, work: Work) -> Report:
+        order = work.order
+        started = time.perf_counter()
+        # data first: meanwhile the servers finish the update whose result they are to deliver
+        indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.spec.seed))
+        batch = self.model.batch(indices, sample_epochs(order.ranges))
+        loaded = time.perf_counter()
+        self.links.receive_params(order.grad_id)
+        self.model.attach(self.links.params, self.links.grad)
+        pulled = time.perf_counter()
+        loss_sum = self.model.gradient(batch, ordered_batches(order))
+        samples = sum(part.samples for part in order.ranges)
+        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
+        computed = time.perf_counter()
+        sqr_norm = float(np.dot(self.links.grad, self.links.grad))
+        finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)
+        self.links.push(order.grad_id)
+        pushed = time.perf_counter()
+        return Report(
+            grad_id=order.grad_id,
+            wait_s=started - self.idle_since,
+            data_s=loaded - started,
+            pull_s=pulled - loaded,
+            compute_s=computed - pulled,
+            send_s=pushed - computed,
+            injected_s=injected_s,
+            overrun_s=overrun_s,
+            recv_s=self.links.received_s,
+            loss=loss_sum / samples if finite else None,
+            sqr_norm=sqr_norm if finite else None,
+            finite=finite,
+        )
+
+
+def worker_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+    """The life of a worker process."""
+    run_task(spec, identity, board_fd, Worker)
+
+
+def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> None:
+    """Connect, build the model, serve. When the run is gone there is nobody left to tell."""
+    from runtime.config.instantiate import instantiate
+
+    try:
+        channel = BlockingChannel(spec.coordinator, spec.secret, identity)
+        start_heartbeat(channel, spec.heartbeat_s)
+        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
+        if spec.weighs_samples and identity.role == "worker":
+            model.expect_weights()
+        board = Board(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
+        links = ServerLinks(model.num_parameters, spec.secret, identity, board)
+        links.shortcuts = spec.shortcuts(identity.role, identity.id)
+        task = make(spec, channel, model, links)
+        channel.tell(TaskReady(num_parameters=model.num_parameters))
+        task.run()
+    except ConnectionError:
+        os._exit(0)

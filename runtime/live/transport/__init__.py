@@ -1,0 +1,1 @@
+"""Connections: addresses, authentication, frames, messages, and loops over them."""

@@ -1,0 +1,110 @@
+"""The control channel: length-prefixed messages over one stream socket, blocking or in an event loop."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+from runtime.live.transport.address import Address, connect
+from runtime.live.transport.auth import Identity, call, receive_exactly
+from runtime.live.transport.messages import MAX_MESSAGE_BYTES, PREFIX_BYTES, Message, decode, encode
+
+CHUNK_BYTES = 1 << 18
+
+
+class BlockingChannel:
+    """A task's end: one reader; writers (the task and its heartbeat) take turns."""
+
+    def __init__(self, address: Address, secret: bytes, identity: Identity) -> None:
+        self.sock = connect(address)
+        self._lock = threading.Lock()
+        call(self.sock, secret, identity)
+
+    def tell(self, message: Message) -> None:
+        """Write one message; raises ``ConnectionError`` when the coordinator is gone."""
+        self.send(encode(message))
+
+    def send(self, data: bytes) -> None:
+        """Write encoded messages."""
+        with self._lock:
+            self.sock.sendall(data)
+
+    def receive(self) -> Message | None:
+        """The next message; None when the socket's deadline passed without one."""
+        try:
+            prefix = self.sock.recv(PREFIX_BYTES, socket.MSG_WAITALL)
+        except BlockingIOError:
+            return None
+        if not prefix:
+            raise ConnectionResetError("the coordinator closed the connection")
+        if len(prefix) < PREFIX_BYTES:
+            prefix += receive_exactly(self.sock, PREFIX_BYTES - len(prefix))
+        return decode(receive_exactly(self.sock, _length(prefix)))
+
+
+class LoopChannel:
+    """The event loop's end: never blocks; what the socket does not take now waits in ``pending``."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.pending = bytearray()
+        self._received = bytearray()
+        self._lock = threading.Lock()
+
+    def send(self, data: bytes) -> bool:
+        """Write encoded messages; True when some of it has to wait for the socket."""
+        with self._lock:
+            if not self.pending:
+                try:
+                    sent = self.sock.send(data)
+                except BlockingIOError:
+                    sent = 0
+                if sent == len(data):
+                    return False
+                data = data[sent:]
+            self.pending += data
+            return True
+
+    def flush(self) -> bool:
+        """Write what waits; True when some of it still does."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            while self.pending:
+                del self.pending[: self.sock.send(self.pending)]
+        return bool(self.pending)
+
+    def receive(self) -> Iterator[Message]:
+        """All messages that are here now; raises ``ConnectionError`` after the last, at the end of the stream."""
+        ended = False
+        while not ended:
+            try:
+                chunk = self.sock.recv(CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            ended = not chunk
+            self._received += chunk
+            if len(chunk) < CHUNK_BYTES:
+                break
+        yield from self._messages()
+        if ended:
+            raise ConnectionResetError("closed")
+
+    def _messages(self) -> Iterator[Message]:
+        start, data = 0, self._received
+        while len(data) - start >= PREFIX_BYTES:
+            end = start + PREFIX_BYTES + _length(data[start : start + PREFIX_BYTES])
+            if end > len(data):
+                break
+            body = bytes(data[start + PREFIX_BYTES : end])
+            start = end
+            yield decode(body)
+        del data[:start]
+
+
+def _length(prefix: bytes | bytearray) -> int:
+    length = int.from_bytes(prefix, "little")
+    if length > MAX_MESSAGE_BYTES:
+        raise ConnectionError(f"a control message of {length} bytes is refused")
+    return length

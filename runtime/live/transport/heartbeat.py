@@ -1,0 +1,31 @@
+"""A task's sign of life, sent by a thread because a long computation or an injected sleep must not look like death."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Protocol
+
+from runtime.live.transport.messages import Beat, encode
+
+_BEAT = encode(Beat())
+
+
+class Sender(Protocol):
+    """A channel whose ``send`` may be called from two threads."""
+
+    def send(self, data: bytes) -> object:
+        """Write encoded messages."""
+        ...
+
+
+def start_heartbeat(channel: Sender, period_s: float) -> None:
+    """Beat until the process or the connection ends."""
+    pause = threading.Event()
+
+    def beat() -> None:
+        with contextlib.suppress(OSError):
+            while not pause.wait(period_s):
+                channel.send(_BEAT)
+
+    threading.Thread(target=beat, name="heartbeat", daemon=True).start()

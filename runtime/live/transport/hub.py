@@ -1,0 +1,154 @@
+"""The coordinator's end of the control plane: accepts, authenticates, and keeps one channel per task."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+
+from runtime.errors import is_full
+from runtime.live.transport.address import LOOPBACK, Address, listen, tune
+from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
+from runtime.live.transport.channel import LoopChannel
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import MalformedMessage, Message, encode
+
+Key = tuple[str, int]
+OnMessage = Callable[[Identity, Message], None]
+OnClosed = Callable[[Identity, str], None]
+"""Who has gone, and why."""
+Admit = Callable[[Identity], bool]
+
+
+class Hub:
+    """Messages of authenticated peers go to ``on_message``; a peer that is gone to ``on_closed``.
+
+    ``admit`` decides whether an identity is the incarnation that is expected. It listens at ``path`` if there is one,
+    otherwise on loopback or, with shared memory and no ``port``, under an abstract name.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        secret: bytes,
+        transport: str,
+        port: int,
+        path: str,
+        admit: Admit,
+        on_message: OnMessage,
+        on_closed: OnClosed,
+    ) -> None:
+        self.loop, self.secret = loop, secret
+        self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
+        self.peers: dict[Key, tuple[Identity, LoopChannel]] = {}
+        self.strangers: dict[socket.socket, None] = {}
+        self.listener, self.address = self._listen(transport, port, path)
+        loop.watch(self.listener, self._accept)
+
+    @staticmethod
+    def _listen(transport: str, port: int, path: str) -> tuple[socket.socket, Address]:
+        if path:
+            return listen("unix", path=path)
+        return listen("shm" if transport == "shm" and not port else "tcp", LOOPBACK, port)
+
+    def send(self, key: Key, message: Message) -> None:
+        """To one peer; nobody there is no error, since its loss is on its way to us."""
+        self.send_encoded(key, encode(message))
+
+    def send_encoded(self, key: Key, data: bytes) -> None:
+        """As :meth:`send`, for what goes to several peers."""
+        peer = self.peers.get(key)
+        if peer is None:
+            return
+        try:
+            if peer[1].send(data):
+                self._watch(*peer)
+        except OSError as error:
+            self._closed(*peer, error)
+
+    def hang_up(self, key: Key) -> None:
+        """Hear this peer no more."""
+        if (peer := self.peers.pop(key, None)) is not None:
+            self.loop.forget(peer[1].sock)
+            peer[1].sock.close()
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for key in list(self.peers):
+            self.hang_up(key)
+        for sock in [*self.strangers, self.listener]:
+            self.loop.forget(sock)
+            sock.close()
+
+    # ---- strangers ---------------------------------------------------------------------------------------------------
+
+    def _accept(self, _: int) -> None:
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:  # it has gone again
+            return
+        if len(self.strangers) >= MAX_UNAUTHENTICATED:  # the oldest has had its chance; ours prove themselves at once
+            self._turn_away(next(iter(self.strangers)))
+        self.strangers[sock] = None
+        try:
+            tune(sock)
+            greeting = Greeting(sock, self.secret)
+        except OSError:
+            self._turn_away(sock)
+            return
+        self.loop.watch(sock, lambda _: self._greet(sock, greeting))
+        self.loop.after(HANDSHAKE_DEADLINE_S, lambda: self._expire(sock))
+
+    def _expire(self, sock: socket.socket) -> None:
+        if sock in self.strangers:
+            self._turn_away(sock)
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        self.strangers.pop(sock, None)
+        self.loop.forget(sock)
+        sock.close()
+
+    def _greet(self, sock: socket.socket, greeting: Greeting) -> None:
+        try:
+            identity = greeting.step()
+            if identity is None:
+                return
+            if not self.admit(identity):
+                raise AuthError(f"{identity} is not expected")
+            greeting.welcome()
+        except OSError:
+            self._turn_away(sock)
+            return
+        del self.strangers[sock]
+        channel = LoopChannel(sock)
+        self.hang_up((identity.role, identity.id))
+        self.peers[identity.role, identity.id] = (identity, channel)
+        self._watch(identity, channel)
+
+    # ---- peers -------------------------------------------------------------------------------------------------------
+
+    def _watch(self, identity: Identity, channel: LoopChannel) -> None:
+        self.loop.watch(
+            channel.sock, lambda events: self._serve(identity, channel, events), write=bool(channel.pending)
+        )
+
+    def _serve(self, identity: Identity, channel: LoopChannel, events: int) -> None:
+        key = (identity.role, identity.id)
+        try:
+            if events & selectors.EVENT_WRITE and not channel.flush():
+                self._watch(identity, channel)
+            if events & selectors.EVENT_READ:
+                for message in channel.receive():
+                    self.on_message(identity, message)
+                    if self.peers.get(key, (None, None))[1] is not channel:
+                        return
+        except OSError as error:
+            if is_full(error):  # the record's trouble, met while the message was dealt with: no fault of the peer
+                raise
+            self._closed(identity, channel, error)
+
+    def _closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:
+        key = (identity.role, identity.id)
+        if self.peers.get(key, (None, None))[1] is channel:
+            self.hang_up(key)
+            self.on_closed(identity, f"it sent {error}" if isinstance(error, MalformedMessage) else "connection lost")

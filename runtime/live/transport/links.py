@@ -1,0 +1,132 @@
+"""A worker's end of the data plane: its connections to all servers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+
+from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.live.transport.address import Address, connect
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.board import Board
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+
+
+class ServerLinks:
+    """Flat parameters and gradient of one worker (float32, shape [num_floats]), and the way to and from the servers.
+
+    ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there is a ``board``: then
+    every delivery says in which of its slots the parameters are.
+    """
+
+    def __init__(self, num_floats: int, secret: bytes, identity: Identity, board: Board | None = None) -> None:
+        self.num_floats, self.secret, self.identity, self.board = num_floats, secret, identity, board
+        self.shares_grad = board is not None and identity.role == "worker"
+        self.params: FloatVector = board.slots[0] if board else aligned_vector(num_floats)
+        self.grad: FloatVector = board.grads[identity.id] if board and self.shares_grad else aligned_vector(num_floats)
+        self.shortcuts: dict[Address, Address] = {}
+        """Servers on this task's own host are reached without the detour that makes the others far."""
+        self.received_s = 0.0
+        self.generation = 0
+        self.socks: list[socket.socket] = []
+        self._views: list[tuple[memoryview, memoryview]] = []
+        self._header = bytearray(HEADER_BYTES)
+
+    def attach(self, generation: int, servers: Sequence[Address]) -> None:
+        """Connect to all servers anew; raises ``OSError`` when one of them is not there."""
+        self.close()
+        self.generation = generation
+        ranges = [server_range(self.num_floats, len(servers), server) for server in range(len(servers))]
+        self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
+        for address in servers:
+            self.socks.append(self._call(address))
+
+    def _call(self, address: Address) -> socket.socket:
+        sock = connect(self.shortcuts.get(address, address))
+        try:
+            me = self.identity
+            call(sock, self.secret, Identity(me.role, me.id, me.incarnation, self.generation))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def close(self) -> None:
+        """Hang up."""
+        for sock in self.socks:
+            sock.close()
+        self.socks = []
+
+    def receive_params(self, ticket: int) -> int:
+        """Wait until all servers have delivered under ``ticket``; returns the version delivered.
+
+        ``received_s`` is then how long parts were waited for whose header was there: a server that is late sends none,
+        so this is the time of the way. What was there when it was looked for took no time.
+
+        Raises ``ConnectionError`` when a server is gone.
+        """
+        version, self.received_s = 0, 0.0
+        for sock, (params, _) in zip(self.socks, self._views, strict=True):
+            header = self._expect(sock, PARAMS, ticket)
+            version = header.version
+            if header.length != (0 if self.board is not None else len(params)):
+                raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
+            if self.board is None:
+                begun = time.perf_counter()
+                _receive_into(sock, params)
+                self.received_s += time.perf_counter() - begun
+            elif header.slot < len(self.board.slots):
+                self.params = self.board.slots[header.slot]
+            else:
+                raise ConnectionError(f"refused {header}: the board has {len(self.board.slots)} slots")
+        return version
+
+    def push(self, ticket: int) -> None:
+        """Hand the gradient to all servers and return when all of them hold it.
+
+        A worker's on a board is where they read it as soon as it is computed, so there is nothing to send: the
+        coordinator's order to use it tells them all they need. Raises ``ConnectionError`` when a server is gone.
+        """
+        if self.shares_grad:
+            return
+        for sock, (_, grad) in zip(self.socks, self._views, strict=True):
+            _send(sock, pack(PUSH, self.generation, ticket, 0, len(grad)), grad)
+        for sock in self.socks:
+            self._expect(sock, ACK, ticket)
+
+    def _expect(self, sock: socket.socket, kind: int, ticket: int) -> Header:
+        _receive_into(sock, memoryview(self._header))
+        header = unpack(self._header)
+        if header.kind != kind or header.ticket != ticket:
+            raise ConnectionError(f"expected frame {kind} of {ticket}, got {header}")
+        return header
+
+
+def _receive_into(sock: socket.socket, view: memoryview) -> None:
+    """Fill ``view``; a socket deadline that passes is only a reason to look whether the run still lives."""
+    parent = os.getppid()
+    while view:
+        try:
+            got = sock.recv_into(view, len(view), socket.MSG_WAITALL)
+        except BlockingIOError:
+            if os.getppid() != parent:
+                raise ConnectionResetError("the run is over") from None
+            continue
+        if not got:
+            raise ConnectionResetError("a server closed the connection")
+        view = view[got:]
+
+
+def _send(sock: socket.socket, header: bytes, payload: memoryview) -> None:
+    """Write a frame; a server that does not read for the socket's deadline counts as gone."""
+    try:
+        sent = sock.sendmsg([header, payload])
+        if sent < len(header):
+            sock.sendall(header[sent:])
+            sent = len(header)
+        if sent - len(header) < len(payload):
+            sock.sendall(payload[sent - len(header) :])
+    except BlockingIOError:
+        raise ConnectionResetError("a server does not take the gradient") from None

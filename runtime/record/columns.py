@@ -1,0 +1,202 @@
+"""One row per iteration instead of one line per event: the record of jobs too large for an event log.
+
+Rows are streamed to ``iterations.parquet`` in groups, so memory does not grow with the job. A row is written when the
+fate of its gradient is decided; ``docs/record.md`` describes the columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.record.recorder import Recorder, keep_back
+from strategies.protocol import Apply, Arrived, Drop
+
+GROUP_ROWS = 1 << 17
+GROUP_BYTES, END_BYTES = 1 << 13, 1 << 16
+"""More room than the heads of a group's columns and its part of the file's end take; and for the rest of that end."""
+INTEGERS = (
+    "worker",
+    "iteration",
+    "grad",
+    "version_read",
+    "samples",
+    "assigned_samples",
+    "applied_version",
+)
+FLOATS = (
+    "t",
+    "wait_s",
+    "pull_s",
+    "data_s",
+    "compute_s",
+    "send_s",
+    "injected_s",
+    "overrun_s",
+    "applied_t",
+)
+NEVER = 0
+"""``applied_version`` of a gradient that was dropped; ``applied_t`` is not a number then."""
+
+Row = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float, float, float, float]
+"""In the order of ``INTEGERS``, then ``FLOATS``."""
+
+
+class IterationWriter:
+    """Appends rows, or blocks of columns, to ``iterations.parquet``; ``give_room`` is called when there is none."""
+
+    def __init__(self, run_dir: Path, give_room: Callable[[], None] = lambda: None) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        fields = [(name, pa.int64()) for name in INTEGERS] + [(name, pa.float64()) for name in FLOATS]
+        self._schema = pa.schema(fields)
+        # plain and uncompressed: the columns are nearly random, and time is what such jobs lack
+        self._path, self._groups = run_dir / "iterations.parquet", 0
+        self._writer = pq.ParquetWriter(
+            self._path,
+            self._schema,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+        )
+        self._rows: list[Row] = []
+        self._blocks: list[dict[str, NDArray[Any]]] = []
+        self._num_rows = 0
+        self._give_room, self._open = give_room, True
+
+    def row(self, row: Row) -> None:
+        """One iteration."""
+        self._rows.append(row)
+        if len(self._rows) >= GROUP_ROWS:
+            self._flush_rows()
+
+    def block(self, columns: dict[str, NDArray[Any]]) -> None:
+        """Several iterations: every column with one value per row."""
+        self._blocks.append(columns)
+        self._num_rows += len(columns["worker"])
+        if self._num_rows >= GROUP_ROWS:
+            self._flush_blocks()
+
+    def close(self) -> None:
+        """No more rows; what there is gets its end."""
+        if self._open:
+            self._flush_rows()
+            self._flush_blocks()
+            self._open = False
+            self._writer.close()
+
+    def _flush_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            values = list(zip(*rows, strict=True))
+            kinds = [np.int64] * len(INTEGERS) + [np.float64] * len(FLOATS)
+            arrays = [np.array(column, dtype=kind) for column, kind in zip(values, kinds, strict=True)]
+            self._write(dict(zip((*INTEGERS, *FLOATS), arrays, strict=True)))
+
+    def _flush_blocks(self) -> None:
+        blocks, self._blocks, self._num_rows = self._blocks, [], 0
+        if blocks:
+            self._write({name: np.concatenate([block[name] for block in blocks]) for name in (*INTEGERS, *FLOATS)})
+
+    def _write(self, columns: dict[str, NDArray[Any]]) -> None:
+        import pyarrow as pa
+
+        table = pa.table(columns, schema=self._schema)
+        try:
+            self._look_for_room(table.nbytes)
+            self._writer.write_table(table, row_group_size=GROUP_ROWS)
+            self._groups += 1
+        except OSError:
+            self._open = False
+            self._give_room()
+            with contextlib.suppress(OSError):
+                self._writer.close()
+            raise
+
+    def _look_for_room(self, num_bytes: int) -> None:
+        """A group that is not whole would make the file's end impossible, and without its end none can be read."""
+        needed = num_bytes + GROUP_BYTES * (self._groups + 1) + END_BYTES
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY and self._path.stat().st_size + needed > limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(self._path))
+        try:
+            room = keep_back(self._path.parent, needed)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+        if room is not None:
+            os.close(room)
+
+
+class ColumnRecorder:
+    """A record whose arrivals are rows; everything else is lines of ``events.jsonl`` as usual."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.lines = Recorder(run_dir)
+        self.rows = IterationWriter(run_dir, self.lines.give_room)
+        self._open: dict[int, tuple[float, Arrived]] = {}
+
+    def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
+        """An arrival waits for the fate of its gradient; other events are written at once, without their commands."""
+        if isinstance(event, Arrived):
+            if event.grad.samples:
+                self._open[event.grad.id] = (t, event)
+        else:
+            self.lines.event(t, event, (), version, decide_us, None)
+        applied = sum(isinstance(command, Apply) for command in commands)
+        number = version - applied
+        for command in commands:
+            if isinstance(command, Apply):
+                number += 1
+                for grad in command.grads:
+                    self._decided(grad, number, t)
+            elif isinstance(command, Drop):
+                for grad in command.grads:
+                    self._decided(grad, NEVER, float("nan"))
+
+    def note(self, t: float, kind: str, /, **fields: object) -> None:
+        """A line; before the last, the rows get their end, so that it can say whether they are all there."""
+        if kind == "Finished":
+            self.rows.close()
+        self.lines.note(t, kind, **fields)
+
+    def close(self) -> None:
+        """No more lines or rows; gradients whose fate is open are left out."""
+        try:
+            self.rows.close()
+        finally:
+            self.lines.close()
+
+    def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
+        if grad_id not in self._open:  # the job ended before this command was carried out
+            return
+        t, event = self._open.pop(grad_id)
+        grad, timings = event.grad, event.timings
+        self.rows.row(
+            (
+                grad.worker,
+                grad.iteration,
+                grad.id,
+                grad.version,
+                grad.samples,
+                grad.assigned_samples,
+                applied_version,
+                t,
+                timings.wait_s,
+                timings.pull_s,
+                timings.data_s,
+                timings.compute_s,
+                timings.send_s,
+                timings.injected_s,
+                timings.overrun_s,
+                applied_t,
+            )
+        )

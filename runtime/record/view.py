@@ -1,0 +1,204 @@
+"""What a person sees while a job runs: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import fmean
+from typing import Any
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from injectors.plan import Disturbance, Plan
+from runtime.core.job import Job
+from strategies.protocol import Arrived, Drop, Evaluated, Lost, ServerLost
+
+RECENT = 20
+"""Iterations that the shown batch processing time is a mean of."""
+PLAIN_EVERY_S = 5.0
+MAX_NAMED = 4
+"""Disturbances that a line names."""
+BAR_CHARS = 24
+
+
+class Lane(msgspec.Struct):
+    """One worker as the view knows it."""
+
+    iterations: int = 0
+    samples: int = 0
+    bpt_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=RECENT))
+    wait_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=RECENT))
+    restarts: int = 0
+
+
+class Picture:
+    """The state of a job, gathered from what is recorded (pure)."""
+
+    def __init__(self, job: Job, title: str, plan: Plan) -> None:
+        self.job, self.title, self.plan = job, title, plan
+        self.lanes = [Lane() for _ in range(job.num_workers)]
+        self.version = 0
+        self.epoch = 0
+        self.dropped = 0
+        self.server_restarts = 0
+        self.metric: float | None = None
+        self.best: float | None = None
+        self.reached_s: float | None = None
+        self.last_note = ""
+
+    def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
+        """Take an event in."""
+        self.version = version
+        match event:
+            case Arrived(grad=grad, timings=timings):
+                lane = self.lanes[grad.worker]
+                lane.iterations += 1
+                lane.samples += grad.samples
+                if grad.samples:
+                    lane.bpt_s.append(timings.bpt_s)
+                    lane.wait_s.append(timings.wait_s)
+            case Lost():
+                self.lanes[event.worker].restarts += event.restarting
+            case ServerLost():
+                self.server_restarts += 1
+            case Evaluated():
+                self._evaluated(event)
+        self.dropped += sum(len(command.grads) for command in commands if isinstance(command, Drop))
+
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
+        """Take a note in."""
+        if kind == "EpochStarted":
+            self.epoch = fields["epoch"]
+        elif kind == "Updated":
+            self.version = max(self.version, fields["version"])
+        elif kind in ("Exited", "Fenced"):
+            self.last_note = f"{t:.1f} s: {fields['role']} {fields['id']} {kind.lower()} ({fields['reason']})"
+
+    def _evaluated(self, event: Evaluated) -> None:
+        value = event.metrics.get(self.job.metric)
+        if value is None:
+            return
+        self.metric = value
+        better = self.best is None or (value > self.best) == self.job.higher_is_better
+        self.best = value if better else self.best
+        if self.reached_s is None and self.job.reached(value):
+            self.reached_s = event.asked_s
+
+    def injected(self, t: float) -> list[Disturbance]:
+        """Disturbances that are open now."""
+        return [item for item in self.plan.disturbances if item.start_s <= t < item.end_s]
+
+    def headline(self, t: float) -> str:
+        """One line about the whole job."""
+        epochs = f"epoch {self.epoch + 1}/{self.job.epochs}" if self.job.epochs else f"epoch {self.epoch + 1}"
+        metric = "-" if self.metric is None else f"{self.metric:.4f}"
+        target = ""
+        if self.job.target is not None:
+            target = f" (target {self.job.target:g}" + (
+                f" at {self.reached_s:.1f} s)" if self.reached_s is not None else ")"
+            )
+        return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}"
+
+    def injections(self, t: float) -> str:
+        """What is injected now, in words."""
+        found = self.injected(t)
+        words = [f"{item.target} {item.kind} {item.magnitude:g}" for item in found[:MAX_NAMED]]
+        if len(found) > MAX_NAMED:
+            words.append(f"{len(found) - MAX_NAMED} more")
+        return ", ".join(words) if words else "nothing"
+
+
+class NoView:
+    """Shows nothing."""
+
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+
+    def tick(self, t: float) -> None:
+        """Nothing to show."""
+
+    def close(self, t: float) -> None:
+        """Nothing to end."""
+
+
+class PlainView:
+    """A line every few seconds, for logs and pipes."""
+
+    def __init__(self, picture: Picture, console: Console) -> None:
+        self.picture, self.console = picture, console
+        self._next_s = 0.0
+        console.print(picture.title, highlight=False, markup=False)
+
+    def tick(self, t: float) -> None:
+        """Print when it is time."""
+        if t >= self._next_s and self.picture.version:
+            self._next_s = t + PLAIN_EVERY_S
+            self._print(t)
+
+    def close(self, t: float) -> None:
+        """The last line."""
+        self._print(t)
+
+    def _print(self, t: float) -> None:
+        text = f"{self.picture.headline(t)}  injected: {self.picture.injections(t)}"
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveView:
+    """A table that is redrawn in place, from our own loop (no thread of rich's)."""
+
+    def __init__(self, picture: Picture, console: Console) -> None:
+        self.picture = picture
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def tick(self, t: float) -> None:
+        """Redraw."""
+        self._live.update(self._draw(t), refresh=True)
+
+    def close(self, t: float) -> None:
+        """Leave the last picture standing."""
+        self.tick(t)
+        self._live.stop()
+
+    def _draw(self, t: float) -> Group:
+        picture = self.picture
+        parts: list[Any] = [Text(picture.title, style="bold"), Text(picture.headline(t)), self._table(t)]
+        if picture.last_note:
+            parts.append(Text(picture.last_note, style="dim"))
+        if not picture.version:
+            parts.append(Text("starting processes ...", style="dim"))
+        return Group(*parts)
+
+    def _table(self, t: float) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for name in ("worker", "iterations", "samples", "BPT ms", "wait ms", "busy", "injected now"):
+            table.add_column(name, justify="left" if name in ("busy", "injected now") else "right")
+        now = self.picture.injected(t)
+        for worker, lane in enumerate(self.picture.lanes):
+            bpt_s, wait_s = (fmean(values) if values else 0.0 for values in (lane.bpt_s, lane.wait_s))
+            busy = bpt_s / (bpt_s + wait_s) if bpt_s else 0.0
+            bar = "█" * round(busy * BAR_CHARS)
+            words = ", ".join(f"{d.kind} {d.magnitude:g}" for d in now if d.target == f"worker:{worker}")
+            restarts = f"  ({lane.restarts} restarts)" if lane.restarts else ""
+            row = (str(worker), str(lane.iterations), str(lane.samples), f"{bpt_s * 1e3:.1f}", f"{wait_s * 1e3:.1f}")
+            table.add_row(*row, Text(bar.ljust(BAR_CHARS, "·"), style="green"), Text(words + restarts, style="red"))
+        for item in now:
+            if item.target.startswith("server"):
+                table.add_row(item.target, "", "", "", "", "", Text(f"{item.kind} {item.magnitude:g}", style="red"))
+        return table
+
+
+View = NoView | PlainView | LiveView
+
+
+def make_view(choice: str, picture: Picture, console: Console | None = None) -> View:
+    """``auto`` is ``live`` on a terminal and ``plain`` elsewhere."""
+    console = console or Console(stderr=True)
+    if choice == "none":
+        return NoView(picture)
+    live = choice == "live" or (choice == "auto" and console.is_terminal)
+    return LiveView(picture, console) if live else PlainView(picture, console)

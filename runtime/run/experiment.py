@@ -1,0 +1,262 @@
+"""From a configuration to a finished record: build, write down what is known beforehand, run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
+from injectors.schedule import Schedule
+from runtime.api import Circumstances, Experiment, Outcome
+from runtime.backends.base import weighs_samples
+from runtime.cluster.device import describe_devices
+from runtime.config.anchoring import anchored
+from runtime.config.instantiate import instantiate
+from runtime.config.parse import Config
+from runtime.core.executor import cut_for, nominal_batches
+from runtime.core.job import Job, Record
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
+from runtime.record.checkpoint import publish
+from runtime.record.columns import ColumnRecorder
+from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.record.recorder import Fanout, Recorder
+from runtime.record.view import Picture, make_view
+from runtime.training.lr_schedules import make_schedule
+from strategies.protocol import Strategy
+
+UNTOLD = ("lr_at", "seed", "stuck_after_s")
+"""Fields of a job that its ``meta.json`` does not repeat."""
+EXIT_CODES = {"done": 0, "failed": FAILED, "stuck": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
+
+
+def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> int:
+    """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
+
+    Relative paths of ``config`` are below ``start`` (None: the current directory). Raises
+    :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a job
+    that ended badly.
+    """
+    written, config = config, anchored(config, start or Path.cwd())
+    strategy: Strategy = instantiate(config.strategy, "strategy")
+    runtime = instantiate(config.cluster, "cluster")
+    refuse_incapable(strategy, runtime)
+    num_samples = prepare_data(config)
+    job = make_job(config, num_samples, strategy.validation_samples)
+    plan = make_plan(config, runtime)
+    around = circumstances_of(config, plan)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    recorder = open_record(config, run_dir)
+    write_head(run_dir, written, job, strategy, runtime.machine(around), runtime, plan)
+    picture = Picture(job, title(config, job), plan)
+    view = make_view(config.view, picture)
+    experiment = make_experiment(
+        config,
+        job,
+        strategy,
+        around,
+        Fanout(recorder, picture),
+        run_dir,
+        save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
+        columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
+        tick=view.tick,
+    )
+    outcome: Outcome = runtime.run(experiment, Schedule(plan))
+    view.close(outcome.t)
+    recorder.close()
+    if outcome.status not in ("done", "interrupted"):
+        raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
+    return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+
+
+def make_experiment(
+    config: Config, job: Job, strategy: Strategy, around: Circumstances, record: Record, run_dir: Path, **more: Any
+) -> Experiment:
+    """What the runtime gets to run; ``more`` are fields that do not follow from the configuration."""
+    return Experiment(
+        job=job,
+        strategy=strategy,
+        record=record,
+        run_dir=run_dir,
+        transport=config.topology.transport,
+        collective=config.topology.collective or "",
+        backend=config.backend,
+        task=config.workload.task,
+        optimizer=config.workload.optimizer,
+        around=around,
+        scheduler=instantiate(config.scheduler, "scheduler"),
+        **more,
+    )
+
+
+def prepare_data(config: Config) -> int:
+    """Training samples there are; raises ``ConfigError`` when the task's data are not there, or of no use."""
+    task = instantiate(config.workload.task, "workload.task")
+    try:
+        return int(task.prepare())
+    except (ValueError, OSError) as error:
+        if is_full(error):
+            raise
+        raise ConfigError(f"workload={config.workload.name}: {error}") from error
+
+
+class JobFailed(RuntimeError):
+    """The job ended with an error; its record says what came before."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
+    """A strategy says which commands it needs, a runtime which it can carry out."""
+    missing = sorted(command.__name__ for command in strategy.needs - runtime.capabilities)
+    if missing:
+        raise ConfigError(f"strategy={type(strategy).__name__}: cluster={runtime.name} cannot {', '.join(missing)}")
+
+
+def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
+    """Samples that are left to train on; raises ``ConfigError`` when they do not make one batch."""
+    left, batch = num_samples - validation_samples, config.workload.global_batch_samples
+    if validation_samples and left < batch:
+        raise ConfigError(
+            f"strategy.validation_samples={validation_samples}: leaves {max(0, left)} of the {num_samples} training "
+            f"samples, fewer than workload.global_batch_samples={batch}; hold out fewer"
+        )
+    if left < batch:
+        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
+    return left
+
+
+def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> Job:
+    """The job's limits and sizes; raises ``ConfigError`` when there are too few samples."""
+    workload, num_workers = config.workload, config.num_workers
+    num_samples = refuse_empty(config, num_samples, validation_samples)
+    schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
+    framework = instantiate(config.backend, "backend").framework
+    return Job(
+        num_workers=num_workers,
+        num_servers=config.topology.num_servers,
+        num_samples=num_samples,
+        validation_samples=validation_samples,
+        global_batch_samples=workload.global_batch_samples,
+        batches_per_shard=workload.batches_per_shard,
+        epochs=workload.epochs,
+        epoch_overlap=workload.epoch_overlap,
+        max_time_s=config.max_time_s,
+        eval_every_s=config.eval_every_s if is_scored(config) else None,
+        checkpoint_every_s=config.checkpoint_every_s,
+        stuck_after_s=config.stuck_after_s,
+        seed=config.seed,
+        metric=workload.metric,
+        higher_is_better=workload.higher_is_better,
+        target=workload.target,
+        stop_at_target=config.stop_at_target,
+        convergence=workload.convergence,
+        stop_at_convergence=config.stop_at_convergence,
+        weighs_samples=weighs_samples(instantiate(config.workload.task, "workload.task"), framework),
+        failover=config.failover,
+        lr=workload.optimizer["lr"],
+        lr_at=schedule.lr_at,
+    )
+
+
+def is_scored(config: Config) -> bool:
+    """Whether there is anything to evaluate: parameters, or a progress model instead."""
+    backend = instantiate(config.backend, "backend")
+    return bool(backend.computes or backend.progress is not None)
+
+
+def shape_of(config: Config, runtime: Any) -> ClusterShape:
+    """What a pattern may know of the cluster."""
+    return ClusterShape(
+        num_workers=config.num_workers,
+        num_servers=config.topology.num_servers,
+        num_hosts=runtime.num_hosts,
+        base_iter_s=runtime.base_iter_s(math.ceil(config.workload.global_batch_samples / config.num_workers)),
+    )
+
+
+def make_plan(config: Config, runtime: Any) -> Plan:
+    """The disturbances of the whole run, before it starts."""
+    pattern = instantiate(config.straggler, "straggler")
+    plan: Plan = pattern.plan(shape_of(config, runtime), config.max_time_s, config.seed)
+    return plan
+
+
+def circumstances_of(config: Config, plan: Plan) -> Circumstances:
+    """What the runtime has to cope with."""
+    return Circumstances(
+        num_servers=config.topology.num_servers,
+        transport=config.topology.transport,
+        asked=frozenset((one.kind, one.target) for one in plan.disturbances),
+        containment=config.containment,
+    )
+
+
+def title(config: Config, job: Job) -> str:
+    """What the view calls the job."""
+    others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
+    return (
+        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
+        f"({config.names.cluster}, {config.topology.transport}), stragglers {config.names.straggler}, "
+        f"seed {config.seed}"
+    )
+
+
+def _fields(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec without the name of its class."""
+    return {name: value for name, value in spec.items() if name != "_target_"}
+
+
+def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
+    """The event log; it must be ours alone."""
+    try:
+        return ColumnRecorder(run_dir) if config.record == "iterations" else Recorder(run_dir)
+    except FileExistsError:
+        raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
+
+
+def write_head(
+    run_dir: Path, config: Config, job: Job, strategy: Strategy, machine: dict[str, Any], runtime: Any, plan: Plan
+) -> None:
+    """``plan.json`` and ``meta.json``."""
+    publish(run_dir / "plan.json", [plan_json(plan)])
+    fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
+    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in UNTOLD}
+    meta = {
+        "schema": SCHEMA,
+        "run_id": run_dir.name,
+        "runtime": runtime.name,
+        "calibration": runtime.calibration(nominal_batches(job.global_batch_samples, job.num_workers)[0]),
+        "started_at": started_at(),
+        "seed": config.seed,
+        "plan_sha256": plan_sha256(plan),
+        "versions": describe_versions(),
+        "machine": {**describe_machine(), **machine},
+        "job": {
+            "strategy": config.names.strategy,
+            "strategy_fields": fields,
+            "straggler": config.names.straggler,
+            "straggler_fields": _fields(config.straggler),
+            "workload": config.workload.name,
+            "task_fields": _fields(config.workload.task),
+            "optimizer": config.workload.optimizer,
+            "lr_schedule": config.workload.lr_schedule,
+            "backend": config.names.backend,
+            "backend_fields": _fields(config.backend),
+            "topology": config.topology.name,
+            "transport": config.topology.transport,
+            "collective": config.topology.collective,
+            "device": config.cluster.get("device"),
+            "scheduler_fields": _fields(config.scheduler),
+            "devices": describe_devices(config.cluster.get("devices"), job.num_workers),
+            "data": strategy.data,
+            "num_shards": cut_for(job, strategy.data).num_shards,
+            **about,
+        },
+    }
+    publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(meta), indent=1), b"\n"])

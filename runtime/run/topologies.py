@@ -1,0 +1,77 @@
+"""What fits a topology: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from runtime.config.parse import Config, Topology
+from runtime.errors import ConfigError
+from strategies.protocol import Strategy
+
+PS, ALLREDUCE = "ps", "allreduce"
+COLLECTIVES = "ring, gloo, nccl or ddp"
+CUDA_DEVICES = "nvidia[0-9]*"
+DEVICES = Path("/dev")
+
+
+def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
+    """Servers and collective belong to the topology, which strategy and backend know; raises :class:`ConfigError`."""
+    topology, names = config.topology, config.names
+    if topology.name == PS:
+        _check_servers(topology)
+    elif topology.name == ALLREDUCE:
+        _check_replicas(topology)
+    else:
+        raise ConfigError(f"topology.name={topology.name}: must be one of {PS}, {ALLREDUCE}")
+    if topology.name not in strategy.topologies:
+        raise ConfigError(
+            f"topology={topology.name}: strategy={names.strategy} does not work on it; choose "
+            f"topology={' or topology='.join(sorted(strategy.topologies))}, or another strategy"
+        )
+    if topology.name not in backend.topologies:
+        raise ConfigError(
+            f"topology={topology.name}: backend={names.backend} does not work on it; choose "
+            f"topology={' or topology='.join(sorted(backend.topologies))}, or another backend"
+        )
+    if topology.collective == "ddp" and backend.framework != "torch":
+        raise ConfigError(
+            f"topology.collective=ddp: is PyTorch's, and backend={names.backend} is not; use backend=torch, or "
+            "topology.collective=ring"
+        )
+    if topology.collective == "nccl":
+        _check_cuda(config.num_workers)
+
+
+def _check_servers(topology: Topology) -> None:
+    if topology.num_servers < 1:
+        raise ConfigError("topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none")
+    if topology.collective is not None:
+        raise ConfigError(
+            f"topology.collective={topology.collective}: topology=ps has servers for that; choose "
+            "topology=allreduce, or topology.collective=null"
+        )
+
+
+def _check_replicas(topology: Topology) -> None:
+    if topology.num_servers:
+        raise ConfigError(
+            f"topology.num_servers={topology.num_servers}: topology=allreduce has no servers; use "
+            "topology.num_servers=0, or topology=ps"
+        )
+    if topology.collective is None:
+        raise ConfigError(f"topology.collective=null: topology=allreduce needs one; use {COLLECTIVES}")
+    if topology.transport != "tcp":
+        raise ConfigError(
+            f"topology.transport={topology.transport}: replicas share no memory; use topology.transport=tcp"
+        )
+
+
+def _check_cuda(num_workers: int) -> None:
+    """NCCL gives every rank a device of its own. Looked for without importing anything."""
+    devices = len(list(DEVICES.glob(CUDA_DEVICES)))
+    if devices < num_workers:
+        raise ConfigError(
+            f"topology.collective=nccl: needs a CUDA device for each of {num_workers} workers, and there are {devices} "
+            "here; use topology.collective=ring or gloo"
+        )

@@ -1,0 +1,1 @@
+"""Optimizers, learning rates, and progress models in place of gradients."""

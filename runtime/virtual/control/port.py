@@ -1,0 +1,89 @@
+"""The coordinator's orders on the virtual clock: collected while it decides, carried out in order when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.virtual.clock import TIMER, Clock
+from runtime.virtual.tasks.iteration import Crew
+from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.scorer import Scorer
+from runtime.virtual.tasks.servers import ServerGroup
+
+
+class VirtualPort:
+    """See :class:`runtime.core.job.Port`. ``evaluated`` and ``checkpointed`` are told what was asked for, and when."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        learner: Learner,
+        servers: ServerGroup,
+        workers: Crew,
+        *,
+        woke: Callable[[str], None],
+        evaluated: Callable[[float, int, dict[str, float]], None],
+        checkpointed: Callable[[float, int, bytes, Any], None],
+        restarted: Callable[[float, str, float], None],
+        scorer: Scorer,
+        updating: Callable[[int], None] | None = None,
+    ) -> None:
+        self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
+        self._woke, self._evaluated, self._checkpointed = woke, evaluated, checkpointed
+        self._restarted, self._updating = restarted, updating
+        self._scorer = scorer
+        self._orders: list[Callable[[float], None]] = []
+
+    def compute(self, order: ComputeOrder) -> None:
+        """On the parameters of now."""
+        self._orders.append(lambda sent_s: self.workers.begin(order, self.learner.gradient(order), sent_s))
+
+    def apply(self, order: ApplyOrder) -> None:
+        """On all servers. ``updating`` is told of the version before; the data service books the samples afterwards."""
+        if self._updating is not None:
+            self._updating(order.version - 1)
+        self._orders.append(lambda sent_s: self._apply(order, sent_s))
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """They are of no more use."""
+        self._orders.append(lambda _: self.learner.drop(grads))
+
+    def refer(self, number: int, version: int) -> None:
+        """Beside the servers."""
+        self._orders.append(lambda sent_s: self._scorer.refer(number, sent_s))
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        """On all servers."""
+        self._orders.append(lambda sent_s: self._scorer.weigh(grad_id, reference, sent_s))
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        """Metrics of the parameters of now."""
+        self._orders.append(lambda sent_s: self._evaluated(sent_s, version, self.learner.evaluate()))
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        """Keep the parameters of now."""
+        self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """KILL_RESTART."""
+        self._orders.append(lambda sent_s: self._restarted(sent_s, node, pending_s))
+
+    def wake(self, at_s: float, tag: str) -> None:
+        """A timer."""
+        self.clock.at(at_s, TIMER, self._woke, tag)
+
+    def flush(self, sent_s: float) -> None:
+        """Carry out what was ordered; the orders leave the coordinator at ``sent_s``."""
+        orders, self._orders = self._orders, []
+        for order in orders:
+            order(sent_s)
+
+    def discard(self) -> None:
+        """Forget what was ordered but not carried out."""
+        self._orders = []
+
+    def _apply(self, order: ApplyOrder, sent_s: float) -> None:
+        self.learner.apply(order)
+        self.servers.update(sent_s, len(order.grads))

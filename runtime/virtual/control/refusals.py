@@ -1,0 +1,42 @@
+"""What a virtual cluster is asked for and could not show, refused before the run (pure)."""
+
+from __future__ import annotations
+
+from runtime.api import Circumstances
+from runtime.cluster.hosts import Hosts
+from runtime.errors import ConfigError
+from runtime.virtual.costs import Costs
+
+LOADING_FRAC = 0.02
+"""Of what a device takes for one sample: a processor that has so much to load shows when it is throttled."""
+
+
+def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, paced_s: float) -> None:
+    """Raise :class:`ConfigError` for what would be without effect.
+
+    ``paced_s`` is what the slowest device that paces a worker takes for one sample; 0: none does.
+    """
+    disturbed = sorted(around.disturbed)
+    if "cpu" in around.kinds and costs.data_s(1) < LOADING_FRAC * paced_s:
+        hidden = [target for target in disturbed if target.startswith(("worker:", "host:"))]
+        if hidden:
+            raise ConfigError(
+                f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled "
+                "processor; set cluster.device=null, or choose a straggler that sleeps"
+            )
+    if hosts is not None:
+        _refuse_hidden_hosts(hosts, costs, around)
+
+
+def _refuse_hidden_hosts(hosts: Hosts, costs: Costs, around: Circumstances) -> None:
+    if around.transport != "tcp":
+        raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
+    if "bandwidth" in around.kinds and costs.link_bytes_per_s is None:
+        endless = {f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None}
+        for target in sorted(around.disturbed):
+            if target.partition(">")[0] in endless:
+                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
+    if "cpu" in around.kinds:
+        endless = {f"host:{host.number}" for host in hosts.hosts if host.cores is None}
+        for target in sorted(around.disturbed & endless):
+            raise ConfigError(f"cluster.hosts.cpu_cores=null: {target} has no cores of which a part could be left")

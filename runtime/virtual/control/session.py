@@ -1,0 +1,295 @@
+"""One virtual run: the coordinator, its machines, and the clock that carries messages between them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from injectors.schedule import Schedule
+from runtime.api import Experiment, Outcome, outcome_of, record_outcome
+from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.cluster.hosts import Hosts
+from runtime.core.coordinator import Coordinator
+from runtime.core.scoring import Products
+from runtime.core.stuck import awaits, declare, expects_quote
+from runtime.errors import is_full, no_space
+from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.control.cast import assemble
+from runtime.virtual.control.port import VirtualPort
+from runtime.virtual.control.supervisor import Supervisor
+from runtime.virtual.control.windows import Windows
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.iteration import Iteration
+from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.scorer import Scorer
+from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
+from strategies.protocol import Evaluated, ProtocolError, Timings
+
+LOOK_EVERY = 256
+"""Steps between two looks at the wall clock, for the view."""
+VIEW_EVERY_S = 0.25
+
+
+class Stopwatch:
+    """Measures decisions when they are charged; otherwise it stands still, so that records are reproducible."""
+
+    def __init__(self, *, measures: bool) -> None:
+        self.read = time.perf_counter if measures else lambda: 0.0
+        self.spent_s = 0.0
+        self._begun_s: float | None = None
+
+    def __call__(self) -> float:
+        """The coordinator reads it before and after every decision."""
+        now = self.read()
+        if self._begun_s is None:
+            self._begun_s = now
+        else:
+            self.spent_s += now - self._begun_s
+            self._begun_s = None
+        return now
+
+    def take_s(self) -> float:
+        """Seconds measured since the last call."""
+        spent, self.spent_s, self._begun_s = self.spent_s, 0.0, None
+        return spent
+
+
+class Session:
+    """Drives one job to its end; ``supervisor`` has the accidents that may befall it.
+
+    Args:
+        experiment: the job.
+        schedule: what is injected when.
+        learner: of its parameters.
+        costs: the cost model.
+        device: what paces every worker whose host has no device of its own; or a profile for each of them.
+        measures_decisions: charge what decisions really take.
+        hosts: what the tasks live on; None: each has a machine to itself.
+        lease_s: who stands still for longer is taken for dead.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        schedule: Schedule,
+        learner: Learner,
+        costs: Costs,
+        device: DeviceProfile | Profiles | None,
+        *,
+        measures_decisions: bool = False,
+        hosts: Hosts | None = None,
+        lease_s: float = math.inf,
+    ) -> None:
+        job = experiment.job
+        self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
+        self.record = experiment.record
+        self.clock = Clock()
+        profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
+        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived)
+        self.servers, self.workers, self.machines = cast
+        self.port = VirtualPort(
+            self.clock,
+            learner,
+            self.servers,
+            self.workers,
+            woke=self._woke,
+            evaluated=self._evaluated,
+            checkpointed=lambda *about: self.supervisor.save(*about),
+            restarted=lambda *about: self.supervisor.restart(*about),
+            scorer=Scorer(
+                self.clock,
+                costs,
+                learner,
+                self.servers,
+                samples=job.validation_samples,
+                on_board=experiment.transport == "shm",
+                referred=self._referred,
+                weighed=self._weighed,
+            ),
+            updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
+        )
+        self.stopwatch = Stopwatch(measures=measures_decisions)
+        self.coordinator = Coordinator(
+            job,
+            experiment.strategy,
+            self.port,
+            self.record,
+            disturb=schedule.delay_for,
+            stopwatch=self.stopwatch,
+            scheduler=experiment.scheduler,
+        )
+        if isinstance(self.servers, Replicas):
+            self.servers.here = lambda: len(self.coordinator.members.here())
+        self.supervisor = Supervisor(
+            self.clock,
+            costs,
+            self.coordinator,
+            learner,
+            self.servers,
+            self.workers,
+            self.machines,
+            lease_s=lease_s,
+            drive=self._drive,
+            discard=self.port.discard,
+            note=self._note,
+            fail=self._fail,
+            moved=lambda task: self.windows.moved(task),
+        )
+        self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
+        self.failure: str | None = None
+        self._busy_until_s = 0.0
+        self._inbox: deque[Callable[[float], None]] = deque()
+
+    @property
+    def over(self) -> bool:
+        """Nothing more to do."""
+        return self.failure is not None or self.coordinator.status is not None
+
+    # ---- from beginning to end ---------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """All of it."""
+        try:
+            self.begin()
+            seen_s, steps = -math.inf, 0
+            while not self.over:
+                self.clock.step()
+                steps += 1
+                if steps % LOOK_EVERY == 0:
+                    seen_s = self._look(seen_s)
+            return self.end()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
+
+    def begin(self) -> None:
+        """Everybody is there: the clock starts."""
+        self._announce()
+        self.windows.begin()
+        self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
+        self._drive(lambda _: self.coordinator.start())
+        self.clock.at(REPORT_EVERY_S, TIMER, self._report)
+
+    def end(self) -> Outcome:
+        """The last report and the score of the final parameters, outside the job's time."""
+        coordinator = self.coordinator
+        if self.failure is None:
+            t = coordinator.finished_s
+            self.port.flush(t)
+            for about in self.servers.report():
+                self._updated(about, coordinator.version, t)
+            if metrics := self.learner.evaluate():
+                scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
+                self.record.event(t, scored, (), coordinator.version, 0.0, None)
+        return self._end_as(self.failure, self.learner.finish(self.experiment.save_parameters_to))
+
+    def _end_as(self, failure: str | None, sha256: str = "", failed: str = "failed") -> Outcome:
+        outcome = outcome_of(
+            self.coordinator,
+            failure=failure,
+            interrupted=bool(self.experiment.interrupted_by),
+            t=self.coordinator.finished_s or self.clock.now,
+            parameters_sha256=sha256,
+            num_parameters=self.learner.num_parameters,
+            failed=failed,
+        )
+        record_outcome(self.record, outcome)
+        return outcome
+
+    def _look(self, seen_s: float) -> float:
+        """Show the view and obey an interrupt now and then."""
+        if self.experiment.interrupted_by:
+            self.coordinator.finish(self.clock.now, "interrupted", f"signal {self.experiment.interrupted_by}")
+        now = time.monotonic()
+        if now - seen_s < VIEW_EVERY_S:
+            return seen_s
+        self.experiment.tick(self.clock.now)
+        return now
+
+    # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
+
+    def _drive(self, call: Callable[[float], None]) -> None:
+        """Let the coordinator react to something now, or when it is free; its orders leave when it has decided."""
+        if not self._inbox and self.clock.now >= self._busy_until_s:
+            self._handle(call)
+            return
+        self._inbox.append(call)
+        if len(self._inbox) == 1:
+            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+
+    def _serve(self) -> None:
+        """The next of those who wait, in their order."""
+        self._handle(self._inbox.popleft())
+        if self._inbox:
+            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+
+    def _handle(self, call: Callable[[float], None]) -> None:
+        if self.over:
+            return
+        now = self.clock.now
+        try:
+            call(now)
+        except ProtocolError as error:
+            self._fail(f"the strategy broke a law: {error}")
+            return
+        self._busy_until_s = now + self.costs.decision_s + self.stopwatch.take_s()
+        self.port.flush(self._busy_until_s)
+        if self.coordinator.job.stuck_after_s is not None and not self.over and not self._to_come():
+            declare(self.coordinator, now)
+
+    def _to_come(self) -> bool:
+        """Whether the strategy will be told something that it does not know, if it does nothing."""
+        job = self.coordinator
+        return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+
+    def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
+        order, (loss, sqr_norm, finite) = iteration.order, iteration.result
+        about = (order.grad_id, order.worker, timings, loss, sqr_norm, finite)
+        self.clock.at(
+            taken_s + self.costs.control_s, MESSAGE, self._drive, lambda t: self.coordinator.arrived(t, *about)
+        )
+
+    def _referred(self, number: int) -> None:
+        self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
+
+    def _weighed(self, server: int, grad_id: int, reference: int, part: Products) -> None:
+        self._drive(lambda t: self.coordinator.weighed(t, server, grad_id, reference, part))
+
+    def _woke(self, tag: str) -> None:
+        self._drive(lambda t: self.coordinator.woke(t, tag))
+
+    def _evaluated(self, asked_s: float, version: int, metrics: dict[str, float]) -> None:
+        ready_s = asked_s + self.costs.evaluation_s
+        self.clock.at(ready_s, MESSAGE, self._drive, lambda t: self.coordinator.evaluated(t, version, asked_s, metrics))
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+
+    # ---- notes -------------------------------------------------------------------------------------------------------
+
+    def _note(self, kind: str, **fields: object) -> None:
+        self.record.note(self.clock.now, kind, **fields)
+
+    def _report(self) -> None:
+        version = self.coordinator.version
+        for about in self.servers.report():
+            if self.coordinator.strategy.watches_servers:
+                self._drive(partial(self._updated, about, version))
+            else:
+                self._updated(about, version, self.clock.now)
+        self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
+
+    def _updated(self, about: BusyServer, version: int, t: float) -> None:
+        self.coordinator.updated(t, about.server, version, about.updates, about.busy_s, about.injected_s)
+
+    def _announce(self) -> None:
+        """Write down which disturbances are open, now and whenever that changes."""
+        now = self.clock.now
+        self._note("Injecting", active=self.schedule.active(now))
+        if math.isfinite(following := self.schedule.next_change(now)):
+            self.clock.at(following, TIMER, self._announce)

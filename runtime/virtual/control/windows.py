@@ -1,0 +1,100 @@
+"""A plan's windows on the virtual clock: what is under way feels them open and close."""
+
+from __future__ import annotations
+
+from typing import final
+
+from injectors.plan import Kind
+from injectors.schedule import Change, Schedule
+from runtime.cluster.hosts import Hosts, Placement
+from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.control.supervisor import Supervisor
+from runtime.virtual.machines.machines import SHARED, Machines
+
+ACTIVE: frozenset[Kind] = SHARED | {"kill"}
+"""Kinds that something must be done for. Delays and slow-downs are asked for where work begins."""
+
+
+@final
+class Windows:
+    """Tells machines and supervisor of every change of the plan, at its time."""
+
+    def __init__(
+        self, clock: Clock, schedule: Schedule, hosts: Hosts | None, machines: Machines | None, supervisor: Supervisor
+    ) -> None:
+        self.clock, self.machines, self.supervisor = clock, machines, supervisor
+        self.placement = None if hosts is None else Placement(hosts)
+        self.schedule = schedule
+        self._changes = schedule.changes(ACTIVE)
+        self._next = self._epoch = 0
+        self._killing: set[str] = set()
+        """Targets whose windows are open."""
+        self._dead: set[str] = set()
+
+    @property
+    def to_come(self) -> bool:
+        """Whether the plan will do something to a task yet, or keeps one standing still, who may be taken for dead."""
+        return self._next < len(self._changes) or (self.machines is not None and bool(self.machines.paused_since_s))
+
+    def begin(self) -> None:
+        """Wait for the next change, if there is one."""
+        if self._next < len(self._changes):
+            self.clock.at(self._changes[self._next].t, PLAN, self._turn, self._epoch)
+
+    def moved(self, task: str) -> None:
+        """A task will be started on another machine: what disturbed the old one does not follow."""
+        now = self.clock.now
+        if self.placement is not None and self.machines is not None and self.placement.move(task):
+            self.machines.move(task, f"host:{self.placement.host_of[task]}")
+            self.supervisor.workers.moved(task, self.placement.host(task).device)
+        before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
+        if not self.schedule.moved(task, now):
+            return
+        waited = self._next < len(self._changes)
+        self._changes, self._next = tuple(one for one in self.schedule.changes(ACTIVE) if one.t > now), 0
+        if waited:
+            self._epoch += 1
+            self.begin()
+        for kind, level in before:
+            if self.machines is not None and (new := self.schedule.level(task, kind, now)) != level:
+                self._disturb(Change(now, task, kind, new))
+
+    def _turn(self, epoch: int) -> None:
+        """All changes of one moment: a task whose window closes while that of its host opens stays dead."""
+        if epoch != self._epoch:
+            return
+        first, t = self._next, self._changes[self._next].t
+        while self._next < len(self._changes) and self._changes[self._next].t == t:
+            self._next += 1
+        now = self._changes[first : self._next]
+        for change in now:
+            if change.kind == "kill":
+                (self._killing.add if change.level else self._killing.discard)(change.target)
+            else:
+                self._disturb(change)
+        for change in now:
+            if change.kind == "kill":
+                self._kill(change.target)
+        self.begin()
+
+    def _disturb(self, change: Change) -> None:
+        assert self.machines is not None
+        for task in self.machines.change(change.target, change.kind, change.level):
+            self.supervisor.watch(task)
+
+    def _kill(self, target: str) -> None:
+        for task in self._tasks_of(target):
+            dies = task in self._killing or self._host_of(task) in self._killing
+            if dies and task not in self._dead:
+                self._dead.add(task)
+                self.supervisor.hold(task)
+            elif not dies and task in self._dead:
+                self._dead.remove(task)
+                self.supervisor.release(task)
+
+    def _tasks_of(self, target: str) -> list[str]:
+        role, _, number = target.partition(":")
+        return self.placement.tasks_on[int(number)] if self.placement is not None and role == "host" else [target]
+
+    def _host_of(self, task: str) -> str:
+        return "" if self.placement is None else f"host:{self.placement.host_of[task]}"

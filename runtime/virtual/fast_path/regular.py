@@ -1,0 +1,223 @@
+"""Regular jobs without the coordinator: what a bounded gate does to workers with equal batches, in tight loops.
+
+A strategy that says of itself that it is such a gate (``Strategy.rhythm``) needs no event objects, no ledger and no
+data service when nothing is computed: who may start when follows from the finishing times. With bound 0 a round is a
+few numpy operations on all workers at once; otherwise two heap entries stand for an iteration. The arithmetic is that
+of :mod:`runtime.virtual.tasks.workers` and ``servers``, operation by operation, so the rows of ``iterations.parquet``
+are the same to the bit as those of the full runtime (tested).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+from injectors.plan import Kind
+from injectors.schedule import Schedule
+from runtime.api import Experiment, Outcome, record_outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.core.executor import nominal_batches
+from runtime.core.job import Job
+from runtime.errors import is_full, no_space
+from runtime.record.columns import IterationWriter
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.jitter import Jitter
+from runtime.virtual.tasks.learner import NoLearner
+from runtime.virtual.tasks.servers import REPORT_EVERY_S, Servers
+from strategies.protocol import Evaluated, Rhythm, Started, Strategy
+
+REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
+"""Kinds of disturbance that are known when an iteration begins."""
+TICK_EVERY = 1 << 14
+"""Iterations between two looks at the outside world."""
+
+
+def rhythm_of(
+    job: Job, strategy: Strategy, costs: Costs, *, scored: bool, kinds: frozenset[Kind] = frozenset()
+) -> Rhythm | None:
+    """The strategy's rhythm if this job keeps it all the time; None if only the full runtime can tell what happens.
+
+    That needs equal batches that fill the epoch, a data policy without leftovers, and nothing that comes in between.
+    ``scored``: there is a metric to evaluate. ``kinds``: of disturbances in the plan.
+    """
+    rhythm = strategy.rhythm()
+    if rhythm is None or costs.link_bytes_per_s is not None or not _fits(job, strategy.data, rhythm):
+        return None
+    if kinds - REGULAR:
+        return None
+    busy = costs.decision_s > 0 and (job.eval_every_s or job.checkpoint_every_s)
+    late = scored and costs.evaluation_s > 0
+    saves = job.checkpoint_every_s and (costs.checkpoint_base_s or costs.disk_bytes_per_s)
+    stops = job.stop_at_target or job.stop_at_convergence
+    return None if busy or late or saves or stops else rhythm
+
+
+def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
+    """Whether every Compute is of one batch and no worker is ever short of data before the end."""
+    batch, epochs = job.global_batch_samples, job.epochs
+    if not job.num_servers:
+        return False
+    if epochs is None or batch % job.num_workers or job.num_samples % batch:
+        return False
+    if job.batches_per_shard != 1 and data != "even":
+        return False
+    return rhythm.bound == 0 or epochs == 1 or (data == "even" and job.epoch_overlap)
+
+
+class RegularRun(ABC):
+    """One job of a rhythm; subclasses hold the loops. Its record has rows."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        rows: IterationWriter,
+        schedule: Schedule,
+        learner: NoLearner,
+        costs: Costs,
+        profile: DeviceProfile | None,
+        rhythm: Rhythm,
+    ) -> None:
+        job = experiment.job
+        self.experiment, self.job, self.schedule, self.learner = experiment, job, schedule, learner
+        self.record, self.rows = experiment.record, rows
+        self.costs, self.profile, self.rhythm = costs, profile, rhythm
+        self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
+        self.samples = job.global_batch_samples // job.num_workers
+        assert job.epochs is not None
+        self.total = job.epochs * job.num_samples // self.samples
+        """Iterations of all workers together."""
+        share = 1.0 if rhythm.bound == 0 else 1.0 / job.num_workers
+        self.lr_scale = share if rhythm.lr_scale is None else rhythm.lr_scale
+        self.done = 0
+        self.version = 0
+        self.t = 0.0
+        self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
+        self._evaluate_s = job.eval_every_s or math.inf
+        self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
+        on_board = experiment.transport == "shm"
+        self.on_board = on_board
+        self.transfer_s = 0.0 if on_board else costs.transfer_s(sum(self.servers.num_bytes))
+        self.data_s = costs.data_s(self.samples)
+        self.real_s = costs.compute_s(self.samples)
+        self.paced_s = None if profile is None else profile.seconds(self.samples)
+        self.jitter = [
+            Jitter(job.seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(job.num_workers)
+        ]
+        self.targets = [f"worker:{worker}" for worker in range(job.num_workers)]
+
+    # ---- around the loops --------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """All of it."""
+        try:
+            return self._run()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._outcome("disk_full", no_space(error, self.experiment.run_dir))
+
+    def _run(self) -> Outcome:
+        job = self.job
+        self.record.note(0.0, "Injecting", active=self.schedule.active(0.0))
+        self.record.note(0.0, "EpochStarted", epoch=0)
+        batches = nominal_batches(job.global_batch_samples, job.num_workers)
+        workers = tuple(range(job.num_workers))
+        started = Started(
+            t=0.0,
+            workers=workers,
+            batch_samples=batches,
+            num_servers=job.num_servers,
+            total_samples=job.total_samples,
+            lr=job.lr,
+        )
+        self.record.event(0.0, started, (), 0, 0.0, None)
+        self._evaluate(0.0)
+        self.servers.save(0.0)
+        self._loop()
+        return self._end()
+
+    @abstractmethod
+    def _loop(self) -> None:
+        """Until all is done, time is up or somebody interrupts.
+
+        The coordinator is busy with its own start at first, and once more when the first evaluation is back.
+        """
+
+    @abstractmethod
+    def _iterations(self) -> list[int]:
+        """How many each worker has finished."""
+
+    def _end(self) -> Outcome:
+        job = self.job
+        if self.experiment.interrupted_by:
+            status, reason = "interrupted", f"signal {self.experiment.interrupted_by}"
+        elif self.done == self.total:
+            status, reason = "done", f"{job.epochs} epochs done"
+        else:
+            status, reason = "done", f"max_time_s={job.max_time_s:g} reached"
+            self.t = job.max_time_s
+        self._timers(self.t)
+        self._report(self.t)
+        if metrics := self.learner.evaluate():
+            self._evaluated(self.t, metrics)
+        return self._outcome(status, reason)
+
+    def _outcome(self, status: str, reason: str) -> Outcome:
+        """What has come of it, written down."""
+        job, all_done = self.job, self.done == self.total
+        assert job.epochs is not None
+        per_epoch = job.num_samples // self.samples
+        per_shard = per_epoch // job.num_workers if self.experiment.strategy.data == "even" else 1
+        done = sum(own // per_shard for own in self._iterations())
+        outcome = Outcome(
+            status=status,
+            reason=reason,
+            t=self.t,
+            version=self.version,
+            epochs_done=job.epochs if all_done else self.done // per_epoch,
+            samples_applied=self.done * self.samples,
+            shards_done=done,
+            shards_total=job.epochs * per_epoch // per_shard,
+            parameters_sha256="",
+            memory={},
+            num_parameters=self.learner.num_parameters,
+        )
+        record_outcome(self.record, outcome)
+        return outcome
+
+    def _timers(self, t: float) -> None:
+        """Whatever is due before ``t``, in its order; the parameters are still those of now."""
+        while self.next_timer_s < t:
+            now = self.next_timer_s
+            if now == self._change_s:
+                self.record.note(now, "Injecting", active=self.schedule.active(now))
+                self._change_s = self.schedule.next_change(now)
+            elif now == self._evaluate_s:
+                self._evaluate(now)
+                self._evaluate_s += self.job.eval_every_s or math.inf
+            else:
+                self._report(now)
+                self._report_s += REPORT_EVERY_S
+            self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
+
+    def _report(self, t: float) -> None:
+        for about in self.servers.report():
+            told = {"server": about.server, "version": self.version, "updates": about.updates}
+            self.record.note(t, "Updated", **told, busy_s=about.busy_s, injected_s=about.injected_s)
+
+    def _evaluate(self, t: float) -> None:
+        if metrics := self.learner.evaluate():
+            self._evaluated(t, metrics)
+
+    def _evaluated(self, t: float, metrics: dict[str, float]) -> None:
+        event = Evaluated(t=t, version=self.version, asked_s=t, metrics=metrics)
+        self.record.event(t, event, (), self.version, 0.0, None)
+
+    def _learn(self, samples: int, lr_scale: float) -> None:
+        if (progress := self.learner.progress) is not None:
+            progress.update(samples, self.job.lr * lr_scale / progress.model.lr)
+
+    def _look(self) -> bool:
+        """Show the view; whether to go on."""
+        self.experiment.tick(self.t)
+        return not self.experiment.interrupted_by

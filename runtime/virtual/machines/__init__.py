@@ -1,0 +1,1 @@
+"""Processors and links that tasks share on the virtual clock."""

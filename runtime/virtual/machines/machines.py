@@ -1,0 +1,206 @@
+"""Machines that several tasks share and that a plan disturbs: processors, links, and who stands still.
+
+Work is core-seconds. Tasks of one site share its cores max-min fairly, none more than its own quota, and its uplink and
+downlink. A plan's windows change all of these at once, also for what is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from functools import partial
+from math import inf
+from typing import final
+
+from injectors.plan import RULES, Kind
+from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.machines.quotas import Quota
+from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.sites import THREAD_CORES, Site
+
+Then = Callable[[], object]
+
+SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
+"""Kinds of disturbance that act on what is under way: machines have to be modelled for them."""
+
+
+@final
+class Machines:
+    """Carries out what tasks do; what a task was doing when it was forgotten never ends.
+
+    Args:
+        clock: the run's.
+        sites: of every task, by its name.
+        routes: those (``link:0>2``) that a plan narrows.
+        others: sites where nobody lives yet.
+    """
+
+    def __init__(
+        self, clock: Clock, sites: Mapping[str, Site], routes: Collection[str] = (), others: Collection[Site] = ()
+    ) -> None:
+        self.clock, self.sites = clock, dict(sites)
+        self.paused_since_s: dict[str, float] = {}
+        """Tasks that stand still."""
+        self.resumed_s: dict[str, float] = {}
+        """When tasks that stood still went on, the last time."""
+        self._named = {site.name: site for site in (*sites.values(), *others)}
+        self._routes = frozenset(routes)
+        self._levels: dict[tuple[str, Kind], float] = {}
+        self._waiting: dict[str, list[Then]] = {}
+        self._lives = dict.fromkeys(sites, 0)
+        self._messages: dict[str, dict[str, list[Hashable]]] = {task: {} for task in sites}
+        gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
+        cores = dict.fromkeys((f"cores of {name}" for name in self._named), inf)
+        threads = dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES)
+        self._processors = Sharing(clock, cores | threads | gates)
+        for name in self._named:
+            self._set_cores(name)
+        links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
+        self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf) | gates)
+
+    # ---- what tasks do -----------------------------------------------------------------------------------------------
+
+    def awake(self, task: str, then: Then) -> None:
+        """Call ``then()`` now, or when the task no longer stands still."""
+        if task in self.paused_since_s:
+            self._waiting.setdefault(task, []).append(then)
+        else:
+            then()
+
+    def sleep(self, task: str, seconds: float, then: Then) -> None:
+        """Wait without a processor; who stands still at the end wakes up late."""
+        self._later(task, seconds, partial(self.awake, task, then))
+
+    def work(self, task: str, core_seconds: float, then: Then) -> None:
+        """Compute; one thing at a time."""
+        if core_seconds:
+            self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then))
+        else:
+            self.awake(task, then)
+
+    def send(
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+    ) -> None:
+        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
+
+        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
+        """
+        source, target = self.sites[path[0]], self.sites[path[1]]
+        if source is not target:
+            latency_s += source.latency_s + target.latency_s
+        label = ">".join(path)
+        parts: dict[Hashable, None] = dict.fromkeys([label, *((label, end) for end in path if carry_s)])
+        self._messages[task][label] = list(parts)
+
+        def done(part: Hashable) -> None:
+            del parts[part]
+            if not parts:
+                del self._messages[task][label]
+                self._later(task, latency_s, then)
+
+        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label))
+        for end in path if carry_s else ():
+            self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)))
+
+    def forget(self, task: str) -> None:
+        """Its process is gone."""
+        self._lives[task] += 1
+        self._waiting.pop(task, None)
+        self._processors.stop(task)
+        for label, parts in self._messages[task].items():
+            self._links.stop(label)
+            for part in parts:
+                self._processors.stop(part)
+        self._messages[task].clear()
+
+    def _cores_of(self, task: str) -> tuple[str, ...]:
+        """All that its work needs."""
+        return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
+
+    def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
+        """All that a message has to pass; between tasks of one site, no link."""
+        gates = tuple(f"gate of {task}" for task in path)
+        if source is target:
+            return gates
+        route = f"link:{_number(source)}>{_number(target)}"
+        return (f"up {source.name}", f"down {target.name}", *gates, *((route,) if route in self._routes else ()))
+
+    def _later(self, task: str, seconds: float, then: Then) -> None:
+        self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
+
+    def _due(self, task: str, life: int, then: Then) -> None:
+        if self._lives[task] == life:
+            then()
+
+    # ---- what a plan does to them ------------------------------------------------------------------------------------
+
+    def change(self, target: str, kind: Kind, level: float) -> list[str]:
+        """From now on a kind of disturbance has another level; returns the tasks that stand still from now on."""
+        self._levels[target, kind] = level
+        if kind == "pause":
+            tasks = [target] if target in self.sites else self._tasks_at(target)
+            return [task for task in tasks if self._pause(task)]
+        if kind == "cpu":
+            self._set_cores(target)
+        else:
+            self._set_links(target)
+        return []
+
+    def move(self, task: str, name: str) -> None:
+        """Its next process lives elsewhere."""
+        self.forget(task)
+        self.sites[task] = self._named[name]
+        self._set_cores(task)
+        self._pause(task)
+
+    def _tasks_at(self, name: str) -> list[str]:
+        return [task for task, site in self.sites.items() if site.name == name]
+
+    def _level(self, target: str, kind: Kind) -> float:
+        return self._levels.get((target, kind), RULES[kind].neutral)
+
+    def _set_cores(self, target: str) -> None:
+        """A task's quota is a part of its allotment, and lies inside the host's. A new one begins unused."""
+        level = self._level(target, "cpu")
+        if target in self.sites:
+            cores = self.sites[target].allotment * level if level < 1 else inf
+            self._set_quota(f"quota of {target}", cores)
+        elif target in self._named:
+            self._set_quota(f"cores of {target}", self._named[target].cores * level)
+
+    def _set_quota(self, resource: str, cores: float) -> None:
+        quota = Quota(cores, self.clock.now) if cores < inf else None
+        self._processors.set_quota(resource, quota)
+
+    def _set_links(self, target: str) -> None:
+        """A route's rate is a part of the sender's."""
+        sender, _, receiver = target.removeprefix("link:").partition(">")
+        site = self._named.get(f"host:{sender}")
+        if site is None:
+            return
+        level = self._level(target, "bandwidth")
+        if receiver:
+            self._links.set_capacity(target, site.link_bytes_per_s * level if level < 1 else inf)
+            return
+        rate = 0.0 if self._level(target, "cut") else site.link_bytes_per_s * level
+        for way in ("up", "down"):
+            self._links.set_capacity(f"{way} {site.name}", rate)
+
+    def _pause(self, task: str) -> bool:
+        """Stand still or go on, as the levels of the task and of its host say; whether it stands still from now on."""
+        pauses = bool(self._level(task, "pause") or self._level(self.sites[task].name, "pause"))
+        if pauses == (task in self.paused_since_s):
+            return False
+        if pauses:
+            self.paused_since_s[task] = self.clock.now
+        else:
+            del self.paused_since_s[task]
+            self.resumed_s[task] = self.clock.now
+        for resources in (self._processors, self._links):
+            resources.set_capacity(f"gate of {task}", 0.0 if pauses else inf)
+        for then in [] if pauses else self._waiting.pop(task, []):
+            then()
+        return pauses
+
+
+def _number(site: Site) -> str:
+    return site.name.partition(":")[2]

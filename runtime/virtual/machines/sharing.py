@@ -1,0 +1,83 @@
+"""Activities that share resources on the virtual clock: each calls back when it is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import final
+
+from runtime.virtual.clock import MACHINE, NETWORK, Clock
+from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.machines.quotas import Quota
+
+Then = Callable[[], object]
+
+
+@final
+class Sharing:
+    """A :class:`Fluid` that moves with a clock; ``capacities`` are those of its resources.
+
+    A resource may have a quota: an average that it gives over time, while it gives its capacity at any one.
+    """
+
+    def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
+        self.clock = clock
+        self._fluid = Fluid(capacities)
+        self._capacities = dict(capacities)
+        self._quotas: dict[str, Quota] = {}
+        self._then: dict[Hashable, Then] = {}
+        self._settling = False
+        self._due_s = math.inf
+
+    def start(self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then) -> None:
+        """Begin now; ``then()`` is called at the end."""
+        self._then[key] = then
+        self._fluid.start(self.clock.now, key, amount, resources)
+        self._settle_soon()
+
+    def stop(self, key: Hashable) -> None:
+        """End an activity early, if it is under way."""
+        if self._then.pop(key, None) is not None:
+            self._fluid.stop(self.clock.now, key)
+            self._settle_soon()
+
+    def set_capacity(self, resource: str, capacity: float) -> None:
+        """From now on, also for what is under way."""
+        if self._capacities[resource] != capacity:
+            self._capacities[resource] = capacity
+            self._fluid.set_capacity(self.clock.now, resource, capacity)
+            self._settle_soon()
+
+    def set_quota(self, resource: str, quota: Quota | None) -> None:
+        """From now on it gives no more than that, in place of its quota before."""
+        if quota is not None:
+            self._quotas[resource] = quota
+        elif self._quotas.pop(resource, None) is not None:
+            self._fluid.set_capacity(self.clock.now, resource, self._capacities[resource])
+        self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        """Once for everything that begins or ends at this moment."""
+        if not self._settling:
+            self._settling = True
+            self.clock.at(self.clock.now, NETWORK, self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        now = self.clock.now
+        for resource, quota in self._quotas.items():
+            capacity = self._capacities[resource]
+            self._fluid.set_capacity(now, resource, capacity if quota.open(now) else min(capacity, quota.cores))
+        due_s = self._fluid.next_s
+        for resource, quota in self._quotas.items():
+            due_s = min(due_s, quota.use(self._fluid.used(resource)))
+        if due_s != self._due_s and math.isfinite(due_s):
+            self.clock.at(due_s, MACHINE, self._complete)
+        self._due_s = due_s
+
+    def _complete(self) -> None:
+        """Whatever is through; after a change of plan this may be nothing."""
+        for then in [self._then.pop(key) for key in self._fluid.completed(self.clock.now)]:
+            then()
+        self._due_s = math.inf
+        self._settle_soon()

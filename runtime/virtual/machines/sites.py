@@ -1,0 +1,66 @@
+"""Where each task lives and what it finds there, in the units of the cost model (pure)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from runtime.cluster.hosts import Hosts
+from runtime.virtual.costs import Costs
+
+PAYLOAD_FRAC = 1448 / 1514
+"""Of a full TCP segment with time stamps on an Ethernet: a host's link has its rate on the wire, headers included."""
+THREAD_CORES = 1.0
+"""A task computes in one thread."""
+
+
+class Site(NamedTuple):
+    """One machine; ``name`` is that of the plan (``host:2``), or the task's own where every task has one to itself."""
+
+    name: str
+    cores: float = inf
+    link_bytes_per_s: float = inf
+    """Of payload, each way."""
+    latency_s: float = 0.0
+
+    @property
+    def allotment(self) -> float:
+        """Cores that one task of it may use while nothing disturbs it."""
+        return min(self.cores, THREAD_CORES)
+
+
+def tasks_of(num_workers: int, num_servers: int) -> list[str]:
+    """Names of all tasks, servers first."""
+    return [
+        *(f"server:{server}" for server in range(num_servers)),
+        *(f"worker:{worker}" for worker in range(num_workers)),
+    ]
+
+
+def sites_of(hosts: Hosts | None, costs: Costs, num_workers: int, num_servers: int) -> dict[str, Site]:
+    """The site of every task. Without hosts each has one to itself, on the links of the cost model if it has any.
+
+    So have hosts whose own links have no limit.
+    """
+    tasks = tasks_of(num_workers, num_servers)
+    if hosts is None:
+        return {task: Site(task, link_bytes_per_s=_default(costs)) for task in tasks}
+    sites = sites_of_hosts(hosts, costs)
+    return {task: sites[hosts.host_of[task]] for task in tasks}
+
+
+def sites_of_hosts(hosts: Hosts, costs: Costs) -> list[Site]:
+    """All of them, also those where nobody lives yet."""
+    return [
+        Site(
+            f"host:{host.number}",
+            inf if host.cores is None else host.cores,
+            _default(costs) if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC,
+            host.latency_s,
+        )
+        for host in hosts.hosts
+    ]
+
+
+def _default(costs: Costs) -> float:
+    return inf if costs.link_bytes_per_s is None else costs.link_bytes_per_s

@@ -1,0 +1,1 @@
+"""Workers, servers and replicas on the virtual clock."""

@@ -1,0 +1,158 @@
+"""Servers on shared machines: each works off a queue, and how long that takes only shows when it is done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+from runtime.core.executor import Disturb
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.machines import Machines, Then
+from runtime.virtual.tasks.servers import ServerGroup
+
+Work = Callable[[Then], object]
+"""Does something and calls what it is given at the end."""
+
+
+@final
+class Queue:
+    """What one server is ordered, one after another; it begins nothing while it stands still."""
+
+    def __init__(self, machines: Machines, task: str) -> None:
+        self.machines, self.task = machines, task
+        self.void = False
+        self._orders: deque[Work] = deque()
+        self._busy = self._looking = False
+
+    def put(self, work: Work) -> None:
+        """One more order."""
+        if not self.void:
+            self._orders.append(work)
+            self._next()
+
+    def _next(self) -> None:
+        """A loop, because much of what is ordered takes no time at all."""
+        if self._looking:
+            return
+        self._looking = True
+        while self._orders and not self._busy:
+            self._busy = True
+            self.machines.awake(self.task, partial(self._orders.popleft(), self._done))
+        self._looking = False
+
+    def _done(self) -> None:
+        self._busy = False
+        self._next()
+
+
+@final
+class HostServers(ServerGroup):
+    """Updates are work; checkpoints are the disk's; a delivery takes no time, its message does."""
+
+    def __init__(
+        self, machines: Machines, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb
+    ) -> None:
+        super().__init__(costs, num_parameters, num_servers, disturb)
+        self.machines = machines
+        self._queues = [Queue(machines, name) for name in self.names]
+
+    def update(self, sent_s: float, num_grads: int) -> None:
+        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
+        for server, name in enumerate(self.names):
+            self._order(server, sent_s, partial(self._update, server, num_grads, self.disturb(name, sent_s)))
+
+    def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:
+        """Each server, when it comes to it, calls ``deliver(server)``."""
+        for server in range(len(self.names)):
+            self._order(server, sent_s, partial(self._at_once, partial(deliver, server)))
+
+    def take(self, server: int, then: Then) -> None:
+        """A gradient has come to a server, which takes it when it has done what it was ordered before."""
+        self._queues[server].put(partial(self._at_once, then))
+
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
+        self._when_all(sent_s, then, lambda server, done: done())
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
+
+        def compared(begun_s: float, done: Then) -> None:
+            now = self.machines.clock.now
+            self._busy[server][1] += now - begun_s
+            then(now)
+            done()
+
+        def compare(done: Then) -> None:
+            end = partial(compared, self.machines.clock.now, done)
+            self.machines.work(self.names[server], self._compare_s(server), end)
+
+        self._order(server, sent_s, compare)
+
+    def store(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
+
+        def write(server: int, written: Then) -> None:
+            self.machines.sleep(self.names[server], self.costs.checkpoint_s(self.num_bytes[server]), written)
+
+        self._when_all(sent_s, then, write)
+
+    def _when_all(self, sent_s: float, then: Callable[[float], object], work: Callable[[int, Then], object]) -> None:
+        """Order ``work(server, at its end)`` of every server; ``then`` is told when the last has done it."""
+        working = set(range(len(self.names)))
+
+        def ended(server: int, done: Then) -> None:
+            working.discard(server)
+            if not working:
+                then(self.machines.clock.now)
+            done()
+
+        def begin(server: int, done: Then) -> None:
+            work(server, partial(ended, server, done))
+
+        for server in range(len(self.names)):
+            self._order(server, sent_s, partial(begin, server))
+
+    def halt(self) -> None:
+        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
+        for queue in self._queues:
+            queue.void = True
+            self.machines.forget(queue.task)
+        self._queues = [Queue(self.machines, name) for name in self.names]
+
+    def begin_again(self, at_s: float) -> None:
+        """Since they were halted nobody has ordered anything."""
+
+    def _order(self, server: int, sent_s: float, work: Work) -> None:
+        reached_s = sent_s + self.costs.control_s
+        self.machines.clock.at(reached_s, MACHINE, self._queues[server].put, work)
+
+    @staticmethod
+    def _at_once(act: Then, done: Then) -> None:
+        act()
+        done()
+
+    # ---- an update ---------------------------------------------------------------------------------------------------
+
+    def _update(self, server: int, num_grads: int, injected: tuple[float, float], done: Then) -> None:
+        seconds = self.costs.update_s(self.num_bytes[server], num_grads)
+        updated = partial(self._updated, server, self.machines.clock.now, injected, done)
+        self.machines.work(self.names[server], seconds, updated)
+
+    def _updated(self, server: int, begun_s: float, injected: tuple[float, float], done: Then) -> None:
+        """Then it sleeps, if it is to be slow."""
+        now = self.machines.clock.now
+        asked_s = injected[0] + injected[1] * (now - begun_s)
+        end = partial(self._ended, server, begun_s, now, done)
+        if asked_s > 0:
+            self.machines.sleep(self.names[server], asked_s + self.costs.sleep_overshoot_s, end)
+        else:
+            end()
+
+    def _ended(self, server: int, begun_s: float, updated_s: float, done: Then) -> None:
+        now = self.machines.clock.now
+        self._was_busy(server, now - begun_s, now - updated_s)
+        done()

@@ -1,0 +1,185 @@
+"""Workers on shared machines: an iteration is a chain of work, messages and sleep, each as long as it turns out to be.
+
+A worker has one thread: it loads its batch, takes the parameters, computes and hands its gradient over, one after
+another, and all of that is core-seconds on its host; only pacing and injected delays are sleep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.job import ComputeOrder
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.iteration import Arrived, Crew, Iteration
+from runtime.virtual.tasks.learner import Result
+from runtime.virtual.tasks.replicas import Replicas
+
+Step = Callable[[Iteration], object]
+
+
+@final
+class HostWorkers(Crew):
+    """``profiles[k]`` paces worker k; ``default`` a worker that moves to a host without a device of its own."""
+
+    def __init__(
+        self,
+        machines: Machines,
+        costs: Costs,
+        profiles: Profiles,
+        servers: HostServers | Replicas,
+        *,
+        default: DeviceProfile | None = None,
+        on_board: bool,
+        seed: int,
+        arrived: Arrived,
+    ) -> None:
+        super().__init__(
+            machines.clock,
+            costs,
+            servers.num_bytes,
+            on_board=on_board,
+            num_workers=len(profiles),
+            seed=seed,
+            arrived=arrived,
+        )
+        self.machines, self.profiles, self.servers = machines, list(profiles), servers
+        self.default = default
+        self.names = [f"worker:{worker}" for worker in range(len(profiles))]
+        self._copy_s = 0.0 if on_board else costs.transfer_per_byte_s * self.model_bytes
+
+    def moved(self, task: str, device: DeviceProfile | None) -> None:
+        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        role, _, number = task.partition(":")
+        if role == "worker":
+            self.profiles[int(number)] = self.default if device is None else device
+
+    # ---- batch and parameters ----------------------------------------------------------------------------------------
+
+    def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
+        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        iteration = Iteration(order, result)
+        self.under_way[order.worker] = iteration
+        iteration.missing = len(self.servers.names) + 1  # and the batch
+        self.servers.deliver(sent_s, partial(self._deliver, iteration))
+        self.clock.at(sent_s + self.costs.control_s, MACHINE, self._reached, iteration)
+
+    def _reached(self, iteration: Iteration) -> None:
+        if not iteration.void:
+            self.machines.awake(self._name(iteration), partial(self._load, iteration))
+
+    def _load(self, iteration: Iteration) -> None:
+        now = self.clock.now
+        iteration.wait_s = max(0.0, now - self.idle_since_s[iteration.order.worker])
+        seconds = self.costs.data_s(iteration.samples)
+        self.machines.work(self._name(iteration), seconds, partial(self._loaded, iteration, now))
+
+    def _loaded(self, iteration: Iteration, begun_s: float) -> None:
+        iteration.loaded_s = self.clock.now
+        iteration.data_s = self.clock.now - begun_s
+        self._received(iteration)
+
+    def _deliver(self, iteration: Iteration, server: int) -> None:
+        if iteration.void:
+            return
+        if self.on_board:
+            self._received(iteration)
+            return
+        if not iteration.receiving:
+            iteration.receiving_since_s = self.clock.now
+        iteration.receiving += 1
+        self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
+
+    def _came(self, iteration: Iteration) -> None:
+        """A server's part. Parts travel beside each other, and only when the batch is loaded are they waited for."""
+        iteration.receiving -= 1
+        if not iteration.receiving:
+            iteration.recv_s += max(0.0, self.clock.now - max(iteration.receiving_since_s, iteration.loaded_s))
+        self._received(iteration)
+
+    def _received(self, iteration: Iteration) -> None:
+        """The batch, or the part of a server."""
+        iteration.missing -= 1
+        if not iteration.missing:
+            self.machines.work(self._name(iteration), self._copy_s, partial(self._copied, iteration, self.clock.now))
+
+    def _copied(self, iteration: Iteration, begun_s: float) -> None:
+        iteration.recv_s += self.clock.now - begun_s
+        self._pulled(iteration)
+
+    # ---- the device --------------------------------------------------------------------------------------------------
+
+    def _pulled(self, iteration: Iteration) -> None:
+        worker, now = iteration.order.worker, self.clock.now
+        iteration.pull_s = now - iteration.loaded_s
+        iteration.since_s = now
+        factor = self.jitter[worker].factor()
+        real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
+        self.machines.work(self.names[worker], real_s, partial(self._worked, iteration, factor))
+
+    def _worked(self, iteration: Iteration, factor: float) -> None:
+        """The real computation is done; the device that it stands for may not be."""
+        order, spent_s = iteration.order, self.clock.now - iteration.since_s
+        profile = self.profiles[order.worker]
+        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, order.accum)
+        if profile is not None and spent_s <= paced_s * factor:
+            rest_s = paced_s * factor - spent_s + self.costs.sleep_overshoot_s
+            self.machines.sleep(self._name(iteration), rest_s, partial(self._computed, iteration))
+        else:
+            iteration.overrun_s = max(0.0, spent_s - paced_s) if profile is not None else 0.0
+            self._computed(iteration)
+
+    def _computed(self, iteration: Iteration) -> None:
+        """What is injected comes on top."""
+        now, order = self.clock.now, iteration.order
+        asked_s = order.delay_s + order.slowdown_frac * (now - iteration.since_s)
+        push = partial(self._push, iteration, now)
+        if asked_s > 0:
+            self.machines.sleep(self._name(iteration), asked_s + self.costs.sleep_overshoot_s, push)
+        else:
+            push()
+
+    # ---- the gradient ------------------------------------------------------------------------------------------------
+
+    def _push(self, iteration: Iteration, computed_s: float) -> None:
+        now = self.clock.now
+        iteration.injected_s = now - computed_s
+        iteration.compute_s = now - iteration.since_s
+        iteration.since_s = now
+        if self.on_board:
+            self._end(iteration, now)
+        else:
+            self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))
+
+    def _push_parts(self, iteration: Iteration) -> None:
+        name = self._name(iteration)
+        iteration.missing = len(self.servers.names)
+        for server, other in enumerate(self.servers.names):
+            self._send(iteration, server, (name, other), partial(self._hand_over, server))
+
+    def _hand_over(self, server: int, iteration: Iteration) -> None:
+        self.servers.take(server, partial(self._taken, iteration))
+
+    def _taken(self, iteration: Iteration) -> None:
+        """A worker that stands still does not tell of it."""
+        iteration.missing -= 1
+        if not iteration.void and not iteration.missing:
+            self.machines.awake(self._name(iteration), lambda: self._end(iteration, self.clock.now))
+
+    # ---- all of them -------------------------------------------------------------------------------------------------
+
+    def _send(self, iteration: Iteration, server: int, path: tuple[str, str], then: Step) -> None:
+        num_bytes, costs = self.servers.num_bytes[server], self.costs
+        carry_s = costs.carry_per_byte_s * num_bytes
+        self.machines.send(self._name(iteration), path, num_bytes, costs.latency_s, partial(then, iteration), carry_s)
+
+    def _name(self, iteration: Iteration) -> str:
+        return self.names[iteration.order.worker]
+
+    def _abandon(self, worker: int) -> None:
+        self.machines.forget(self.names[worker])

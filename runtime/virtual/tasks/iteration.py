@@ -1,0 +1,119 @@
+"""One iteration of a worker, and what all workers have in common, however it is told how long they take."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from math import inf
+
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import ComputeOrder
+from runtime.virtual.clock import Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.jitter import Jitter
+from runtime.virtual.tasks.learner import Result
+from strategies.protocol import Timings
+
+
+class Iteration:
+    """One Compute under way; ``void`` once its worker is lost or the servers went back in time."""
+
+    __slots__ = (
+        "compute_s",
+        "data_s",
+        "injected_s",
+        "loaded_s",
+        "missing",
+        "order",
+        "overrun_s",
+        "pull_s",
+        "receiving",
+        "receiving_since_s",
+        "recv_s",
+        "result",
+        "since_s",
+        "void",
+        "wait_s",
+    )
+
+    def __init__(self, order: ComputeOrder, result: Result) -> None:
+        self.order, self.result = order, result
+        self.void = False
+        self.wait_s = self.data_s = self.pull_s = self.compute_s = self.injected_s = self.overrun_s = 0.0
+        self.loaded_s = inf
+        self.since_s = self.recv_s = self.receiving_since_s = 0.0
+        self.missing = self.receiving = 0
+
+    @property
+    def samples(self) -> int:
+        """Of its batch."""
+        ranges = self.order.ranges
+        return ranges[0].samples if len(ranges) == 1 else sum(part.samples for part in ranges)
+
+
+Arrived = Callable[[Iteration, Timings, float], None]
+
+
+class Crew(ABC):
+    """The workers; ``arrived(iteration, timings, at_s)`` tells when the servers have a gradient."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Costs,
+        num_bytes: list[int],
+        *,
+        on_board: bool,
+        num_workers: int,
+        seed: int,
+        arrived: Arrived,
+    ) -> None:
+        self.clock, self.costs, self.on_board, self.arrived = clock, costs, on_board, arrived
+        self.jitter = [Jitter(seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(num_workers)]
+        self.idle_since_s = [0.0] * num_workers
+        self.under_way: dict[int, Iteration] = {}
+        self.model_bytes = sum(num_bytes)
+
+    @abstractmethod
+    def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
+        """The coordinator's order leaves it at ``sent_s``, after its orders to the servers."""
+
+    def lose(self, worker: int) -> None:
+        """Its process is gone, and what it was doing."""
+        iteration = self.under_way.pop(worker, None)
+        if iteration is not None:
+            iteration.void = True
+            self._abandon(worker)
+
+    def lose_all(self) -> None:
+        """Everything under way is void."""
+        for worker in list(self.under_way):
+            self.lose(worker)
+
+    def ready(self, worker: int, at_s: float) -> None:
+        """A new incarnation waits for its first order."""
+        self.idle_since_s[worker] = at_s
+
+    def moved(self, task: str, device: DeviceProfile | None) -> None:  # noqa: B027  (without hosts there is nothing to do)
+        """A task has another host, with this device; None: that of the cluster."""
+
+    @abstractmethod
+    def _abandon(self, worker: int) -> None:
+        """What it has under way takes no share of anything any more."""
+
+    def _end(self, iteration: Iteration, taken_s: float) -> None:
+        """The servers have its gradient."""
+        worker = iteration.order.worker
+        self.idle_since_s[worker] = taken_s
+        del self.under_way[worker]
+        timings = Timings(
+            wait_s=iteration.wait_s,
+            data_s=iteration.data_s,
+            pull_s=iteration.pull_s,
+            compute_s=iteration.compute_s,
+            send_s=taken_s - iteration.since_s,
+            injected_s=iteration.injected_s,
+            overrun_s=iteration.overrun_s,
+            recv_s=iteration.recv_s,
+        )
+        self.arrived(iteration, timings, taken_s)

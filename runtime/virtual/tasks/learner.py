@@ -1,0 +1,204 @@
+"""What is learned on the virtual clock: real gradients by a real backend, or none.
+
+Every gradient is computed at the moment its Compute is ordered, when the parameters *are* those of the version that the
+worker reads. So no version is ever copied for a late reader, and staleness has its true effect: the gradient waits, the
+parameters move on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from runtime.backends.base import Model, micro_batches, ordered_batches
+from runtime.core.holdout import Holdout
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.sampling import sample_epochs, sample_indices
+from runtime.core.scoring import Products, products
+from runtime.core.shards import Cut
+from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.record.checkpoint import publish_array
+from runtime.training.optimizers import Optimizer, make_optimizer
+from runtime.training.progress import Progress
+
+
+class Result(NamedTuple):
+    """What a worker reports of a gradient: mean loss, squared norm of the sum, whether all of it is finite."""
+
+    loss: float | None
+    sqr_norm: float | None
+    finite: bool
+
+
+class Learner(Protocol):
+    """The parameters and everything that happens to them, without any time."""
+
+    num_parameters: int
+
+    def gradient(self, order: ComputeOrder) -> Result:
+        """Compute on the parameters of now."""
+        ...
+
+    def apply(self, order: ApplyOrder) -> None:
+        """One update."""
+        ...
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """Forget gradients (unknown ones too)."""
+        ...
+
+    def refer(self) -> None:
+        """Compute the reference gradient on the parameters of now, from the samples that are held out."""
+        ...
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """Compare a gradient with the reference, each server its part; nothing if the gradient is gone."""
+        ...
+
+    def evaluate(self) -> dict[str, float]:
+        """Metrics of the parameters of now on held-out data."""
+        ...
+
+    def dump(self) -> Any:
+        """A copy of everything that a checkpoint holds."""
+        ...
+
+    def load(self, dumped: Any) -> None:
+        """Back to a :meth:`dump`; gradients are void."""
+        ...
+
+    def finish(self, save_to: Path | None) -> str:
+        """Save the parameters if asked to; their fingerprint, or nothing when there are none."""
+        ...
+
+
+class RealLearner:
+    """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each."""
+
+    def __init__(
+        self, model: Model, optimizer: dict[str, Any], cut: Cut, seed: int, validation_samples: int = 0
+    ) -> None:
+        self.model, self.cut, self.seed = model, cut, seed
+        self.holdout = Holdout(cut.num_samples + validation_samples, validation_samples, seed)
+        self.num_parameters = model.num_parameters
+        self.params = aligned_vector(self.num_parameters)
+        self.params[:] = model.initial_parameters()
+        self._grads: dict[int, FloatVector] = {}
+        self._spare: list[FloatVector] = []
+        self._reference: FloatVector | None = None
+        self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
+        self.optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
+
+    def gradient(self, order: ComputeOrder) -> Result:
+        """See :class:`Learner`."""
+        indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
+        batch = self.model.batch(indices, sample_epochs(order.ranges))
+        grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
+        self.model.attach(self.params, grad)
+        loss_sum = self.model.gradient(batch, ordered_batches(order))
+        sqr_norm = float(np.dot(grad, grad))
+        if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
+            self._spare.append(grad)
+            return Result(None, None, False)
+        self._grads[order.grad_id] = grad
+        return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
+
+    def apply(self, order: ApplyOrder) -> None:
+        """See :class:`Learner`."""
+        grads = [self._grads.pop(grad_id) for grad_id in order.grads]
+        self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
+        self._spare += grads
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """See :class:`Learner`."""
+        self._spare += [self._grads.pop(grad_id) for grad_id in grads if grad_id in self._grads]
+
+    def refer(self) -> None:
+        """See :class:`Learner`."""
+        if self._reference is None:
+            self._reference = aligned_vector(self.num_parameters)
+        self.model.attach(self.params, self._reference)
+        self.model.gradient(self.model.batch(self.holdout.indices), micro_batches(len(self.holdout.indices), 1))
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """See :class:`Learner`."""
+        grad, reference = self._grads.get(grad_id), self._reference
+        if grad is None or reference is None:
+            return []
+        ranges = [server_range(self.num_parameters, num_servers, server) for server in range(num_servers)]
+        return [products(grad[lo:hi], reference[lo:hi]) for lo, hi in ranges]
+
+    def evaluate(self) -> dict[str, float]:
+        """See :class:`Learner`."""
+        if not self._spare:
+            self._spare.append(aligned_vector(self.num_parameters))
+        self.model.attach(self.params, self._spare[-1])
+        return self.model.evaluate()
+
+    def dump(self) -> tuple[FloatVector, dict[str, Any]]:
+        """See :class:`Learner`."""
+        state = self.optimizer.state()
+        copied = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+        return self.params.copy(), copied
+
+    def load(self, dumped: tuple[FloatVector, dict[str, Any]]) -> None:
+        """See :class:`Learner`."""
+        self.drop(tuple(self._grads))
+        self.params[:] = dumped[0]
+        self.optimizer.load_state(dict(dumped[1]))
+
+    def finish(self, save_to: Path | None) -> str:
+        """See :class:`Learner`."""
+        if save_to is not None:
+            publish_array(save_to, self.params)
+        return hashlib.sha256(self.params.tobytes()).hexdigest()
+
+
+NOTHING = Result(None, None, True)
+
+
+class NoLearner:
+    """``backend=none``: time passes, nothing is computed; metrics come from a progress model, if there is one."""
+
+    def __init__(self, num_parameters: int, progress: Progress | None) -> None:
+        self.num_parameters, self.progress = num_parameters, progress
+
+    def gradient(self, order: ComputeOrder) -> Result:
+        """None."""
+        return NOTHING
+
+    def apply(self, order: ApplyOrder) -> None:
+        """Progress by so many samples."""
+        if self.progress is not None:
+            self.progress.update(order.samples, order.lr / self.progress.model.lr)
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        """There is nothing to forget."""
+
+    def refer(self) -> None:
+        """None; a configuration that needs it was refused."""
+
+    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+        """There is nothing to compare."""
+        return []
+
+    def evaluate(self) -> dict[str, float]:
+        """Estimated from the progress."""
+        return self.progress.metrics() if self.progress is not None else {}
+
+    def dump(self) -> Any:
+        """The progress."""
+        return self.progress.state() if self.progress is not None else None
+
+    def load(self, dumped: Any) -> None:
+        """Back to it."""
+        if self.progress is not None:
+            self.progress.load_state(dumped)
+
+    def finish(self, save_to: Path | None) -> str:
+        """There are no parameters."""
+        return ""

@@ -1,0 +1,64 @@
+"""Scores on the virtual clock: the numbers from the learner at once, their time from the cost model.
+
+A reference gradient is computed beside the servers, by a machine that nothing disturbs: the parameters travel there
+when the servers have done what they were ordered before, the validation samples take the real computation's time, the
+gradient travels back (``transfer_s`` each; links are shared with nobody). A score is one pass of every server over its
+part, of ``update_per_byte_s``; updates and scores of a server queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+from runtime.core.scoring import Products
+from runtime.virtual.clock import MACHINE, MESSAGE, Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.servers import ServerGroup
+
+
+@final
+class Scorer:
+    """``referred(number)`` and ``weighed(server, grad, reference, part)`` are called when the coordinator hears of it.
+
+    ``samples`` are held out; ``on_board``: parameters need not travel.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Costs,
+        learner: Learner,
+        servers: ServerGroup,
+        *,
+        samples: int,
+        on_board: bool,
+        referred: Callable[[int], None],
+        weighed: Callable[[int, int, int, Products], None],
+    ) -> None:
+        self.clock, self.costs, self.learner, self.servers = clock, costs, learner, servers
+        self.referred, self.weighed = referred, weighed
+        transfer_s = costs.transfer_s(sum(servers.num_bytes))
+        self._refer_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if on_board else 2)
+
+    def refer(self, number: int, sent_s: float) -> None:
+        """On the parameters of now."""
+        self.learner.refer()
+        self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._refer_s, MACHINE, self._pushed, number))
+
+    def _pushed(self, number: int) -> None:
+        """The servers take it when they have done what they were ordered before."""
+        now, control_s = self.clock.now, self.costs.control_s
+        self.servers.free(now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.referred, number))
+
+    def weigh(self, grad_id: int, reference: int, sent_s: float) -> None:
+        """Nothing comes of it if the gradient is gone."""
+        parts = self.learner.weigh(grad_id, len(self.servers.names))
+        for server, part in enumerate(parts):
+            told = partial(self.weighed, server, grad_id, reference, part)
+            self.servers.weigh(server, sent_s, partial(self._tell, told))
+
+    def _tell(self, told: Callable[[], None], at_s: float) -> None:
+        self.clock.at(at_s + self.costs.control_s, MESSAGE, told)

@@ -1,0 +1,136 @@
+"""The parameter servers on the virtual clock: each carries out the coordinator's orders one after another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from runtime.core.executor import Disturb
+from runtime.core.vectors import server_range
+from runtime.virtual.costs import Costs
+
+REPORT_EVERY_S = 0.5
+"""Virtual seconds between two reports of what the servers were busy with."""
+
+
+class BusyServer(NamedTuple):
+    """What a server reports: see :class:`strategies.protocol.Updated`."""
+
+    server: int
+    updates: int
+    busy_s: float
+    injected_s: float
+
+
+class ServerGroup(ABC):
+    """What all servers have in common; ``num_bytes[j]`` is the size of server j's range."""
+
+    def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
+        self.costs, self.disturb = costs, disturb
+        ranges = (server_range(num_parameters, num_servers, server) for server in range(num_servers))
+        self.num_bytes = [4 * (hi - lo) for lo, hi in ranges]
+        self.names = [f"server:{server}" for server in range(num_servers)]
+        self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in range(num_servers)]
+
+    @abstractmethod
+    def update(self, sent_s: float, num_grads: int) -> None:
+        """All servers are ordered an update of so many gradients."""
+
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """Tell ``then`` when all servers have done what they were ordered before ``sent_s``."""
+        raise NotImplementedError("there are no servers")
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """A server compares a gradient with the reference; ``then`` is told when it has."""
+        raise NotImplementedError("there are no servers that could compare gradients")
+
+    @abstractmethod
+    def store(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """All servers write a checkpoint; ``then`` is told when the last has done so."""
+
+    @abstractmethod
+    def halt(self) -> None:
+        """One of them is lost, so whatever they were doing is of no more use."""
+
+    @abstractmethod
+    def begin_again(self, at_s: float) -> None:
+        """All servers have restored a checkpoint and have nothing to do."""
+
+    def restore_s(self) -> float:
+        """Reading a checkpoint: as long as the largest part takes."""
+        return max(self.costs.checkpoint_s(num_bytes) for num_bytes in self.num_bytes)
+
+    def report(self) -> list[BusyServer]:
+        """What each was busy with since the last report; those that did nothing are missing."""
+        told = []
+        for server, (updates, busy_s, injected_s) in enumerate(self._busy):
+            if updates:
+                told.append(BusyServer(server, int(updates), busy_s, injected_s))
+                self._busy[server] = [0, 0.0, 0.0]
+        return told
+
+    def _compare_s(self, server: int) -> float:
+        """A score is one pass over a gradient and the reference."""
+        return self.costs.update_per_byte_s * self.num_bytes[server]
+
+    def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
+        """With one more update."""
+        done = self._busy[server]
+        done[0] += 1
+        done[1] += seconds
+        done[2] += injected_s
+
+
+@final
+class Servers(ServerGroup):
+    """``free_s[j]`` is when server j has done everything that it was ordered so far; nothing else decides that."""
+
+    def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
+        super().__init__(costs, num_parameters, num_servers, disturb)
+        self.free_s = [0.0] * num_servers
+        self.idle_s = 0.0
+
+    def update(self, sent_s: float, num_grads: int) -> None:
+        """See :class:`ServerGroup`."""
+        reached = sent_s + self.costs.control_s
+        for server, num_bytes in enumerate(self.num_bytes):
+            busy_s = self.costs.update_s(num_bytes, num_grads)
+            delay_s, slowdown_frac = self.disturb(self.names[server], sent_s)
+            asked_s = delay_s + slowdown_frac * busy_s
+            injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
+            self.free_s[server] = max(self.free_s[server], reached) + busy_s + injected_s
+            self._was_busy(server, busy_s + injected_s, injected_s)
+        self.idle_s = max(self.free_s)
+
+    def free(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`ServerGroup`."""
+        then(max(sent_s + self.costs.control_s, self.idle_s))
+
+    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`ServerGroup`."""
+        seconds = self._compare_s(server)
+        self.free_s[server] = max(self.free_s[server], sent_s + self.costs.control_s) + seconds
+        self._busy[server][1] += seconds
+        self.idle_s = max(self.free_s)
+        then(self.free_s[server])
+
+    def save(self, sent_s: float) -> float:
+        """All servers write a checkpoint; returns when the last has done so."""
+        reached = sent_s + self.costs.control_s
+        for server, num_bytes in enumerate(self.num_bytes):
+            self.free_s[server] = max(self.free_s[server], reached) + self.costs.checkpoint_s(num_bytes)
+        self.idle_s = max(self.free_s)
+        return self.idle_s
+
+    def store(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """See :class:`ServerGroup`."""
+        then(self.save(sent_s))
+
+    def halt(self) -> None:
+        """Nothing is waiting for what they do."""
+
+    def begin_again(self, at_s: float) -> None:
+        """See :class:`ServerGroup`."""
+        self.free_s = [at_s] * len(self.free_s)
+        self.idle_s = at_s

@@ -1,0 +1,129 @@
+"""The workers on the virtual clock: one iteration from the coordinator's order to its arrival.
+
+An iteration is: the order travels, the batch is loaded while the servers finish the update whose result they deliver,
+the parameters travel, the device computes, the gradient travels, the servers take it, the coordinator hears of it.
+Without a limited network every duration is known beforehand, so an iteration costs the heap two entries; with one, its
+two transfers share the links with all others (:class:`runtime.virtual.machines.network.Network`). Where processors are
+shared, too, or a plan disturbs what is under way, :mod:`runtime.virtual.tasks.host_workers` take over.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from runtime.cluster.device import Profiles
+from runtime.core.job import ComputeOrder
+from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.network import Network
+from runtime.virtual.tasks.iteration import Arrived, Crew, Iteration
+from runtime.virtual.tasks.learner import Result
+from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.servers import Servers
+
+
+@final
+class Workers(Crew):
+    """Devices and their jitter, each undisturbed by its neighbours; ``profiles[k]`` paces worker k."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Costs,
+        profiles: Profiles,
+        servers: Servers | Replicas,
+        network: Network | None,
+        *,
+        on_board: bool,
+        seed: int,
+        arrived: Arrived,
+    ) -> None:
+        super().__init__(
+            clock,
+            costs,
+            servers.num_bytes,
+            on_board=on_board,
+            num_workers=len(profiles),
+            seed=seed,
+            arrived=arrived,
+        )
+        self.profiles, self.servers, self.network = profiles, servers, network
+        self._transfer_s = 0.0 if on_board else costs.transfer_s(self.model_bytes)
+
+    def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
+        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        iteration = Iteration(order, result)
+        worker = order.worker
+        self.under_way[worker] = iteration
+        reached_s = sent_s + self.costs.control_s
+        iteration.wait_s = max(0.0, reached_s - self.idle_since_s[worker])
+        iteration.data_s = self.costs.data_s(iteration.samples)
+        iteration.loaded_s = reached_s + iteration.data_s
+        delivered_s = max(reached_s, self.servers.idle_s)
+        if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
+            self._pulled(iteration, delivered_s + iteration.data_s)
+        elif self.network is None:
+            self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
+        else:
+            self.clock.at(delivered_s, MACHINE, self._pull, iteration)
+
+    def _pull(self, iteration: Iteration) -> None:
+        assert self.network is not None
+        if not iteration.void:
+            worker, sent_s = iteration.order.worker, self.clock.now
+            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration, sent_s))
+
+    def _received(self, iteration: Iteration, sent_s: float) -> None:
+        if not iteration.void:
+            self._arrive(iteration, sent_s, self.clock.now + self._transfer_s)
+
+    def _arrive(self, iteration: Iteration, sent_s: float, at_s: float) -> None:
+        """Parameters that left the servers at ``sent_s`` are there; while the batch is loaded nobody waits for them."""
+        iteration.recv_s = max(0.0, at_s - max(sent_s, iteration.loaded_s))
+        self._pulled(iteration, max(iteration.loaded_s, at_s))
+
+    def _pulled(self, iteration: Iteration, at_s: float) -> None:
+        """The parameters are there: how long the device computes is decided."""
+        iteration.pull_s = at_s - iteration.loaded_s
+        own_s, iteration.overrun_s = self._compute_s(iteration)
+        order = iteration.order
+        asked_s = order.delay_s + order.slowdown_frac * own_s
+        iteration.injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
+        iteration.compute_s = own_s + iteration.injected_s
+        iteration.since_s = at_s + iteration.compute_s
+        if self.network is None:
+            self.clock.at(iteration.since_s + self._transfer_s, MACHINE, self._pushed, iteration)
+        else:
+            self.clock.at(iteration.since_s, MACHINE, self._push, iteration)
+
+    def _push(self, iteration: Iteration) -> None:
+        assert self.network is not None
+        if not iteration.void:
+            self.network.transfer(
+                ("push", iteration.order.worker),
+                self.model_bytes,
+                lambda: self.clock.at(self.clock.now + self._transfer_s, MACHINE, self._pushed, iteration),
+            )
+
+    def _pushed(self, iteration: Iteration) -> None:
+        """A gradient counts as pushed when the servers, which do one thing at a time, have taken it."""
+        if not iteration.void:
+            taken_s = self.clock.now if self.on_board else max(self.clock.now, self.servers.idle_s)
+            self._end(iteration, taken_s)
+
+    def _compute_s(self, iteration: Iteration) -> tuple[float, float]:
+        """(seconds that the device computes without injection, by how much of it a device profile was missed)."""
+        order, samples = iteration.order, iteration.samples
+        factor, profile = self.jitter[order.worker].factor(), self.profiles[order.worker]
+        real_s = self.costs.compute_s(samples, order.accum)
+        if profile is None:
+            return real_s * factor, 0.0
+        paced_s = profile.seconds(samples, order.accum)
+        if real_s > paced_s:
+            return real_s * factor, max(0.0, real_s * factor - paced_s)
+        return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
+
+    def _abandon(self, worker: int) -> None:
+        if self.network is not None:
+            self.network.abandon(("pull", worker))
+            self.network.abandon(("push", worker))

@@ -1,0 +1,63 @@
+"""Runs ``run.py`` in a forked child: a real process with real exit codes, without paying for the imports each time."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import tempfile
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from runtime.run.preflight import preflight
+
+ROOT = Path(__file__).resolve().parent.parent
+
+preflight([])  # whatever it imports and caches, the children inherit
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
+    """``python run.py *words`` in ``cwd``."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads of BLAS: the child uses none
+            pid = os.fork()
+        if pid == 0:
+            _child(words, out.fileno(), err.fileno(), cwd)
+        _, status = os.waitpid(pid, 0)
+        out.seek(0)
+        err.seek(0)
+        return Finished(os.waitstatus_to_exitcode(status), out.read(), err.read())
+
+
+def _child(words: tuple[str, ...], out: int, err: int, cwd: Path) -> NoReturn:
+    exit_code = 1
+    try:
+        os.chdir(cwd)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)  # not pytest's
+        warnings.resetwarnings()
+        sys.argv = [str(ROOT / "run.py"), *words]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        exit_code = 0
+    except SystemExit as error:
+        exit_code = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)

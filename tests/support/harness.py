@@ -1,0 +1,328 @@
+"""The coordinator without processes: driven by hand (:class:`Desk`) or by a heap of events (:class:`HeapRun`).
+
+Communication and updates take no time; a Compute of worker i takes ``seconds(i, order)``. Enough to hold gates to
+worked numbers and to the laws; the virtual runtime is the real thing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.api import Experiment
+from runtime.core.coordinator import Coordinator
+from runtime.core.job import ApplyOrder, ComputeOrder, Job
+from strategies.protocol import Apply, Compute, Grad, Strategy, Timings
+from tests.support.answers import Answers, Line
+from tests.support.faults import Crash, Fault, Outage
+from tests.support.scores import Scores
+
+Seconds = Callable[[int, ComputeOrder], float]
+MAX_STEPS = 100_000
+Outcome = Callable[[ComputeOrder], str]
+"""What becomes of a Compute: ``ok``, ``nan`` (a gradient that is not finite) or ``failed``."""
+
+
+def compute(*workers: int, num_samples: int = 1) -> list[Compute]:
+    """A Compute for each."""
+    return [Compute(worker=worker, num_samples=num_samples) for worker in workers]
+
+
+def apply(*grads: int) -> Apply:
+    """An update of these, as they are."""
+    return Apply(grads=grads, weights=(1.0,) * len(grads))
+
+
+def make_job(**changes: Any) -> Job:
+    """A job of 4 workers that ends by time."""
+    fields: dict[str, Any] = {
+        "num_workers": 4,
+        "num_servers": 1,
+        "num_samples": 100_000,
+        "global_batch_samples": 4,
+        "batches_per_shard": 1,
+        "epochs": None,
+        "epoch_overlap": False,
+        "max_time_s": 40.0,
+        "eval_every_s": None,
+        "checkpoint_every_s": None,
+        "seed": 0,
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "target": None,
+        "stop_at_target": False,
+        "lr": 1.0,
+        "lr_at": lambda samples: 1.0,
+    }
+    return Job(**{**fields, **changes})
+
+
+def make_experiment(
+    job: Job, strategy: Strategy, record: Any, run_dir: Path = Path("nowhere"), **more: Any
+) -> Experiment:
+    """Of a job without a backend; ``more`` are other fields, such as ``columns`` or ``transport``."""
+    fields: dict[str, Any] = {
+        "transport": "tcp",
+        "backend": {"_target_": "runtime.backends.none.NoBackend"},
+        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples + job.validation_samples},
+        "optimizer": {"name": "tally", "lr": 1.0},
+        "save_parameters_to": None,
+        "tick": lambda t: None,
+    }
+    return Experiment(job=job, strategy=strategy, record=record, run_dir=run_dir, **{**fields, **more})
+
+
+class Puppet(Strategy):
+    """Says nothing but what the test puts into its mouth (:meth:`Desk.say`); ``reply`` is said to every event."""
+
+    def __init__(self, data: str = "dynamic", reply: Callable[[Any], Sequence[Any]] = lambda event: ()) -> None:
+        self.data, self.reply = data, reply
+        self.next: tuple[Any, ...] = ()
+
+    def handle(self, event: Any) -> Sequence[Any]:
+        said, self.next = self.next, ()
+        return said or self.reply(event)
+
+
+class Desk(Scores, Answers):
+    """A Port and a Record that write down what they are asked; the test says what happens, a second after another.
+
+    ``applied`` holds (t, order, gradients) of every update, ``effective`` those that no Restored has undone.
+    """
+
+    def __init__(self, strategy: Strategy, job: Job | None = None, **options: Any) -> None:
+        held_out = strategy.validation_samples
+        self.job = msgspec.structs.replace(job or make_job(), validation_samples=held_out)
+        self.t = 0.0
+        self.orders: dict[int, ComputeOrder] = {}
+        self.grads: dict[int, Grad] = {}
+        self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
+        self.effective: list[ApplyOrder] = []
+        self.dropped: list[int] = []
+        self.references, self.weighings = [], []
+        self.timers: list[tuple[float, str]] = []
+        self.evaluations: list[int] = []
+        self.checkpoints: list[tuple[int, bytes]] = []
+        self.restarts: list[tuple[float, str, float]] = []
+        self.lines: list[Line] = []
+        self.notes: list[tuple[float, str, dict[str, Any]]] = []
+        options = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0, **options}
+        self.core = Coordinator(self.job, strategy, self, self, **options)
+        self.stable = (0, self.core.snapshot())
+        self._remember_grads()
+
+    def _remember_grads(self) -> None:
+        original = self.core.ledger.arrived
+
+        def remember(grad: Grad) -> None:
+            self.grads[grad.id] = grad
+            original(grad)
+
+        self.core.ledger.arrived = remember  # type: ignore[method-assign]
+
+    # ---- Port --------------------------------------------------------------------------------------------------------
+
+    def compute(self, order: ComputeOrder) -> None:
+        self.orders[order.grad_id] = order
+
+    def apply(self, order: ApplyOrder) -> None:
+        self.applied.append((self.t, order, [self.grads[grad] for grad in order.grads]))
+        self.effective.append(order)
+
+    def drop(self, grads: tuple[int, ...]) -> None:
+        self.dropped += grads
+
+    def wake(self, at_s: float, tag: str) -> None:
+        self.timers.append((at_s, tag))
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        self.evaluations.append(version)
+
+    def checkpoint(self, version: int, state: bytes) -> None:
+        self.checkpoints.append((version, state))
+        self.stable = (version, state)
+
+    def restart(self, node: str, pending_s: float) -> None:
+        self.restarts.append((self.t, node, pending_s))
+
+    # ---- Record ------------------------------------------------------------------------------------------------------
+
+    def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
+        self.lines.append(Line(event, tuple(commands), version, state))
+
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
+        self.notes.append((t, kind, fields))
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def at(self, t: float | None) -> float:
+        """The time of what happens next: a second after the last, unless the test knows better."""
+        self.t = self.t + 1.0 if t is None else t
+        return self.t
+
+    def start(self) -> Desk:
+        """Everybody is there."""
+        self.core.start()
+        return self
+
+    def say(self, *commands: Any) -> None:
+        """The puppet gives these commands now."""
+        assert isinstance(self.core.strategy, Puppet)
+        self.core.strategy.next = commands
+        self.core.woke(self.at(None), "strategy:say")
+
+    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0) -> None:
+        """The worker's Compute is done."""
+        grad_id = self.core.ledger.busy[worker].grad_id
+        self.core.arrived(self.at(t), grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
+
+    def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
+        """The worker's Compute has failed."""
+        self.core.worker_failed(self.at(t), worker, "out of luck", retryable)
+
+    def lose(self, worker: int, t: float | None = None, *, restarting: bool = True) -> None:
+        """The worker is gone."""
+        self.core.worker_lost(self.at(t), worker, "killed", restarting)
+
+    def join(self, worker: int, t: float | None = None) -> None:
+        """The worker's next incarnation is there."""
+        self.core.worker_joined(self.at(t), worker, self.core.members.members[worker].incarnation)
+
+    def lose_server(self, t: float | None = None, server: int = 0) -> None:
+        """The parameters are gone."""
+        self.core.server_lost(self.at(t), server, 0, "killed")
+
+    def restore(self, t: float | None = None) -> None:
+        """The parameters are those of the last checkpoint again."""
+        version, state = self.stable
+        self.effective = [order for order in self.effective if order.version <= version]
+        self.core.restored(self.at(t), version, state)
+
+
+def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
+    """A puppet's job that has begun. Epochs of two samples, one to a shard: a third worker finds no data."""
+    size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": num_samples}
+    return Desk(Puppet(), make_job(**size, epochs=epochs, **changes)).start()
+
+
+class HeapRun(Desk):
+    """A whole job on a virtual clock, in milliseconds, with the ``faults`` of a plan."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        job: Job,
+        seconds: Seconds | Sequence[float],
+        faults: Sequence[Fault] = (),
+        outcome: Outcome = lambda order: "ok",
+        launch_s: float = 1.0,
+        **options: Any,
+    ) -> None:
+        self.launch_s = launch_s
+        super().__init__(strategy, job, **options)
+        self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
+        self.outcome = outcome
+        self.heap: list[tuple[float, int, int, Callable[[float], None]]] = []
+        self.sequence = count()
+        self.outages = 0
+        self.happened: list[Fault] = []
+        for fault in faults:
+            self.push(fault.at_s, 0, self._striking(fault))
+
+    # ---- Port --------------------------------------------------------------------------------------------------------
+
+    def compute(self, order: ComputeOrder) -> None:
+        super().compute(order)
+        took = self.seconds(order.worker, order)
+        self.push(self.t + took, 1, lambda t: self._computed(t, order, took))
+
+    def wake(self, at_s: float, tag: str) -> None:
+        # a deadline comes after whatever arrives at the very same time
+        self.push(at_s, 2, lambda t: self.core.woke(t, tag))
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        self.core.evaluated(self.t, version, self.t, {})
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """As the runtimes do it: a worker joins, a server comes back with everything that was applied."""
+        super().restart(node, pending_s)
+        role, _, number = node.partition(":")
+        if role == "worker":
+            incarnation = self.core.members.members[int(number)].incarnation
+            self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
+        else:
+            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, pending_s + self.launch_s), int(number)))
+
+    def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
+        if self.core.members.members[order.worker].incarnation != order.incarnation:
+            return
+        outcome = self.outcome(order)
+        if outcome == "failed" and order.grad_id in {work.grad_id for work in self.core.ledger.busy.values()}:
+            self.core.worker_failed(t, order.worker, "out of luck", retryable=True)
+        elif outcome != "failed":
+            timings = Timings(compute_s=took)
+            self.core.arrived(t, order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+
+    # ---- faults ------------------------------------------------------------------------------------------------------
+
+    def _striking(self, fault: Fault) -> Callable[[float], None]:
+        return lambda t: self._crash(t, fault) if isinstance(fault, Crash) else self._outage(t, fault)
+
+    def _crash(self, t: float, fault: Crash) -> None:
+        """The last worker never leaves; who left cannot crash."""
+        members = self.core.members.members
+        staying = [worker for worker, member in members.items() if member.state != "left"]
+        leaving = fault.back_after_s is None
+        if fault.worker not in staying or (leaving and len(staying) == 1):
+            return
+        self.happened.append(fault)
+        self.lose(fault.worker, t, restarting=not leaving)
+        if fault.back_after_s is not None:
+            incarnation = members[fault.worker].incarnation
+            self.push(t + fault.back_after_s, 0, lambda t: self._back(t, fault.worker, incarnation))
+        self._recover(t)
+
+    def _back(self, t: float, worker: int, incarnation: int) -> None:
+        self.core.worker_joined(t, worker, incarnation)
+        self._recover(t)
+
+    def _outage(self, t: float, fault: Outage, restarted: int | None = None) -> None:
+        self.happened += [fault] if restarted is None else []
+        self.outages += 1
+        self.lose_server(t, restarted or 0)
+        self.push(t + fault.down_s, 0, self._outage_ends)
+
+    def _outage_ends(self, t: float) -> None:
+        self.outages -= 1
+        self._recover(t)
+
+    def _recover(self, t: float) -> None:
+        """As the supervisor does it: only when all servers and all workers are back."""
+        if self.core.halted and not self.outages and not self.core.members.anyone_launching():
+            self.restore(t)
+
+    # ---- the clock ---------------------------------------------------------------------------------------------------
+
+    def push(self, t: float, priority: int, call: Callable[[float], None]) -> None:
+        heapq.heappush(self.heap, (t, priority, next(self.sequence), call))
+
+    def step(self) -> bool:
+        """One event; False when the job is over or nothing is left to happen."""
+        if self.core.status or not self.heap:
+            return False
+        self.t, _, _, call = heapq.heappop(self.heap)
+        call(self.t)
+        return True
+
+    def run(self) -> HeapRun:
+        """To the end, or until it is plain that there is none."""
+        self.start()
+        for _ in range(MAX_STEPS):
+            if not self.step():
+                return self
+        raise RuntimeError(f"no end after {MAX_STEPS} steps, at t={self.t:g}")

@@ -1,0 +1,198 @@
+"""What every record must satisfy, whatever happened to the run (``docs/record.md``, the laws of the protocol)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from runtime.config.instantiate import instantiate
+from runtime.record.replay import decode
+from runtime.record.replay import replay as retold
+from strategies.protocol import Strategy
+
+Line = dict[str, Any]
+
+
+def problems(lines: list[Line]) -> list[str]:
+    """Everything that is wrong with a record; empty when it is sound."""
+    book = Book()
+    previous_t = 0.0
+    for number, line in enumerate(lines):
+        if line["seq"] != number:
+            book.wrong.append(f"line {number} has seq {line['seq']}")
+        if line["t"] < previous_t:
+            book.wrong.append(f"seq {number}: t goes back from {previous_t} to {line['t']}")
+        previous_t = max(previous_t, line["t"])
+        book.take(line)
+    return book.wrong
+
+
+class Book:
+    """Follows one record line by line, as the laws say who may be busy and which gradients may be used."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.incarnation: dict[int, int | None] = {}
+        """None: not known, since nobody is told who restarts while a server is away."""
+        self.here: set[int] = set()
+        self.idle: dict[int, bool] = {}
+        """Worker that is here or on its way -> whether it may be given a Compute."""
+        self.grads: set[int] = set()
+        self.asked: set[int] = set()
+        self.seen: set[int] = set()
+        self.version = 0
+        self.halted = False
+        self.going_back = False
+        """From the next Lost on; a Restart that leads to it is in the line after the note."""
+
+    def take(self, line: Line) -> None:
+        """One line."""
+        if line["kind"] == "note":
+            self.going_back |= line["note"]["type"] == "GoingBack"
+            return
+        event, seq = line["event"], line["seq"]
+        self.check(event["t"] == line["t"], f"seq {seq}: the event says t={event['t']}, its line {line['t']}")
+        getattr(self, f"on_{event['type'].lower()}", lambda event, seq: None)(event, seq)
+        finishing = False
+        for command in line["commands"]:
+            if self.halted or finishing:
+                break
+            self.counts[command["type"]] += 1
+            finishing = self.obey(command, seq)
+        self.check(
+            line["version"] == self.version, f"seq {seq}: version {line['version']}, but {self.version} updates applied"
+        )
+
+    def check(self, holds: bool, otherwise: str) -> None:
+        """Note what does not hold."""
+        if not holds:
+            self.wrong.append(otherwise)
+
+    # ---- events ------------------------------------------------------------------------------------------------------
+
+    def on_started(self, event: Line, seq: int) -> None:
+        self.incarnation = dict.fromkeys(event["workers"])  # the first of some may have died before
+        self.idle = dict.fromkeys(event["workers"], True)
+        self.here = set(event["workers"])
+
+    def on_arrived(self, event: Line, seq: int) -> None:
+        grad = event["grad"]
+        worker = grad["worker"]
+        self.check(worker in self.here or not grad["samples"], f"seq {seq}: worker {worker} arrived, but is away")
+        self.check(self.idle.get(worker) is False, f"seq {seq}: worker {worker} arrived without a Compute")
+        self.check(grad["id"] not in self.seen, f"seq {seq}: gradient {grad['id']} arrived twice")
+        known = self.incarnation.get(worker)
+        self.check(known in (None, grad["incarnation"]), f"seq {seq}: the dead have spoken: {grad}")
+        self.incarnation[worker] = grad["incarnation"]
+        self.check(0 <= grad["samples"] <= grad["assigned_samples"], f"seq {seq}: {grad}")
+        self.check(grad["version"] <= self.version, f"seq {seq}: computed on a version of the future: {grad}")
+        self.idle[worker] = True
+        self.seen.add(grad["id"])
+        if grad["samples"]:
+            self.grads.add(grad["id"])
+        self.counts["ended"] += 1
+
+    def on_scored(self, event: Line, seq: int) -> None:
+        grad = event["grad"]["id"]
+        self.check(grad in self.asked & self.grads, f"seq {seq}: a score of {grad} that nobody waits for")
+        self.check(event["ref_version"] <= self.version, f"seq {seq}: a reference of the future: {event}")
+        self.asked.discard(grad)
+
+    def on_failed(self, event: Line, seq: int) -> None:
+        worker = event["worker"]
+        self.check(self.idle.get(worker) is False, f"seq {seq}: worker {worker} failed without a Compute")
+        self.idle[worker] = True
+        self.counts["ended"] += 1
+
+    def on_lost(self, event: Line, seq: int) -> None:
+        worker = event["worker"]
+        was_here = worker in self.here
+        self.check(was_here or not event["restarting"], f"seq {seq}: worker {worker} was lost twice")
+        if was_here:
+            self.check(self.incarnation[worker] in (None, event["incarnation"]), f"seq {seq}: {event}")
+        self.incarnation[worker] = event["incarnation"]
+        self.here.discard(worker)
+        self.counts["ended"] += self.idle.pop(worker, True) is False
+        if event["restarting"]:
+            self.idle[worker] = True
+        if self.going_back:
+            self.halt()
+
+    def on_joined(self, event: Line, seq: int) -> None:
+        worker = event["worker"]
+        self.check(worker not in self.here, f"seq {seq}: worker {worker} joined, but was here")
+        self.check(event["incarnation"] > (self.incarnation[worker] or 0), f"seq {seq}: {event}")
+        self.here.add(worker)
+        self.idle.setdefault(worker, True)
+        self.incarnation[worker] = event["incarnation"]
+
+    def on_serverlost(self, event: Line, seq: int) -> None:
+        self.halt()
+
+    def halt(self) -> None:
+        """Nothing counts until everybody is back at a checkpoint."""
+        self.halted, self.going_back = True, False
+        self.counts["ended"] += sum(not idle for idle in self.idle.values())
+        self.idle = dict.fromkeys(self.idle, True)
+        self.grads.clear()
+        self.asked.clear()
+
+    def on_restored(self, event: Line, seq: int) -> None:
+        self.check(self.halted, f"seq {seq}: restored although no server was lost")
+        self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
+        self.halted, self.version = False, event["version"]
+        self.idle = dict.fromkeys(event["workers"], True)
+        self.here = set(event["workers"])
+        self.incarnation = dict.fromkeys(self.incarnation)
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def obey(self, command: Line, seq: int) -> bool:
+        """One command; True when it ended the job, so that those after it were not carried out."""
+        match command["type"]:
+            case "Compute":
+                worker = command["worker"]
+                self.check(self.idle.get(worker) is True, f"seq {seq}: Compute for worker {worker}: busy or gone")
+                self.idle[worker] = False
+            case "Apply" | "Drop" as what:
+                unknown = set(command["grads"]) - self.grads
+                self.check(not unknown, f"seq {seq}: {what} of gradients {unknown} that are not to be had")
+                self.grads -= set(command["grads"])
+                self.asked -= set(command["grads"])
+                self.version += what == "Apply"
+            case "Score":
+                grad = command["grad"]
+                self.check(grad in self.grads - self.asked, f"seq {seq}: Score of gradient {grad}: not to be had")
+                self.asked.add(grad)
+            case "Restart":
+                if command["node"].startswith("server:") or self.going_back:
+                    self.halt()
+            case "Stop":
+                return True
+        return False
+
+    @property
+    def outstanding(self) -> int:
+        """Computes that have not ended yet."""
+        return sum(not idle for idle in self.idle.values())
+
+
+def strategy_of(run_dir: Path) -> Strategy:
+    """A fresh strategy as the run's stored configuration describes it."""
+    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / ".hydra" / "config.yaml"), resolve=False)
+    strategy: Strategy = instantiate(config["strategy"])
+    return strategy
+
+
+def replay(lines: list[Line], strategy: Strategy) -> list[str]:
+    """Tell a fresh strategy what the recorded one was told; where its answers or its state differ."""
+    return [
+        f"seq {step.told.seq}: recorded {step.told.commands} and state {step.told.state}, "
+        f"answered {step.raised or step.commands} and state {step.state}"
+        for step in retold(decode(lines), strategy)
+        if not step.identical
+    ]

@@ -1,0 +1,285 @@
+"""The laws of the protocol and of the data service, checked on what a run left behind.
+
+None of this trusts the ledger or the shards: the audit replays the record with books of its own. Every checker returns
+complaints (none when all is well), and every one of them has a test in which it finds something.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from runtime.core.job import ComputeOrder
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    Grad,
+    Joined,
+    Lost,
+    ProtocolError,
+    Restart,
+    Restored,
+    Score,
+    Scored,
+    ServerLost,
+    Started,
+    Strategy,
+)
+from tests.support.answers import Line
+from tests.support.harness import HeapRun
+
+Complaints = list[str]
+Sample = tuple[int, int, int]
+Make = Callable[[], Strategy]
+
+
+class Audit:
+    """Books of who is there, who computes on which version, and which gradients may be used."""
+
+    def __init__(self) -> None:
+        self.t = 0.0
+        self.here: set[int] = set()
+        self.restarting: set[int] = set()
+        self.pending: set[int] = set()
+        self.busy: dict[int, int] = {}
+        self.fresh: dict[int, Grad] = {}
+        self.seen: set[int] = set()
+        self.asked: set[int] = set()
+        self.version = 0
+        self.halted = False
+        self.complaints: Complaints = []
+
+    def read(self, line: Line) -> None:
+        """One line of the record."""
+        event = line.event
+        self.demand(event.t >= self.t, f"time goes back from {self.t} to {event.t}")
+        self.t = event.t
+        self.happened(event)
+        for command in line.commands:
+            if not self.halted:
+                self.ordered(command)
+        self.demand(line.version == self.version, f"recorded version {line.version}, but {self.version} were applied")
+
+    def demand(self, lawful: bool, complaint: str) -> None:
+        if not lawful:
+            self.complaints.append(f"t={self.t:g}: {complaint}")
+
+    def happened(self, event: Any) -> None:
+        match event:
+            case Started():
+                self.here = set(event.workers)
+            case Arrived(grad=grad):
+                self.arrived(grad)
+            case Scored(grad=grad):
+                self.demand(grad.id in self.asked & self.fresh.keys(), f"{event}: nobody waits for this score")
+                self.demand(event.ref_version <= self.version, f"{event}: a reference from the future")
+                self.asked.discard(grad.id)
+            case Failed():
+                self.ends(event.worker)
+            case Lost():
+                expected = self.here | self.restarting | self.pending
+                self.demand(event.worker in expected, f"{event}: it was not there")
+                self.lost(event)
+            case Joined():
+                self.demand(event.worker in self.restarting | self.pending, f"{event}: it was not awaited")
+                self.restarting.discard(event.worker)
+                self.pending.discard(event.worker)
+                self.here.add(event.worker)
+            case ServerLost():
+                self.halted = True
+                self.busy, self.fresh, self.asked = {}, {}, set()
+            case Restored():
+                self.halted, self.version, self.here = False, event.version, set(event.workers)
+                self.restarting = set()
+                self.pending -= self.here
+
+    def lost(self, event: Lost) -> None:
+        if event.worker not in self.here:
+            self.pending.discard(event.worker)  # it has been given up
+        self.here.discard(event.worker)
+        self.restarting.discard(event.worker)
+        self.restarting |= {event.worker} if event.restarting else set()
+        self.busy.pop(event.worker, None)
+
+    def arrived(self, grad: Grad) -> None:
+        ordered = self.busy.get(grad.worker, self.version)  # a held Compute starts later, on newer parameters
+        self.demand(ordered <= grad.version <= self.version, f"{grad}: its Compute was given at version {ordered}")
+        self.demand(grad.samples <= grad.assigned_samples, f"{grad}: more samples than assigned")
+        self.demand(grad.id not in self.seen, f"{grad} arrives again")
+        self.seen.add(grad.id)
+        self.ends(grad.worker)
+        if grad.samples:
+            self.fresh[grad.id] = grad
+
+    def ends(self, worker: int) -> None:
+        self.demand(worker in self.busy, f"something of worker {worker} ends that was not under way")
+        self.busy.pop(worker, None)
+
+    def ordered(self, command: Any) -> None:
+        match command:
+            case Compute():
+                self.demand(command.worker in self.here | self.restarting, f"{command}: nobody there")
+                self.demand(command.worker not in self.busy, f"{command}: busy")
+                self.busy[command.worker] = self.version
+            case Apply():
+                self.demand(len(command.grads) == len(command.weights) > 0, f"{command}: weights do not match")
+                self.use(command)
+                self.version += 1
+            case Drop():
+                self.use(command)
+            case Score():
+                self.demand(command.grad in self.fresh, f"{command}: it has not arrived or is used up")
+                self.demand(command.grad not in self.asked, f"{command}: its last score is not told")
+                self.asked.add(command.grad)
+            case Restart():
+                self.restarted(command)
+
+    def restarted(self, command: Restart) -> None:
+        role, _, number = command.node.partition(":")
+        if role == "server":  # everything stands still at once, what is ordered after it is void
+            self.halted = True
+            self.busy, self.fresh, self.asked = {}, {}, set()
+        else:
+            self.demand(int(number) in self.here, f"{command}: not there")
+            self.pending.add(int(number))
+
+    def use(self, command: Apply | Drop) -> None:
+        for grad in command.grads:
+            self.demand(grad in self.fresh, f"{command}: gradient {grad} has not arrived or is used up")
+            self.fresh.pop(grad, None)
+            self.asked.discard(grad)
+
+
+def unlawful(run: HeapRun) -> Complaints:
+    """Whatever the protocol forbids."""
+    audit = Audit()
+    for line in run.lines:
+        audit.read(line)
+    return audit.complaints
+
+
+def unaveraged(run: HeapRun) -> Complaints:
+    """An update must be the mean over its samples: equal weights that sum to one over the samples.
+
+    Of a strategy that says that it rescales, it must have a direction of the mean: equal weights, more than zero.
+    """
+    complaints = []
+    rescales = run.core.strategy.rescales
+    for line in run.lines:
+        for command in line.commands:
+            if isinstance(command, Apply) and run.grads[command.grads[0]].round is not None:
+                complaints += [f"t={line.event.t:g}: {command}: {wrong}" for wrong in miscounted(run, command)]
+            elif isinstance(command, Apply):
+                samples = sum(run.grads[grad].samples for grad in command.grads)
+                norm = command.weights[0] * samples if rescales and command.weights[0] > 0 else 1.0
+                if any(abs(weight * samples / norm - 1) > 1e-12 for weight in command.weights):
+                    complaints.append(f"t={line.event.t:g}: {command} is not the mean over {samples} samples")
+    return complaints
+
+
+def miscounted(run: HeapRun, command: Apply) -> Complaints:
+    """What was computed by several must count as if by one: each sample of the round with 1 over their number."""
+    counts: Counter[Sample] = Counter()
+    for grad, weight in zip(command.grads, command.weights, strict=True):
+        order = run.orders[grad]
+        coefficients = [piece.coefficient for piece in order.pieces for _ in range(piece.samples)]
+        for sample, coefficient in zip(samples_of(order), coefficients, strict=True):
+            counts[sample] += weight * coefficient  # type: ignore[assignment]
+    samples = run.grads[command.grads[0]].round_samples
+    if len(counts) != samples:
+        return [f"{len(counts)} samples, but the round has {samples}"]
+    return [
+        f"{sample} counts {count * samples:g}" for sample, count in counts.items() if abs(count * samples - 1) > 1e-9
+    ]
+
+
+def samples_of(order: ComputeOrder) -> list[Sample]:
+    """(epoch, shard, position) of all samples of an order."""
+    return [(work.epoch, work.shard, position) for work in order.ranges for position in range(work.start, work.stop)]
+
+
+def dead(run: HeapRun) -> Complaints:
+    """The job must come to the end of its epochs."""
+    if run.core.status == "done" and run.core.shards.finished:
+        return []
+    return [f"status {run.core.status} ({run.core.reason}) after {run.core.shards.epochs_done} epochs, t={run.t:g}"]
+
+
+def uses(run: HeapRun) -> Counter[Sample]:
+    """How often each sample is in the parameters now; copies within a round are :func:`miscounted`'s business."""
+    found: Counter[Sample] = Counter()
+    for update in run.effective:
+        used = [samples_of(run.orders[grad]) for grad in update.grads]
+        copies = run.grads[update.grads[0]].round is not None
+        found.update(set().union(*used) if copies else [sample for own in used for sample in own])
+    return found
+
+
+def unconserved(run: HeapRun) -> Complaints:
+    """Every sample of every epoch must be in the parameters exactly once (restores take the data's state along)."""
+    found, cut = uses(run), run.core.cut
+    expected = {
+        (epoch, shard, position)
+        for epoch in range(run.job.epochs or 0)
+        for shard in range(cut.num_shards)
+        for position in range(cut.length(shard))
+    }
+    wrong = {sample: times for sample, times in found.items() if times != 1 or sample not in expected}
+    missing = expected - found.keys()
+    complaints = [f"{len(wrong)} samples used more than once, e.g. {min(wrong)}"] if wrong else []
+    return complaints + ([f"{len(missing)} samples never used, e.g. {min(missing)}"] if missing else [])
+
+
+def different(first: HeapRun, second: HeapRun) -> Complaints:
+    """Two runs of the same thing must leave the same bytes."""
+    return [] if first.everything() == second.everything() else [first_difference(first.lines, second.lines)]
+
+
+def first_difference(first: Sequence[Line], second: Sequence[Line]) -> str:
+    """Where two records part."""
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return f"line {number}: {one} is not {other}"
+    return f"{len(first)} lines are not {len(second)}"
+
+
+def unrepeatable(make: Make, lines: Sequence[Line]) -> Complaints:
+    """The recorded events must draw the recorded commands from a fresh strategy."""
+    return _retold(make(), lines)
+
+
+def unpicklable(make: Make, lines: Sequence[Line], every: int) -> Complaints:
+    """A copy through pickle, taken at any moment, must go on as the original did."""
+    strategy = make()
+    for number, line in enumerate(lines):
+        if number % every == every - 1:
+            try:
+                copied = pickle.loads(pickle.dumps(strategy))
+            except (pickle.PicklingError, TypeError, AttributeError) as error:
+                return [f"cannot be pickled: {error}"]
+            if complaints := _retold(copied, lines[number:]):
+                return complaints
+        strategy.handle(line.event)
+    return []
+
+
+def _retold(strategy: Strategy, lines: Sequence[Line]) -> Complaints:
+    for line in lines:
+        answer = tuple(strategy.handle(line.event))
+        if answer != line.commands:
+            return [f"{line.event}: now {answer}, then {line.commands}"]
+    return []
+
+
+def played(run: HeapRun) -> Complaints:
+    """Run it; what the ledger and the data service refuse is a complaint."""
+    try:
+        run.run()
+    except (ProtocolError, RuntimeError) as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,270 @@
+"""Golden transcripts: a small scenario as text, and below each of its lines what then happens.
+
+A scenario starts with settings (``strategy`` is a file of ``conf/strategy``, ``strategy.<field>`` changes it; the
+others are ``workers``, ``servers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every
+line is something that happens, a second after the last:
+
+    start                                   arrived 0 [not finite]
+    failed 1 [for good]                     lost 2 [for good]
+    joined 2                                server lost [0]
+    checkpoint                              restored
+    arrived 0 taking 4 s                    timer
+
+(``timer`` is the one that the strategy set last, when it is due.)
+
+Indented lines are written by ``pytest --rewrite``: what the strategy is told, ``->`` what it commands, and in brackets
+what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    Joined,
+    Lost,
+    Partition,
+    Restored,
+    Score,
+    Scored,
+    Started,
+    Strategy,
+)
+from tests.contract.catalogue import make
+from tests.support.harness import Desk, make_job
+
+INDENT = "    "
+SETTINGS = {"workers", "servers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
+
+
+class Scribe(Desk):
+    """Puts into words what happens at the desk."""
+
+    def start(self) -> Desk:
+        self.told: list[str] = []
+        self.noted_meanwhile: list[str] = []
+        return super().start()
+
+    def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
+        super().event(t, event, commands, version, decide_us, state)
+        self.told += [in_words(event), *(f"-> {in_words(command)}" for command in commands)]
+        self.read_notes()
+
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
+        super().note(t, kind, **fields)
+        match kind, fields:
+            case "Held", {"worker": worker}:
+                self.noted_meanwhile.append(f"[worker {worker} finds no data]")
+            case "EpochStarted", {"epoch": epoch} if epoch:
+                self.noted_meanwhile.append(f"[epoch {epoch} begins]")
+            case "Requeued", {"worker": worker, "samples": samples}:
+                self.noted_meanwhile.append(f"[{counted(samples)} of worker {worker} back in the queue]")
+
+    def compute(self, order: Any) -> None:
+        super().compute(order)
+        samples = counted(sum(work.samples for work in order.ranges))
+        self.noted_meanwhile.append(
+            f"[worker {order.worker} computes gradient {order.grad_id}: {samples} on version {order.version}]"
+        )
+
+    def refer(self, number: int, version: int) -> None:
+        super().refer(number, version)
+        self.noted_meanwhile.append(f"[reference {number} is computed on version {version}]")
+
+    def weigh(self, grad_id: int, reference: int) -> None:
+        super().weigh(grad_id, reference)
+        self.noted_meanwhile.append(f"[gradient {grad_id} is compared with reference {reference}]")
+
+    def read_notes(self) -> None:
+        """What the runtime did comes after what it was told to do."""
+        self.told += self.noted_meanwhile
+        self.noted_meanwhile.clear()
+
+
+def in_words(what: Any) -> str:
+    """An event or a command."""
+    name, said = type(what).__name__, details(what)
+    return f"{name}: {said}" if said else name
+
+
+def details(what: Any) -> str:
+    """What there is to say about an event or a command."""
+    match what:
+        case Started():
+            return f"workers {listed(what.workers)}, batches {listed(what.batch_samples)}"
+        case Arrived(grad=grad):
+            return f"gradient {grad.id} of worker {grad.worker}, {counted(grad.samples)}"
+        case Failed():
+            return f"worker {what.worker}, {'retryable' if what.retryable else 'not retryable'}"
+        case Lost():
+            return f"worker {what.worker}, {'restarting' if what.restarting else 'for good'}"
+        case Joined():
+            return f"worker {what.worker}, incarnation {what.incarnation}"
+        case Restored():
+            return f"version {what.version}, workers {listed(what.workers)}"
+        case Compute(parts=(_, *_)):
+            rows = " ".join(f"{part.index} x {part.coefficient:.4g}" for part in what.parts)
+            return f"worker {what.worker}, {counted(what.num_samples)}: parts {rows}"
+        case Compute():
+            parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
+            return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
+        case _:
+            return details_of_rest(what)
+
+
+def details_of_rest(what: Any) -> str:
+    """What is done with gradients; everything else has all its fields shown."""
+    match what:
+        case Partition():
+            return f"{counted(what.num_samples)} in {what.num_parts} parts"
+        case Apply():
+            weights = listed(in_short(weight) for weight in sorted(set(what.weights)))
+            return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}"
+        case Drop():
+            return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
+        case Score():
+            return f"gradient {what.grad}" + (", reference renewed" if what.refresh else "")
+        case Scored(grad=grad):
+            return f"gradient {grad.id}, <r, g> {what.dot:g}, |g|^2 {what.sqr_grad:g}, |r|^2 {what.sqr_ref:g}"
+        case _:
+            fields = msgspec.structs.asdict(what).items()
+            return ", ".join(f"{name} {value}" for name, value in fields if name not in ("t", "reason"))
+
+
+def in_short(weight: float) -> str:
+    """A fraction where it is a simple one."""
+    fraction = Fraction(weight).limit_denominator(1000)
+    return str(fraction) if abs(weight - fraction) < 1e-12 else f"{weight:.4g}"
+
+
+def listed(values: Any) -> str:
+    """Separated by spaces."""
+    return " ".join(str(value) for value in values)
+
+
+def counted(samples: int) -> str:
+    """So many samples."""
+    return f"{samples} sample" if samples == 1 else f"{samples} samples"
+
+
+def fire(desk: Desk) -> None:
+    """The strategy's last timer; later than it is due, if more has happened since."""
+    at_s, tag = [timer for timer in desk.timers if timer[1].startswith("strategy:")][-1]
+    desk.core.woke(desk.at(max(at_s, desk.t)), tag)
+
+
+def score(desk: Desk, grad_id: int, cosine: float) -> None:
+    """Of a gradient whose mean is twice as long as that of the reference, which is 1."""
+    sqr_grad = 4.0 * desk.grads[grad_id].samples ** 2
+    desk.weighed(grad_id, desk.references[-1][0], cosine, sqr_grad, float(desk.job.validation_samples**2))
+
+
+HAPPENINGS: dict[str, Callable[..., object]] = {
+    "start": lambda desk: desk.start(),
+    "arrived N": lambda desk, worker: desk.arrive(worker),
+    "arrived N taking N s": lambda desk, worker, compute_s: desk.arrive(worker, compute_s=compute_s),
+    "arrived N not finite": lambda desk, worker: desk.arrive(worker, finite=False),
+    "failed N": lambda desk, worker: desk.fail(worker),
+    "failed N for good": lambda desk, worker: desk.fail(worker, retryable=False),
+    "lost N": lambda desk, worker: desk.lose(worker),
+    "lost N for good": lambda desk, worker: desk.lose(worker, restarting=False),
+    "joined N": lambda desk, worker: desk.join(worker),
+    "referred": lambda desk: desk.referred(),
+    "scored N downhill": lambda desk, grad: score(desk, grad, 0.5),
+    "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
+    "server lost": lambda desk: desk.lose_server(),
+    "server lost N": lambda desk, server: desk.lose_server(server=server),
+    "checkpoint": lambda desk: desk.core.woke(desk.at(None), "runtime:checkpoint"),
+    "restored": lambda desk: desk.restore(),
+    "timer": fire,
+}
+
+
+def happen(desk: Scribe, line: str) -> None:
+    """One line of a scenario."""
+    words = line.split()
+    kind = " ".join("N" if word.isdigit() else word for word in words)
+    if kind not in HAPPENINGS:
+        raise ValueError(f"{line}: nothing that can happen in a scenario")
+    HAPPENINGS[kind](desk, *(int(word) for word in words if word.isdigit()))
+
+
+def play(text: str) -> str:
+    """The scenario with what happens in it written anew."""
+    settings = dict(read_settings(text))
+    desk = Scribe(make_strategy(settings), job_of(settings))
+    written = []
+    for line in text.splitlines():
+        if line.startswith(INDENT):
+            continue
+        written.append(line)
+        if is_happening(line):
+            written += [INDENT + told for told in what_follows(desk, line)]
+    return "\n".join(written) + "\n"
+
+
+def what_follows(desk: Scribe, line: str) -> list[str]:
+    """What is told, commanded and noted because of one line."""
+    desk.told, desk.noted_meanwhile = [], []
+    over = desk.core.status
+    happen(desk, line)
+    desk.read_notes()
+    end = [f"[{desk.core.status}: {desk.core.reason}]"] if desk.core.status and not over else []
+    return [*desk.told, *end] or ["nothing"]
+
+
+def is_happening(line: str) -> bool:
+    """Neither a comment nor a setting."""
+    return bool(line.strip()) and not line.startswith("#") and ": " not in line
+
+
+def read_settings(text: str) -> Iterator[tuple[str, Any]]:
+    """(name, value) of the lines at the top."""
+    for line in text.splitlines():
+        if ": " in line and not line.startswith(("#", INDENT)):
+            name, _, value = line.partition(": ")
+            if name not in SETTINGS and name.partition(".")[0] != "strategy":
+                raise ValueError(f"{line}: no such setting of a scenario")
+            yield name, {"true": True, "false": False, "null": None}.get(value, read_number(value))
+
+
+def read_number(value: str) -> int | float | str | list[Any]:
+    """What is none stays as it is."""
+    if value.startswith("["):
+        numbers: list[Any] = json.loads(value)
+        return numbers
+    try:
+        return int(value) if value.isdigit() else float(value)
+    except ValueError:
+        return value
+
+
+def make_strategy(settings: dict[str, Any]) -> Strategy:
+    """The one that is named, changed as is said."""
+    changes = {name.partition(".")[2]: value for name, value in settings.items() if name.startswith("strategy.")}
+    return make(settings["strategy"], **changes)
+
+
+def job_of(settings: dict[str, Any]) -> Any:
+    """Sizes of the job; order of the shards by seed 0."""
+    return make_job(
+        num_workers=settings["workers"],
+        num_servers=settings.get("servers", 1),
+        global_batch_samples=settings["batch"],
+        num_samples=settings["samples"],
+        batches_per_shard=settings.get("batches_per_shard", 1),
+        epochs=settings.get("epochs", 1),
+        epoch_overlap=settings.get("overlap", False),
+        max_time_s=1000.0,
+        checkpoint_every_s=1000.0,
+    )

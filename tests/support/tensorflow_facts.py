@@ -1,0 +1,177 @@
+"""What the TensorFlow backend computes, found out in a process of its own, since other tests fork theirs.
+
+Run as ``python -m tests.support.tensorflow_facts DATA_DIR OUT.npz``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.backends.base import MicroBatch, micro_batches
+from runtime.core.job import Piece
+from runtime.core.vectors import aligned_vector
+from runtime.errors import ConfigError
+from tests.support.runs import ROOT
+from workloads.clicks import Clicks
+from workloads.data import Split
+from workloads.digits import Digits
+from workloads.models.clicks import Fields, WideDeepSize
+
+HAVE = importlib.util.find_spec("tensorflow") is not None
+needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'")
+
+SEED = 3
+NUM = 48
+PIECES = (Piece(16, 2.5), Piece(NUM - 16, -0.75))
+WEIGHTED = [MicroBatch(slice(0, NUM), pieces=PIECES)]
+CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
+
+Facts = dict[str, Any]
+
+
+def collect(directory: Path) -> tuple[Facts, str]:
+    """The facts, and what the process wrote on standard error."""
+    out = directory / "facts.npz"
+    Digits(data_dir=str(directory)).prepare()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.support.tensorflow_facts", str(directory), str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(np.load(out)), done.stderr
+
+
+class Normalised:
+    """A task with batch normalisation and no initial parameters of its own."""
+
+    def load(self) -> Any:
+        return Digits(data_dir=sys.argv[1]).load()
+
+    def tensorflow_module(self) -> Any:
+        from keras import Input, Sequential, layers
+
+        return Sequential([Input((64,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(10)])
+
+    def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
+        return Digits().tensorflow_loss(module, inputs, targets)
+
+    def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> Any:
+        return Digits().tensorflow_metrics(module, inputs, targets)
+
+
+def facts_of(model: Any) -> Facts:
+    """Initial parameters, a gradient, a coded one, metrics, and how often graphs were made."""
+    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    grad[:] = 7.0
+    model.attach(params, grad)
+    batch = model.batch(np.arange(NUM))
+    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
+    found["coded_loss"] = model.gradient(batch, CODED)
+    found["coded_grad"] = grad.copy()
+    if getattr(model.task, "samples_apart", False):
+        model.expect_weights()
+        found["weighted_loss"], found["weighted_grad"] = model.gradient(batch, WEIGHTED), grad.copy()
+        model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
+        found["weighted_traces"] = model._weighted.experimental_get_tracing_count()
+    found["accuracy"], found["mean_loss"] = model.evaluate().values()
+    params *= 0.5  # the same memory: nothing is told to the model
+    found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
+    for size in (1, 2, 7):
+        model.gradient(model.batch(np.arange(size)), micro_batches(size, 1))
+    found["traces"] = model._step.experimental_get_tracing_count()
+    return found
+
+
+class WideAndDeep:
+    """Wide & Deep with crosses, on rows of nobody."""
+
+    size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
+    fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
+    tensorflow_loss, tensorflow_figures, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_figures, Clicks.metrics
+    tensorflow_module = Clicks.tensorflow_module
+    torch_module, torch_loss, torch_figures = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_figures
+    starts, initial_parameters = Clicks.starts, Clicks.initial_parameters
+
+    def load(self) -> Split:
+        chance = np.random.default_rng(0)
+        ids = [chance.integers(0, kinds, 512) for kinds in self.fields.cardinalities]
+        rows = np.column_stack([chance.normal(size=(512, 3)), *ids]).astype(np.float32)
+        clicks = (rows[:, 0] + 0.5 * (rows[:, 3] == rows[:, 4]) + 0.3 * chance.normal(size=512) > 0.2).astype(np.int64)
+        return Split(train=(rows, clicks), test=(rows, clicks))
+
+
+def descend(model: Any) -> list[float]:
+    """Losses of 50 steps of gradient descent, then loss and AUC."""
+    params, grad, losses = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters), []
+    params[:] = model.initial_parameters()
+    model.attach(params, grad)
+    for step in range(50):
+        losses.append(model.gradient(model.batch((np.arange(64) + 64 * step) % 512), micro_batches(64, 1)))
+        params -= np.float32(0.1 / 64) * grad
+    metrics = model.evaluate()
+    return [*losses, metrics["loss"], metrics["auc"]]
+
+
+def norms_of(model: Any) -> Facts:
+    """Metrics before and after steps of training, with and without statistics that are measured anew."""
+    before = list(model.evaluate().values())
+    measured = model.module.layers[1].moving_mean.numpy()
+    kernel, bias = model.variables[0], model.params.numpy()[64 * 6 : 65 * 6]
+    flat = model.params.numpy()[: 64 * 6].reshape(6, 64)
+    assert tuple(kernel.shape) == (64, 6)
+    whole_batches = model.norms._chosen[: len(model.norms._chosen) // 512 * 512]
+    wanted = (model.data.train[0][whole_batches] @ flat.T + bias).mean(axis=0)
+    for _ in range(3):
+        model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
+    after = list(model.evaluate().values())
+    model.norms.norms = []
+    for _ in range(3):
+        model.gradient(model.batch(np.arange(NUM)), micro_batches(NUM, 1))
+    return {"norms": [before, after, list(model.evaluate().values())], "measured": measured, "wanted_means": wanted}
+
+
+def main() -> None:
+    """Entry point."""
+    facts: Facts = {}
+    begun = Digits(data_dir=sys.argv[1]).initial_parameters(SEED)
+    from runtime.backends.tensorflow import TensorflowBackend
+
+    backend = TensorflowBackend()
+    assert (backend.initial_parameters(Digits(), SEED) == begun).all()
+    facts["imported_for_initial_parameters"] = "tensorflow" in sys.modules
+    for kind in ("mlp", "cnn"):
+        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=sys.argv[1]), SEED)
+        facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
+    normalised = backend.prepare(Normalised(), SEED)
+    facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
+    try:
+        normalised.expect_weights()
+    except ValueError as error:
+        facts["bn_weights_refused"] = str(error)
+    facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
+    facts |= norms_of(normalised)
+    facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
+    facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)
+    try:
+        TensorflowBackend(num_threads=2).prepare(Normalised(), SEED)
+    except ConfigError as error:
+        facts["refusal"] = str(error)
+    facts["modules"] = [name for name in ("torch", "sklearn", "pandas", "matplotlib") if name in sys.modules]
+    facts["threads"] = len(os.listdir("/proc/self/task"))
+    np.savez(sys.argv[2], **facts)
+
+
+if __name__ == "__main__":
+    main()
