@@ -1,6 +1,6 @@
 """Whether a record is sound: what the laws of the protocol promise, checked on what was written down.
 
-Every check has a broken record in ``tests/unit/test_analysis_integrity.py`` that it must catch.
+Every check has a broken record in ``tests/unit/analysis/test_analysis_integrity.py`` that it must catch.
 """
 
 from __future__ import annotations

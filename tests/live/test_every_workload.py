@@ -15,7 +15,7 @@ from tests.support.leaks import Start
 from tests.support.raw_files import SMALL
 from tests.support.runs import QUICK
 from tests.support.tensorflow_facts import needs_tensorflow
-from tests.unit.test_preflight import CONF, composed
+from tests.unit.run.test_preflight import CONF, composed
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
 

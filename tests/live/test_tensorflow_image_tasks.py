@@ -28,7 +28,7 @@ BSP = (
     *("strategy=bsp", "cluster=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
 )
 CNN = ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.005")
-"""Without normalisation: with it, roundings grow (tests/unit/test_roundings.py)."""
+"""Without normalisation: with it, roundings grow (tests/unit/backends/test_roundings.py)."""
 
 Losses = NDArray[np.float64]
 Runs = Callable[..., Losses]

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from runtime.run.preflight import preflight
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 preflight([])  # whatever it imports and caches, the children inherit
 

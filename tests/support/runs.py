@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("cluster.device=null", "draw=false", "view=none", "eval_every_s=null")
 LEDGER = ("workload=ledger", "backend=numpy", "straggler=none", *QUICK)
 DIGITS = ("workload=digits", "backend=torch", "straggler=none", *QUICK)

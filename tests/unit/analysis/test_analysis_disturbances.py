@@ -1,0 +1,86 @@
+"""Planned and achieved disturbance, joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.measures.disturbances import achieved
+from analysis.records.load import load_run
+from tests.support.records import Story, apply, bsp_story, compute, disturbance
+
+
+def join(story: Story, path: Path) -> pd.DataFrame:
+    run = load_run(story.write(path / "run"))
+    tables = run.tables
+    return achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+
+
+def one_worker(plan: list[dict[str, object]], *rows: tuple[float, float, float]) -> Story:
+    """A worker whose iterations are (arrived at, computing time, injected seconds of it), one behind the other."""
+    story = Story(num_workers=1, plan=plan)
+    story.started()
+    story.lines[-1]["commands"] = [compute(0)]
+    for number, (t, compute_s, injected_s) in enumerate(rows):
+        story.arrived(
+            t, 0, number, [apply(number), compute(0)], compute_s=compute_s, injected_s=injected_s, iteration=number
+        )
+    return story
+
+
+def test_a_window_that_was_met(tmp_path: Path) -> None:
+    row = join(bsp_story(), tmp_path).iloc[0]
+    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (2, pytest.approx(0.2), pytest.approx(0.2))
+    assert row["first_effect_s"] == pytest.approx(0.113), "the first Compute issued in the window"
+
+
+def test_a_window_that_nobody_met(tmp_path: Path) -> None:
+    row = join(bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]), tmp_path).iloc[0]
+    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (0, 0.0, 0.0)
+    assert pd.isna(row["first_effect_s"])
+
+
+def test_an_injection_that_did_not_happen_shows(tmp_path: Path) -> None:
+    story = one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (3.0, 1.5, 0.3))
+    row = join(story, tmp_path).iloc[0]
+    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (2, 1.0, pytest.approx(0.3))
+
+
+def test_the_window_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> None:
+    story = one_worker([disturbance(1.0, 2.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.0, 0.0))
+    assert join(story, tmp_path).iloc[0]["hits"] == 1
+
+
+def test_overlapping_windows_share_what_was_measured(tmp_path: Path) -> None:
+    plan = [disturbance(0.0, 9.0, "worker:0", 0.1), disturbance(0.0, 9.0, "worker:0", 0.3)]
+    rows = join(one_worker(plan, (1.0, 1.0, 0.44)), tmp_path)
+    assert list(rows["planned_s"]) == pytest.approx([0.1, 0.3])
+    assert list(rows["achieved_s"]) == pytest.approx([0.11, 0.33])
+
+
+def test_a_slowdown_is_a_fraction_of_the_iterations_own_time(tmp_path: Path) -> None:
+    plan = [disturbance(0.0, 9.0, "worker:0", 2.0, kind="slowdown")]
+    row = join(one_worker(plan, (1.0, 0.9, 0.6)), tmp_path).iloc[0]
+    assert (row["planned_s"], row["achieved_s"]) == (pytest.approx(0.6), pytest.approx(0.6))
+
+
+def test_a_server_is_disturbed_by_update(tmp_path: Path) -> None:
+    story = one_worker([disturbance(1.5, 3.5, "server:0", 0.05)], *((float(n), 1.0, 0.0) for n in range(1, 6)))
+    story.note(5.1, "Updated", server=0, version=2, updates=2, busy_s=0.1, injected_s=0.05)
+    story.note(5.2, "Updated", server=0, version=5, updates=3, busy_s=0.1, injected_s=0.06)
+    row = join(story, tmp_path).iloc[0]
+    assert (row["hits"], row["first_effect_s"]) == (2, 2.0)
+    assert (row["planned_s"], row["achieved_s"]) == (pytest.approx(0.1), pytest.approx(0.11))
+
+
+def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
+    plan = [disturbance(0.0, 9.0, "worker:0", 0.5, kind="quota"), disturbance(0.0, 9.0, "link:0-1", 1e6, kind="rate")]
+    rows = join(one_worker(plan, (1.0, 1.0, 0.0)), tmp_path)
+    assert list(rows["hits"]) == [1, 0]
+    assert rows["planned_s"].isna().all()
+
+
+def test_no_plan(tmp_path: Path) -> None:
+    assert len(join(bsp_story(plan=[]), tmp_path)) == 0

@@ -1,0 +1,113 @@
+"""The look of the figures: colours that stay, captions that say where a figure is from, frames that they draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.figures.bars import draw_bars
+from analysis.figures.convergence import draw_convergence
+from analysis.figures.page import new_page, save, styled
+from analysis.figures.style import STRATEGY_COLOURS, colour_of, looks
+from analysis.measures.segments import excerpt, segments, shares
+from analysis.records.load import load_run
+from analysis.records.provenance import caption, ranges
+from tests.support.records import Story, bsp_story
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_strategy_keeps_its_colour_in_any_company() -> None:
+    assert looks(["asp", "bsp"])["bsp"] == looks(["bsp"])["bsp"]
+    assert colour_of("ssp bound=3") == colour_of("ssp bound=10") == STRATEGY_COLOURS["ssp"]
+    assert colour_of("my_new_method") == colour_of("my_new_method")
+
+
+def test_variants_of_a_strategy_are_told_apart_by_their_line() -> None:
+    found = looks(["ssp bound=1", "ssp bound=2", "ssp bound=3"])
+    assert len({look.colour for look in found.values()}) == 1
+    assert len({look.line for look in found.values()}) == 3
+
+
+def test_no_two_strategies_look_the_same() -> None:
+    assert len(set(STRATEGY_COLOURS.values())) == len(STRATEGY_COLOURS)
+    names = [path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")]
+    assert names
+    assert len(set(looks(names).values())) == len(names)
+
+
+def test_a_caption_says_where_a_figure_is_from() -> None:
+    virtual = Story(runtime="virtual", seed=2).meta
+    said = caption([Story(seed=0).meta, Story(seed=1).meta, virtual])
+    for part in ("live runtime", "virtual runtime (calibration cal-7)", "seeds 0\N{EN DASH}2", "Test CPU, 2 cores"):
+        assert part in said
+    assert "seed 2" in caption([virtual])
+
+
+def test_ranges() -> None:
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0\N{EN DASH}2, 5, 7\N{EN DASH}8"
+
+
+def test_segments_sum_to_the_workers_time(tmp_path: Path) -> None:
+    pieces = segments(load_run(bsp_story().write(tmp_path / "run")).tables.iterations)
+    spent = (pieces["end_s"] - pieces["start_s"]).groupby(pieces["worker"]).sum()
+    assert spent.tolist() == pytest.approx([0.645, 0.646, 0.647, 0.648], abs=1e-6)
+    injected = pieces[pieces["phase"] == "injected"]
+    assert (injected["end_s"] - injected["start_s"]).tolist() == pytest.approx([0.1, 0.1])
+
+
+def test_shares_of_a_bin_sum_to_one_while_a_worker_is_at_work(tmp_path: Path) -> None:
+    pieces = segments(load_run(bsp_story().write(tmp_path / "run")).tables.iterations)
+    binned = shares(pieces, 0.64, 8)
+    assert len(binned["start_s"].unique()) == 8
+    assert binned.groupby(["worker", "start_s"])["share"].sum().to_numpy() == pytest.approx(1.0)
+
+
+def test_the_excerpt_shows_the_start_of_the_first_disturbance(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    start, end = excerpt(run.tables.iterations, run.plan, 0.648, count=4)
+    assert 0.0 <= start < 0.113 < end <= 0.648
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
+
+
+def test_a_miss_is_said_in_the_legend() -> None:
+    curves = pd.DataFrame({"label": "bsp", "t_s": [0.0, 1.0], "median": 0.5, "low": 0.4, "high": 0.6, "runs": 3})
+    marks = pd.DataFrame({"strategy": ["bsp"], "tta_s": [float("inf")], "missed": [3], "runs": [3]})
+    figure = Figure()
+    axes = figure.subplots()
+    draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_texts()[0].get_text() == "bsp\ntarget missed by 3 of 3"
+
+
+def test_a_bar_says_its_value_and_its_misses() -> None:
+    bars = pd.DataFrame({"strategy": ["bsp", "asp"], "value_s": [9.5, float("inf")], "missed": [1, 3], "runs": [3, 3]})
+    bars = bars.assign(low_s=9.0, high_s=float("inf"))
+    dots = pd.DataFrame({"strategy": ["bsp"] * 3, "value_s": [9.0, 9.5, float("inf")]})
+    figure = Figure()
+    draw_bars(figure.subplots(), bars, dots, looks(["bsp", "asp"]), "seconds", "missed")
+    assert texts(figure) == "9.5 1 of 3 missed 3 of 3 missed"
+    assert len(figure.axes[0].patches) == 1, "no bar for a miss"
+
+
+def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
+    before = mpl.rcParams["font.size"]
+    with styled():
+        page = new_page(1.0, "a caption with a $ in it")
+        page.subplots().plot([0, 1])
+        save(page, tmp_path / "a.png", pd.DataFrame({"x": [0, 1]}))
+    assert mpl.rcParams["font.size"] == before
+    assert (tmp_path / "a.csv").read_text() == "x\n0\n1\n"
+
+
+def test_no_figure_needs_pyplot() -> None:
+    for path in (ROOT / "analysis").rglob("*.py"):
+        assert "pyplot" not in path.read_text(), path

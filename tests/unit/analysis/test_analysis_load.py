@@ -1,0 +1,136 @@
+"""Records are read as docs/record.md says; anything else is refused with the place and the reason."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.records.load import RecordError, find_runs, load_run
+from analysis.records.schema import Arrived, Other
+from tests.support.records import Story, bsp_story
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    return bsp_story().write(tmp_path / "run")
+
+
+def edit(path: Path, number: int, text: str | None) -> None:
+    """Replace one line (counted from 1) of a file, or take it out."""
+    lines = path.read_text().splitlines(keepends=True)
+    lines[number - 1 : number] = [text + "\n"] if text is not None else []
+    path.write_text("".join(lines))
+
+
+def test_reads_a_whole_record(record: Path) -> None:
+    run = load_run(record)
+    assert (run.status, run.torn, run.job["strategy"], len(run.plan)) == ("done", False, "bsp", 1)
+    assert [line.seq for line in run.lines] == list(range(len(run.lines)))
+    arrived = next(line.event for line in run.lines if isinstance(line.event, Arrived))
+    assert (arrived.grad.samples, arrived.timings.compute_s, arrived.loss) == (8, 0.05, 1.0)
+
+
+def test_a_killed_run_reads_with_one_torn_line(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run", keep=9, torn='{"seq":9,"t":0.1,"ki'))
+    assert (run.status, run.torn, len(run.lines)) == ("killed", True, 9)
+
+
+def test_a_last_line_that_lacks_only_its_newline_counts(tmp_path: Path) -> None:
+    story = bsp_story()
+    run = load_run(story.write(tmp_path / "run", keep=9, torn=json.dumps(story.lines[9])))
+    assert (run.torn, len(run.lines)) == (False, 10)
+
+
+def test_a_record_without_any_line_reads(tmp_path: Path) -> None:
+    run = load_run(Story().write(tmp_path / "run"))
+    assert (run.lines, run.status) == ([], "killed")
+
+
+def test_a_gap_is_refused(record: Path) -> None:
+    edit(record / "events.jsonl", 4, None)
+    with pytest.raises(RecordError, match=r"events\.jsonl:4: seq 4 where 3 is due.*repeat the run"):
+        load_run(record)
+
+
+def test_a_line_twice_is_refused(record: Path) -> None:
+    path = record / "events.jsonl"
+    path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[-1])
+    with pytest.raises(RecordError, match="is due"):
+        load_run(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('{"seq":2,"t":0.0', "truncated"),
+        ('{"seq":2,"t":"soon","kind":"note","note":{"type":"Held","worker":1}}', "Expected `float`, got `str`"),
+        ('{"seq":2,"t":0.0,"kind":"note","note":{"type":"Held"}}', "missing required field `worker`"),
+        ('{"seq":2,"t":0.0,"kind":"event","event":{"type":"Woke","tag":"a"}}', "has `event` and `version`"),
+        ('{"seq":2,"t":0.0,"kind":"poem"}', 'kind "poem"'),
+        ("", "truncated"),
+    ],
+)
+def test_a_malformed_line_is_refused_with_its_place(record: Path, text: str, what: str) -> None:
+    edit(record / "events.jsonl", 3, text)
+    with pytest.raises(RecordError) as error:
+        load_run(record)
+    assert "events.jsonl:3: " in str(error.value)
+    assert what in str(error.value)
+
+
+def test_a_newer_vocabulary_still_reads(tmp_path: Path) -> None:
+    story = Story()
+    story.started()
+    story.event(1.0, "Foreseen", [{"type": "Send", "grad": 1}], cpu=0.5)
+    story.note(1.0, "Throttled", worker=1)
+    run = load_run(story.write(tmp_path / "run"))
+    observed, throttled = run.lines[1], run.lines[2]
+    assert isinstance(observed.event, Other)
+    assert observed.event.fields["cpu"] == 0.5
+    assert isinstance(observed.commands[0], Other)
+    assert isinstance(throttled.note, Other)
+    assert throttled.note.type == "Throttled"
+
+
+@pytest.mark.parametrize("name", ["meta.json", "plan.json", "events.jsonl"])
+def test_a_missing_file_is_named(record: Path, name: str) -> None:
+    (record / name).unlink()
+    with pytest.raises(RecordError, match=rf"{name}: missing"):
+        load_run(record)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("meta.json", '{"schema": 9}', "not of schema 1"),
+        ("meta.json", '{"schema": 1, "seed": 0, "job": {"strategy": "bsp"}}', "runtime, job.num_workers"),
+        ("plan.json", "{", "damaged"),
+        ("plan.json", '{"schema": 1, "disturbances": [{"start_s": 1}]}', "disturbance 0 lacks end_s, target"),
+    ],
+)
+def test_a_malformed_head_is_refused(record: Path, name: str, content: str, what: str) -> None:
+    (record / name).write_text(content)
+    with pytest.raises(RecordError) as error:
+        load_run(record)
+    assert what in str(error.value)
+
+
+def test_runs_are_found_in_natural_order(tmp_path: Path) -> None:
+    for name in ("10_ssp", "9_asp", "deep/er/0_bsp"):
+        Story().write(tmp_path / name)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "meta.json").touch()
+    names = [str(path.relative_to(tmp_path)) for path in find_runs(tmp_path)]
+    assert names == ["9_asp", "10_ssp", "deep/er/0_bsp"]
+    assert find_runs(tmp_path / "9_asp") == [tmp_path / "9_asp"]
+
+
+def test_importing_the_loader_imports_no_plotting_and_no_frames() -> None:
+    code = "import sys, analysis.records.load; print({'pandas', 'matplotlib', 'scipy'} & set(sys.modules))"
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,203 @@
+"""Metrics against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import inf, isnan
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.measures import targets, work
+from analysis.measures.metrics import completed, jct_s, summarise
+from analysis.records.load import Run, load_run
+from tests.support.records import Story, apply, backup_story, bsp_story, compute, rollback_story
+
+SCORES = [(0, 0.1), (40, 0.5), (80, 0.7), (120, 0.7504), (160, 0.7509), (200, 0.7511), (240, 0.7512), (280, 0.7510)]
+
+
+def scored(rows: Sequence[tuple[float, float]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["asked_s", "value"], dtype="float64")
+
+
+def read(story: Story, path: Path) -> Run:
+    return load_run(story.write(path / "run"))
+
+
+# ---- targets --------------------------------------------------------------------------------------------------------
+
+
+def test_time_to_accuracy_is_that_of_the_first_evaluation_that_reaches_it() -> None:
+    assert targets.tta_s(scored(SCORES), 0.72) == 120.0
+    assert targets.tta_interp_s(scored(SCORES), 0.72) == pytest.approx(95.87, abs=0.005)
+
+
+def test_converged_at_the_fifth_of_five_close_evaluations() -> None:
+    assert targets.converged_s(scored(SCORES)) == 280.0
+    assert targets.converged_s(scored(SCORES[:-1])) == inf
+
+
+def test_a_missed_target_is_infinite() -> None:
+    assert targets.tta_s(scored(SCORES), 0.76) == inf
+    assert targets.tta_interp_s(scored(SCORES), 0.76) == inf
+    assert targets.tta_s(scored([]), 0.5) == inf
+
+
+def test_a_target_that_is_met_from_the_start() -> None:
+    assert targets.tta_s(scored(SCORES), 0.05) == 0.0
+    assert targets.tta_interp_s(scored(SCORES), 0.05) == 0.0
+
+
+def test_lower_is_better() -> None:
+    losses = scored([(0, 2.0), (10, 1.0), (20, 0.5)])
+    assert targets.tta_s(losses, 0.75, higher_is_better=False) == 20.0
+    assert targets.tta_interp_s(losses, 0.75, higher_is_better=False) == pytest.approx(15.0)
+    assert targets.best(losses, higher_is_better=False) == 0.5
+    assert targets.tta_s(losses, 0.75) == 0.0, "negative control: the direction matters"
+
+
+def test_the_best_need_not_be_the_last() -> None:
+    assert (targets.best(scored(SCORES)), targets.final(scored(SCORES))) == (0.7512, 0.7510)
+    assert isnan(targets.final(scored([])))
+
+
+def test_what_is_not_a_number_is_no_score() -> None:
+    frame = pd.DataFrame({"asked_s": [1.0, 2.0], "t": [1.0, 2.0], "version": [0, 1], "accuracy": [None, 0.5]})
+    assert list(targets.scores(frame, "accuracy")["asked_s"]) == [2.0]
+    assert len(targets.scores(frame, "perplexity")) == 0
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def iterations(*rows: tuple[int, int, float], samples: int = 8) -> pd.DataFrame:
+    """(worker, iteration, iter_s)"""
+    frame = pd.DataFrame(rows, columns=["worker", "iteration", "iter_s"])
+    return frame.assign(samples=samples, assigned_samples=8)
+
+
+def test_stragglers_are_those_more_than_a_fifth_slower_than_the_fastest() -> None:
+    frame = iterations((0, 0, 1.0), (1, 0, 1.2), (2, 0, 1.21), (0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.1))
+    deviating = work.deviations(frame)
+    assert list(deviating["deviation_frac"]) == pytest.approx([0.0, 0.2, 0.21, 0.0, 0.0, 0.1])
+    assert work.stragglers(deviating) == (1, 0.5)
+
+
+def test_short_batches_and_lonely_workers_are_no_measure() -> None:
+    short = iterations((0, 0, 0.1), samples=3)
+    frame = pd.concat([short, iterations((1, 0, 1.0), (2, 0, 1.1), (0, 1, 9.0))])
+    assert list(work.deviations(frame)["worker"]) == [1, 2]
+
+
+def test_delay_and_waste() -> None:
+    frame = iterations((0, 0, 1.0), (1, 0, 3.0), (0, 1, 2.0), (1, 1, 2.0))
+    assert work.delay_frac(work.deviations(frame)) == pytest.approx((1.0 + 0.0) / (2.0 + 2.0))
+    assert work.waste_frac(0.32) == pytest.approx(0.2424, abs=5e-5)
+
+
+def test_waiting_before_the_start_of_the_job_does_not_count() -> None:
+    frame = pd.DataFrame(
+        [[0, 0.5, 0.0, 0.0, 1.0, 0.0, 0.2, 8, -0.4], [0, 0.25, 0.0, 0.0, 1.0, 0.0, 0.0, 8, 1.1]],
+        columns=["worker", "wait_s", "pull_s", "data_s", "compute_s", "send_s", "injected_s", "samples", "start_s"],
+    )
+    spent = work.time_spent(frame)
+    assert spent.loc[0, "wait_s"] == pytest.approx(0.1 + 0.25)
+    assert spent.loc[0, "compute_s"] == pytest.approx(1.8)
+    assert work.wait_frac(spent) == pytest.approx(0.35 / 2.35)
+    assert work.use_frac(spent)[0] == pytest.approx(2.0 / 2.35)
+
+
+def test_quantiles() -> None:
+    found = work.quantiles(pd.Series(range(101), dtype="float64"))
+    assert found == {"median": 50.0, "p90": 90.0, "p99": 99.0}
+
+
+def test_every_update_of_a_server_counts_once() -> None:
+    notes = pd.DataFrame({"updates": [3, 1, 0], "busy_s": [0.3, 0.9, 0.0]})
+    assert list(work.server_bpt_s(notes)) == pytest.approx([0.1, 0.1, 0.1, 0.9])
+
+
+# ---- the summary ----------------------------------------------------------------------------------------------------
+
+
+def test_summary_of_a_whole_run(tmp_path: Path) -> None:
+    summary = summarise(read(bsp_story(), tmp_path))
+    assert summary["integrity"] == {"ok": True, "problems": [], "unchecked": []}
+    assert summary["jct_s"] == pytest.approx(0.648)
+    assert (summary["updates"], summary["iterations"], summary["epochs_done"]) == (8, 32, 2)
+    assert summary["grads"] == {"applied": 32, "dropped": 0, "void": 0, "open": 0, "empty": 0}
+    assert summary["mean_uses_per_sample"] == 2.0
+    assert summary["staleness"] == {"0": 32}
+    assert summary["straggler_iterations"] == 2, "the two iterations that were delayed"
+    assert summary["bpt_by_worker_s"]["3"]["median"] == pytest.approx(0.0535)
+    assert summary["decide_p50_us"] == 10.0
+    assert summary["decide_frac"] == pytest.approx(sum(1e-5 for _ in range(41)) / 0.648, rel=0.05)
+
+
+def test_the_parts_of_the_workers_time_sum_to_all_of_it(tmp_path: Path) -> None:
+    spent = summarise(read(bsp_story(), tmp_path))["time_spent_s"]
+    last = [0.645, 0.646, 0.647, 0.648]
+    assert sum(spent.values()) == pytest.approx(sum(last)), "four workers, each until its last arrival"
+
+
+def test_dropped_fraction(tmp_path: Path) -> None:
+    summary = summarise(read(backup_story(), tmp_path))
+    assert summary["dropped_frac"] == pytest.approx(6 / 30)
+    assert summary["computed_per_applied"] == pytest.approx(300 / 240)
+
+
+def test_void_work_is_not_used_work(tmp_path: Path) -> None:
+    summary = summarise(read(rollback_story(), tmp_path))
+    assert (summary["updates"], summary["updates_void"], summary["rollbacks"]) == (8, 2, 1)
+    assert summary["samples"]["applied"] == 256
+    assert summary["samples"]["void"] == 64
+
+
+def test_a_miss_and_no_target_are_told_apart(tmp_path: Path) -> None:
+    missed = summarise(read(bsp_story(target=0.99), tmp_path))
+    assert (missed["tta_s"], missed["tta_missed"]) == (None, True)
+    unmeasured = summarise(read(bsp_story(target=None), tmp_path))
+    assert (unmeasured["tta_s"], unmeasured["tta_missed"]) == (None, None)
+    met = summarise(read(bsp_story(target=0.25), tmp_path))
+    assert (met["tta_s"], met["tta_missed"]) == (0.5, False)
+
+
+def test_a_killed_run_lasts_until_its_last_line_and_is_not_completed(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run", keep=20, torn="{"))
+    assert jct_s(run) == run.lines[-1].t
+    assert not completed(run)
+    assert summarise(run)["status"] == "killed"
+
+
+def test_a_run_whose_time_was_up_is_not_completed(tmp_path: Path) -> None:
+    story = Story(max_time_s=10.0)
+    story.started()
+    story.finished(10.0, epochs_done=1)
+    assert not completed(read(story, tmp_path))
+    story.lines[-1]["note"]["epochs_done"] = 2
+    assert completed(read(story, tmp_path)), "the last epoch ended just in time"
+    story.meta["job"]["epochs"] = None
+    assert completed(read(story, tmp_path)), "a job without epochs is one of fixed time"
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_run_of_nothing_has_a_summary(tmp_path: Path, started: bool) -> None:
+    story = Story()
+    if started:
+        story.started()
+    summary = summarise(read(story, tmp_path))
+    assert (summary["jct_s"], summary["updates"], summary["wait_frac"]) == (0.0, 0, None)
+    json.dumps(summary, allow_nan=False)
+
+
+def test_one_worker_has_no_stragglers(tmp_path: Path) -> None:
+    story = Story(num_workers=1)
+    story.started()
+    story.lines[-1]["commands"] = [compute(0)]
+    story.arrived(0.1, 0, 0, [apply(0), compute(0)], compute_s=0.1)
+    story.arrived(0.2, 0, 1, [apply(1)], compute_s=0.1, iteration=1)
+    summary = summarise(read(story, tmp_path))
+    assert (summary["straggler_iterations"], summary["iterations_with_straggler_frac"]) == (0, None)
+    assert summary["wait_frac"] == 0.0

@@ -1,0 +1,179 @@
+"""Comparisons across seeds: labels, medians, intervals, pairs, misses."""
+
+from __future__ import annotations
+
+from math import inf, isnan, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.measures import stats
+from analysis.measures.labels import case_labels, strategy_labels
+from tests.support.records import Story
+
+
+def meta(strategy: str = "bsp", *, runtime: str = "live", fields: dict[str, Any] | None = None, **job: Any) -> Any:
+    return Story(strategy, runtime=runtime, fields=fields, **job).meta
+
+
+# ---- labels ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_strategy_is_its_name_and_the_fields_that_vary() -> None:
+    metas = [
+        meta("bsp", fields={"data": "dynamic"}),
+        meta("ssp", fields={"bound": 3, "lr_rule": "unit"}),
+        meta("ssp", fields={"bound": None, "lr_rule": "unit"}),
+    ]
+    assert strategy_labels(metas) == ["bsp", "ssp bound=3", "ssp bound=none"]
+
+
+def test_runs_that_differ_only_in_the_strategy_are_one_case() -> None:
+    metas = [meta("bsp", data="dynamic", num_shards=45), meta("asp", data="even", num_shards=4)]
+    assert case_labels(metas) == ["", ""]
+
+
+def test_what_varies_names_the_case() -> None:
+    metas = [meta(straggler=name, num_workers=n) for name in ("none", "transient") for n in (4, 8)]
+    assert case_labels(metas)[1] == "straggler=none, num_workers=8"
+    assert len(set(case_labels(metas))) == 4
+
+
+def test_settings_that_go_together_are_named_once() -> None:
+    metas = [meta(workload="digits", num_samples=1437), meta(workload="ledger", num_samples=2000)]
+    assert case_labels(metas) == ["workload=digits", "workload=ledger"]
+
+
+def test_nested_settings_and_runtimes_split_cases() -> None:
+    metas = [meta(straggler_fields={"delay_s": 0.1}), meta(straggler_fields={"delay_s": 0.2})]
+    assert case_labels(metas) == ["straggler_fields.delay_s=0.1", "straggler_fields.delay_s=0.2"]
+    assert len(set(case_labels([meta(), meta(runtime="virtual")]))) == 2
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def test_the_median_is_infinite_when_half_of_the_runs_missed() -> None:
+    assert stats.median([1.0, 2.0, inf]) == 2.0
+    assert stats.median([1.0, 2.0, inf, inf]) == inf
+    assert isnan(stats.median([]))
+    assert np.mean([1.0, 2.0, inf]) == inf, "as the mean is with a single miss"
+
+
+def test_the_interval_of_five_is_their_range_and_reproducible() -> None:
+    values = [3.0, 1.0, 2.0, 5.0, 4.0]
+    assert stats.interval(values) == (1.0, 5.0)
+    many = np.random.default_rng(1).normal(10.0, 1.0, 200)
+    low, high = stats.interval(many)
+    assert 9.6 < low < np.median(many) < high < 10.4
+    assert stats.interval(many) == (low, high)
+
+
+def test_the_interval_of_misses() -> None:
+    assert stats.interval([1.0, 2.0, inf]) == (1.0, inf)
+    assert all(isnan(bound) for bound in stats.interval([1.0]))
+
+
+def rows(strategy: str, values: list[float], plans: str = "abcde") -> pd.DataFrame:
+    frame = pd.DataFrame({"seed": range(len(values)), "plan_sha256": list(plans[: len(values)]), "jct_s": values})
+    return frame.assign(strategy=strategy, case="")
+
+
+def test_ratios_are_paired_by_seed_and_plan() -> None:
+    ours, base = rows("asp", [1.0, 4.0, inf, 3.0, inf]), rows("bsp", [2.0, 4.0, 2.0, inf, inf])
+    assert stats.paired_ratios(ours, base, "jct_s").to_dict() == {0: 0.5, 1: 1.0, 2: inf, 3: 0.0}
+    other = rows("bsp", [2.0, 4.0], plans="ax")
+    assert stats.paired_ratios(ours, other, "jct_s").to_dict() == {0: 0.5}, "seed 1 faced another plan"
+
+
+def test_repeated_seeds_are_merged_before_they_are_paired() -> None:
+    ours = pd.concat([rows("asp", [1.0]), rows("asp", [3.0])])
+    assert stats.paired_ratios(ours, rows("bsp", [4.0]), "jct_s").to_dict() == {0: 0.5}
+
+
+def summary(strategy: str, seed: int, jct_s: float, tta_s: float | None, **other: Any) -> dict[str, Any]:
+    zero = dict.fromkeys(stats.MEANS, 0.0)
+    spent = {"time_spent_s": {"wait_s": 1.0, "compute_s": 3.0}, "bpt_s": {"median": 0.06}}
+    ends = {"status": "done", "completed": True, "jct_s": jct_s, "tta_s": tta_s, "tta_missed": tta_s is None}
+    about = {"run_id": f"{strategy}{seed}", "seed": seed, "plan_sha256": f"{seed}", "metric": "accuracy"}
+    return {**about, "higher_is_better": True, "target": 0.9, **zero, **spent, **ends, **other}
+
+
+def compared(*summaries: dict[str, Any]) -> pd.DataFrame:
+    metas = [meta(item["run_id"][:3]) for item in summaries]
+    return stats.compare_runs(stats.run_table(metas, summaries, ["x"] * len(metas)), "bsp").set_index("strategy")
+
+
+def test_a_comparison() -> None:
+    table = compared(
+        *(summary("bsp", seed, 10.0 + seed, 5.0) for seed in range(3)),
+        *(summary("asp", seed, 5.0 + seed, None if seed else 4.0) for seed in range(3)),
+    )
+    assert list(table.index) == ["bsp", "asp"]
+    assert table.loc["asp", "jct_s"] == 6.0
+    assert table.loc["asp", "jct_ratio"] == pytest.approx(6.0 / 11.0)
+    assert (table.loc["asp", "tta_s"], table.loc["asp", "tta_missed"], table.loc["asp", "runs"]) == (inf, 2, 3)
+    assert (table.loc["bsp", "jct_ratio"], table.loc["bsp", "tta_s"]) == (1.0, 5.0)
+    assert table.loc["asp", "bpt_median_s"] == 0.06
+
+
+def test_a_run_that_was_cut_off_never_completed() -> None:
+    table = compared(
+        summary("bsp", 0, 10.0, 5.0),
+        summary("bsp", 1, 2.0, None, completed=False, status="killed"),
+        summary("bsp", 2, 12.0, 5.0),
+    )
+    assert (table.loc["bsp", "jct_s"], table.loc["bsp", "jct_missed"]) == (12.0, 1)
+
+
+def test_a_job_without_a_target_has_no_times_to_it() -> None:
+    table = compared(summary("bsp", 0, 10.0, None, tta_missed=None, target=None))
+    assert isnan(table.loc["bsp", "tta_s"])
+    assert table.loc["bsp", "tta_missed"] == 0
+
+
+def test_shares_of_time_sum_to_one() -> None:
+    runs = stats.run_table([meta()], [summary("bsp", 0, 1.0, None)], ["x"])
+    shares = stats.time_shares(runs).iloc[0]
+    assert (shares["wait"], shares["compute"]) == (0.25, 0.75)
+
+
+def test_unfair_comparisons_are_warned_of() -> None:
+    fair = pd.concat([rows("bsp", [1.0] * 5), rows("asp", [1.0] * 5)])
+    assert stats.warnings_of(fair) == []
+    assert "2 different plans" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 5, plans="xbcde")]))[0]
+    assert "different numbers of seeds (3 to 5)" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 3)]))[0]
+    assert "at least five" in stats.warnings_of(rows("bsp", [1.0] * 3))[0]
+    assert stats.warnings_of(rows("bsp", [1.0])) == []
+
+
+def test_what_strategies_warn_of_stands_among_the_warnings() -> None:
+    runs = pd.concat([rows("bsp", [1.0] * 5), rows("nd", [1.0] * 5)]).assign(warning=[None] * 5 + ["too short"] * 5)
+    assert stats.warnings_of(runs) == ["nd, 5 of its runs: too short"]
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+
+def scored(times: list[float], values: list[float]) -> pd.DataFrame:
+    return pd.DataFrame({"asked_s": times, "value": values})
+
+
+def test_a_single_curve_is_as_it_was_measured() -> None:
+    curve = stats.curves([scored([0.0, 1.0], [0.1, 0.3])], ["bsp"])
+    assert list(curve["t_s"]) == [0.0, 1.0]
+    assert list(curve["median"]) == list(curve["low"]) == [0.1, 0.3]
+
+
+def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
+    frames = [scored([0.0, 2.0], [0.0, 1.0]), scored([0.0, 1.0], [0.0, 0.2]), scored([0.0, 2.0], [0.0, 0.6])]
+    curve = stats.curves(frames, ["bsp"] * 3, points=3).set_index("t_s")
+    assert curve.loc[1.0, ["low", "median", "high"]].tolist() == pytest.approx([0.2, 0.3, 0.5])
+    assert curve.loc[2.0, ["low", "median", "high"]].tolist() == pytest.approx([0.2, 0.6, 1.0])
+
+
+def test_runs_without_a_score_have_no_curve() -> None:
+    assert len(stats.curves([scored([], [])], ["bsp"])) == 0
+    assert isnan(stats.median([nan]))

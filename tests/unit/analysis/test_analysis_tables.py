@@ -1,0 +1,154 @@
+"""What became of every gradient, and the frames that say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.records.load import Run, load_run
+from tests.support.records import (
+    Story,
+    apply,
+    asp_story,
+    backup_story,
+    bsp_story,
+    churn_story,
+    compute,
+    drop,
+    rollback_story,
+)
+
+
+def read(story: Story, path: Path) -> Run:
+    return load_run(story.write(path / "run"))
+
+
+def fates(run: Run) -> dict[str, int]:
+    return {str(fate): int(count) for fate, count in run.tables.iterations["fate"].value_counts().items()}
+
+
+def test_bsp_applies_everything_without_staleness(tmp_path: Path) -> None:
+    run = read(bsp_story(), tmp_path)
+    iterations, updates = run.tables.iterations, run.tables.updates
+    assert fates(run) == {"applied": 32}
+    assert set(iterations["staleness"]) == {0}
+    assert list(updates["version"]) == list(range(1, 9))
+    assert list(updates["samples"]) == [32] * 8
+    assert list(updates["num_grads"]) == [4] * 8
+
+
+def test_an_iteration_row(tmp_path: Path) -> None:
+    row = read(bsp_story(), tmp_path).tables.iterations.iloc[5]
+    assert (row["worker"], row["iteration"], row["grad"], row["version_read"]) == (1, 1, 5, 1)
+    assert row["t"] == pytest.approx(0.111)
+    assert row["iter_s"] == pytest.approx(0.0005 + 0.051 + 0.002)
+    assert row["bpt_s"] == pytest.approx(0.0515)
+    assert row["start_s"] == pytest.approx(0.0545), "when its last push ended"
+    assert row["issued_s"] == pytest.approx(0.0565), "when the round before was applied"
+    assert (row["applied_version"], row["applied_t"]) == (2, pytest.approx(0.113))
+
+
+def test_asp_staleness_counts_the_updates_in_between(tmp_path: Path) -> None:
+    story = Story(num_workers=2)
+    story.started()
+    story.lines[-1]["commands"] = [compute(0), compute(1)]
+    for grad in range(4):
+        story.arrived(0.1 * (grad + 1), 0, 2 * grad, [apply(2 * grad), compute(0)], iteration=grad)
+    story.arrived(0.45, 1, 1, [apply(1), compute(1)], version=0)
+    iterations = read(story, tmp_path).tables.iterations
+    assert list(iterations["staleness"]) == [0, 0, 0, 0, 4]
+
+
+def test_asp_holds_workers_at_the_end_of_an_epoch(tmp_path: Path) -> None:
+    run = read(asp_story(), tmp_path)
+    held = run.tables.notes[run.tables.notes["type"] == "Held"]
+    rows = run.tables.iterations
+    assert len(held)
+    begun = rows["t"] - rows[["pull_s", "data_s", "compute_s", "send_s"]].sum(axis=1)
+    assert (rows["issued_s"] - begun).abs().max() < 1e-9, (
+        "a held Compute is issued when it begins, not when it is asked for"
+    )
+
+
+def test_dropped_gradients(tmp_path: Path) -> None:
+    run = read(backup_story(), tmp_path)
+    assert fates(run) == {"applied": 24, "dropped": 6}
+    assert run.tables.iterations.loc[run.tables.iterations["fate"] == "dropped", "staleness"].isna().all()
+
+
+def test_a_lost_and_rejoined_worker(tmp_path: Path) -> None:
+    run = read(churn_story(), tmp_path)
+    assert list(run.tables.restarts["what"]) == ["Lost", "Joined"]
+    assert list(run.tables.restarts["id"]) == [2, 2]
+    assert set(run.tables.iterations.loc[run.tables.iterations["worker"] == 2, "incarnation"]) == {0, 1}
+    assert fates(run) == {"applied": 32}
+
+
+def test_a_rollback_makes_later_updates_void(tmp_path: Path) -> None:
+    run = read(rollback_story(), tmp_path)
+    updates = run.tables.updates
+    assert list(updates["version"]) == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+    assert list(updates["version"][updates["void"]]) == [4, 5]
+    assert fates(run) == {"applied": 32, "void": 8}
+    assert updates.loc[~updates["void"], "samples"].sum() == 2 * 128
+
+
+def test_commands_are_void_while_a_server_is_gone(tmp_path: Path) -> None:
+    story = Story(num_workers=1)
+    story.started()
+    story.arrived(0.1, 0, 0)
+    story.event(0.2, "ServerLost", [apply(0)], server=0, incarnation=0, reason="killed", line_version=0)
+    story.event(0.3, "Woke", [drop(0)], tag="x")
+    run = read(story, tmp_path)
+    assert fates(run) == {"void": 1}
+    assert len(run.tables.updates) == 0
+
+
+def test_commands_after_the_end_of_the_job_are_not_carried_out(tmp_path: Path) -> None:
+    story = Story(num_workers=2)
+    story.started()
+    story.arrived(0.1, 0, 0)
+    story.arrived(0.2, 1, 1, [apply(0), apply(1)], line_version=1)
+    run = read(story, tmp_path)
+    assert fates(run) == {"applied": 1, "open": 1}
+
+
+def test_empty_arrivals_are_kept_apart(tmp_path: Path) -> None:
+    story = Story(num_workers=1)
+    story.started()
+    story.arrived(0.1, 0, 0, samples=0, assigned_samples=8)
+    assert fates(read(story, tmp_path)) == {"empty": 1}
+
+
+def test_server_notes_and_evaluations(tmp_path: Path) -> None:
+    tables = read(asp_story(), tmp_path).tables
+    assert tables.server_busy["updates"].sum() == 30
+    assert tables.server_busy["busy_s"].sum() == pytest.approx(30 * 0.002)
+    assert {"asked_s", "t", "version", "accuracy"} <= set(tables.evaluations)
+    assert tables.evaluations["asked_s"].is_monotonic_increasing
+
+
+def test_a_metric_that_is_null_is_not_a_number(tmp_path: Path) -> None:
+    story = Story()
+    story.started()
+    story.evaluated(1.0, None)
+    assert read(story, tmp_path).tables.evaluations["accuracy"].isna().all()
+
+
+def test_decisions_have_a_row_per_event(tmp_path: Path) -> None:
+    run = read(bsp_story(), tmp_path)
+    decisions = run.tables.decisions
+    assert len(decisions) == sum(line.event is not None for line in run.lines)
+    assert decisions["event"].value_counts()["Arrived"] == 32
+    assert set(decisions["decide_us"]) == {10.0}
+
+
+def test_a_run_of_nothing_has_the_same_columns(tmp_path: Path) -> None:
+    empty, full = load_run(Story().write(tmp_path / "empty")).tables, read(asp_story(), tmp_path).tables
+    for (name, frame), (_, other) in zip(empty.items(), full.items(), strict=True):
+        assert len(frame) == 0
+        expected = [column for column in other if column != "accuracy"]
+        assert list(frame) == expected, name
+        pd.testing.assert_series_equal(frame.dtypes, other.dtypes[expected])

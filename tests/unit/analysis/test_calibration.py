@@ -1,0 +1,351 @@
+"""Known costs go into generated records, with noise and outliers; the fit gets them back, and says how well."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from analysis.fitting.calibration import Calibration, calibrate
+from analysis.records.load import RecordError, Run, load_run
+from runtime.virtual.costs import Costs, load_costs
+from scripts import calibrate as script
+from tests.support.live_records import Live
+from tests.support.records import Story, disturbance
+
+ROOT = Path(__file__).resolve().parents[3]
+DEVICE = {"base_s": 0.02, "per_sample_s": 0.00125}
+COSTS = Costs(
+    compute_base_s=4e-3,
+    compute_per_sample_s=3e-4,
+    jitter_sigma=0.08,
+    jitter_rho=0.4,
+    sleep_overshoot_s=1.2e-4,
+    data_base_s=1e-4,
+    data_per_sample_s=5e-6,
+    control_s=3e-4,
+    decision_s=5e-5,
+    latency_s=2e-4,
+    transfer_per_byte_s=2e-9,
+    update_base_s=6e-5,
+    update_per_byte_s=4e-10,
+)
+PACED = msgspec.structs.replace(COSTS, jitter_sigma=0.002)
+
+
+def fit(*runs: Run) -> Calibration:
+    return calibrate(runs, [run.job["num_parameters"] for run in runs])
+
+
+def unpaced_runs(path: Path, seed: int = 0, costs: Costs = COSTS, **given: Any) -> list[Run]:
+    """Three batch sizes, two numbers of workers, both strategies, two model sizes."""
+    shapes = [("bsp", 16, 4, 10_000), ("bsp", 64, 4, 10_000), ("asp", 32, 4, 60_000), ("asp", 64, 2, 60_000)]
+    return [
+        Live(costs, rule, seed=seed, batch=batch, num_workers=workers, num_parameters=size, **given).write(path / rule)
+        for (rule, batch, workers, size), path in zip(shapes, folders(path), strict=False)
+    ]
+
+
+def paced_runs(path: Path, seed: int = 0, **given: Any) -> list[Run]:
+    """The same, on devices of a given speed and with one model size."""
+    shapes = [("bsp", 16, 4), ("bsp", 64, 4), ("asp", 32, 4)]
+    return [
+        Live(PACED, rule, seed=seed, batch=batch, num_workers=workers, device=DEVICE, **given).write(path / rule)
+        for (rule, batch, workers), path in zip(shapes, folders(path), strict=False)
+    ]
+
+
+def folders(path: Path) -> Iterator[Path]:
+    return (path / str(number) for number in range(10))
+
+
+def errors_away(fitted: Calibration, truth: dict[str, float]) -> dict[str, float]:
+    """By how many of its standard errors each value is off."""
+    return {
+        name: abs(fitted.estimates[name].value - value) / fitted.estimates[name].error for name, value in truth.items()
+    }
+
+
+def told(costs: Costs, *names: str) -> dict[str, float]:
+    return {name: getattr(costs, name) for name in names}
+
+
+UNPACED_TRUTH = told(
+    COSTS,
+    "compute_base_s",
+    "compute_per_sample_s",
+    "jitter_sigma",
+    "jitter_rho",
+    "data_base_s",
+    "data_per_sample_s",
+    "control_s",
+    "decision_s",
+    "latency_s",
+    "transfer_per_byte_s",
+    "update_base_s",
+    "update_per_byte_s",
+)
+PACED_TRUTH = told(
+    PACED,
+    "sleep_overshoot_s",
+    "jitter_sigma",
+    "data_base_s",
+    "data_per_sample_s",
+    "control_s",
+    "decision_s",
+    "update_base_s",
+    "update_per_byte_s",
+)
+LOOSE = {
+    "jitter_rho": 0.25,
+    "decision_s": 0.2,
+    "update_per_byte_s": 0.2,
+    "sleep_overshoot_s": 0.2,
+    "jitter_sigma": 0.15,
+}
+"""Relative tolerances of what is hard to tell: a spread, a correlation, a shortest gap, a sum of few updates."""
+
+
+# ---- what went in comes out -----------------------------------------------------------------------------------------
+
+
+def check_recovery(fits: list[Calibration], truth: dict[str, float]) -> None:
+    """The typical fit is within the tolerance, and nearly every truth within three standard errors."""
+    away = np.array([list(errors_away(fitted, truth).values()) for fitted in fits])
+    assert (away < 3).mean() > 0.9, dict(zip(truth, away.T, strict=True))
+    for number, (name, value) in enumerate(truth.items()):
+        values = [fitted.estimates[name].value for fitted in fits]
+        assert np.median(values) == pytest.approx(value, rel=LOOSE.get(name, 0.05)), name
+        assert np.median(away[:, number]) < 2.5, name
+
+
+def test_costs_without_a_device_are_recovered(tmp_path: Path) -> None:
+    fits = [fit(*unpaced_runs(tmp_path / str(seed), seed)) for seed in range(5)]
+    check_recovery(fits, UNPACED_TRUTH)
+    assert fits[0].covered == {"batch_samples": (16, 64), "num_workers": (2, 4)}
+    assert fits[0].missing["sleep_overshoot_s"] == "nothing sleeps: no device, no injected delay"
+
+
+def test_costs_with_a_device_are_recovered(tmp_path: Path) -> None:
+    fits = [fit(*paced_runs(tmp_path / str(seed), seed)) for seed in range(5)]
+    check_recovery(fits, PACED_TRUTH)
+    for name in ("compute_base_s", "compute_per_sample_s"):
+        assert fits[0].missing[name] == "every run is paced by a device"
+
+
+def test_without_noise_the_fit_is_exact(tmp_path: Path) -> None:
+    costs = msgspec.structs.replace(COSTS, jitter_sigma=0.0)
+    fitted = fit(*unpaced_runs(tmp_path, costs=costs, noise=0.0, outliers=0.0))
+    for name, value in UNPACED_TRUTH.items():
+        if not name.startswith("jitter"):
+            assert fitted.estimates[name].value == pytest.approx(value, rel=1e-3), name
+    assert fitted.estimates["jitter_sigma"].value == pytest.approx(0.0, abs=1e-6)
+
+
+def test_disturbed_runs_tell_the_same(tmp_path: Path) -> None:
+    """One worker slept half of the time, one server all the time."""
+    plan = [disturbance(0.0, 0.6, "worker:1", 0.05), disturbance(0.8, 9.0, "server:0", 0.01)]
+    fitted = fit(*unpaced_runs(tmp_path, plan=plan))
+    truth = {name: value for name, value in UNPACED_TRUTH.items() if name != "decision_s"}
+    away = errors_away(fitted, truth | {"sleep_overshoot_s": COSTS.sleep_overshoot_s})
+    assert sum(each < 3 for each in away.values()) >= len(away) - 1, away
+
+
+@pytest.mark.parametrize("name", ["control_s", "compute_base_s", "data_base_s", "latency_s", "update_base_s"])
+def test_a_changed_cost_changes_its_figure_and_no_other(tmp_path: Path, name: str) -> None:
+    changed = msgspec.structs.replace(COSTS, **{name: 2 * getattr(COSTS, name)})
+    before, after = fit(*unpaced_runs(tmp_path / "a")), fit(*unpaced_runs(tmp_path / "b", costs=changed))
+    away = errors_away(after, UNPACED_TRUTH)
+    assert away.pop(name) > 5
+    assert after.estimates[name].value == pytest.approx(2 * before.estimates[name].value, rel=0.2)
+    assert sum(each < 3.5 for each in away.values()) >= len(away) - 1, away
+
+
+# ---- what cannot be told --------------------------------------------------------------------------------------------
+
+
+def test_one_batch_and_one_model_size_tell_no_slope(tmp_path: Path) -> None:
+    fitted = fit(Live(COSTS, batch=32).write(tmp_path / "a"))
+    assert fitted.missing["compute_per_sample_s"] == fitted.missing["data_per_sample_s"] == "one batch size only"
+    assert fitted.missing["transfer_per_byte_s"] == "one model size only"
+    assert fitted.missing["update_per_byte_s"] == "one size of updates only"
+    whole = {
+        "compute_base_s": COSTS.compute_base_s + COSTS.compute_per_sample_s * 32,
+        "data_base_s": COSTS.data_s(32),
+        "latency_s": COSTS.transfer_s(40_000),
+        "update_base_s": COSTS.update_s(20_000, 4),
+    }
+    for name, value in whole.items():
+        assert fitted.estimates[name].value == pytest.approx(value, rel=0.15), name
+        assert fitted.estimates[name].note.startswith("at one ")
+
+
+def test_the_partial_batches_of_an_epochs_end_are_no_second_size(tmp_path: Path) -> None:
+    runs = [
+        Live(COSTS, batch=32, rounds=60).write(tmp_path / "a"),
+        Live(COSTS, batch=10, rounds=2, seed=1).write(tmp_path / "b"),
+    ]
+    assert fit(*runs).missing["data_per_sample_s"] == "one batch size only"
+
+
+def test_events_that_never_meet_tell_the_deciding_alone(tmp_path: Path) -> None:
+    fitted = fit(Live(COSTS, "asp", num_workers=1).write(tmp_path / "a"))
+    assert fitted.estimates["decision_s"].value == pytest.approx(10e-6)
+    assert "deciding alone" in fitted.estimates["decision_s"].note
+
+
+def test_a_device_that_was_missed_says_nothing_of_sleeping(tmp_path: Path) -> None:
+    live = Live(PACED, device=DEVICE)
+    live.write(tmp_path / "a")
+    for line in live.story.lines:
+        if line.get("event", {}).get("type") == "Arrived":
+            line["event"]["timings"]["overrun_s"] = 0.01
+    fitted = fit(load_run(live.story.write(tmp_path / "b")))
+    assert {"sleep_overshoot_s", "jitter_sigma"} <= fitted.missing.keys()
+
+
+def test_what_happens_now_and_then(tmp_path: Path) -> None:
+    live = Live(COSTS, noise=0.0, outliers=0.0)
+    story = live.story
+    for at, back in ((1.0, 1.5), (2.0, 2.7)):
+        story.event(at, "Lost", worker=1, incarnation=0, reason="killed", restarting=True)
+        story.event(back, "Joined", worker=1, incarnation=1)
+    story.evaluated(3.0, 0.5, t=3.25)
+    story.evaluated(4.0, 0.5)  # of the final parameters: no time is charged
+    story.note(4.0, "Checkpointed", id=0, version=0, seconds=0.02)
+    fitted = fit(live.write(tmp_path / "a"))
+    assert fitted.estimates["launch_s"].value == pytest.approx(0.6)
+    assert fitted.estimates["evaluation_s"].value == pytest.approx(0.25)
+    assert fitted.estimates["checkpoint_base_s"].value == pytest.approx(0.02 - 2 * COSTS.control_s, rel=1e-3)
+    assert np.isnan(fitted.estimates["evaluation_s"].error)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        ({}, {"runtime": "virtual"}, "a virtual run. A cost model is fitted to live runs"),
+        ({"transport": "tcp"}, {"transport": "shm"}, "transport is tcp and shm. Fit a model to each"),
+        ({"backend": "torch"}, {"backend": "numpy"}, "backend is torch and numpy. Fit a model to each"),
+        ({"task_fields": {"model": "mlp"}}, {"task_fields": {"model": "cnn"}}, "task_fields is"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], reason: str
+) -> None:
+    runs = [
+        Live(COSTS, rounds=5, **given).write(path) for given, path in zip((one, other), folders(tmp_path), strict=False)
+    ]
+    with pytest.raises(RecordError, match=reason):
+        fit(*runs)
+
+
+def test_two_machines_are_refused(tmp_path: Path) -> None:
+    runs = [Live(COSTS, rounds=5, seed=seed).write(tmp_path / str(seed)) for seed in (0, 1)]
+    runs[1].meta["machine"]["num_cores"] = 64
+    with pytest.raises(RecordError, match="different machines"):
+        fit(*runs)
+
+
+# ---- the script -----------------------------------------------------------------------------------------------------
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
+    """What it says when it refuses: one line."""
+    assert script.main([str(each) for each in argv]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("calibrate.py: ")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_the_file_is_a_cost_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = unpaced_runs(tmp_path / "runs")
+    target = tmp_path / "new" / "mine.yaml"
+    assert script.main([str(tmp_path / "runs"), "-o", str(target)]) == 0
+    model, fitted = load_costs(str(target)), fit(*runs)
+    assert model.values.control_s == pytest.approx(fitted.estimates["control_s"].value, rel=1e-3)
+    assert model.file.errors["control_s"] == pytest.approx(fitted.estimates["control_s"].error, rel=0.05)
+    assert set(model.file.runs) == {run.meta["run_id"] for run in runs}
+    assert model.file.machine["cpu"] == "Test CPU"
+    assert not model.extrapolates(32, 4)
+    assert model.extrapolates(32, 8)
+    assert model.extrapolates(128, 4)
+    said = capsys.readouterr().out
+    assert target.read_text().startswith("# Made from live runs by\n# python scripts/calibrate.py ")
+    for text in (said, target.read_text()):
+        assert "launch_s: no worker was lost and came back" in text
+    for name in UNPACED_TRUTH:
+        assert name in said
+
+
+def test_every_cost_is_fitted_or_said_to_be_missing(tmp_path: Path) -> None:
+    fitted = fit(*unpaced_runs(tmp_path))
+    known = {each.name for each in msgspec.structs.fields(Costs)}
+    assert fitted.estimates.keys() | fitted.missing.keys() == known
+    assert not fitted.estimates.keys() & fitted.missing.keys()
+
+
+def test_the_default_name_says_the_transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "DIRECTORY", tmp_path / "costs")
+    Live(COSTS, transport="shm").write(tmp_path / "run")
+    assert script.main([str(tmp_path / "run")]) == 0
+    assert script.main([str(tmp_path / "run"), "--name", "mine"]) == 0
+    assert sorted(path.name for path in (tmp_path / "costs").iterdir()) == ["local_shm.yaml", "mine.yaml"]
+
+
+def test_a_model_is_not_replaced_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Live(COSTS).write(tmp_path / "run")
+    target = tmp_path / "mine.yaml"
+    target.write_text("precious")
+    assert "exists. Give --force" in refusal(capsys, tmp_path / "run", "-o", target)
+    assert target.read_text() == "precious"
+    assert script.main([str(tmp_path / "run"), "-o", str(target), "--force"]) == 0
+    assert load_costs(str(target)).values.control_s > 0
+
+
+def test_the_model_size_is_recorded_saved_or_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live(COSTS)
+    live.write(tmp_path / "run")
+    del live.story.meta["job"]["num_parameters"]
+    live.story.write(tmp_path / "run")
+    target = tmp_path / "mine.yaml"
+    assert "Give --num-parameters N" in refusal(capsys, tmp_path / "run", "-o", target)
+    assert script.main([str(tmp_path / "run"), "-o", str(target), "--num-parameters", "10000"]) == 0
+    np.save(tmp_path / "run" / "parameters.npy", np.zeros(10_000, dtype=np.float32))
+    assert script.main([str(tmp_path / "run"), "-o", str(target), "--force"]) == 0
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "mine.yaml"
+    assert "no run here" in refusal(capsys, tmp_path / "nowhere", "-o", target)
+    good, virtual, disturbed = tmp_path / "good", tmp_path / "virtual", tmp_path / "disturbed"
+    Live(COSTS, rounds=5).write(good)
+    Live(COSTS, rounds=5, runtime="virtual").write(virtual)
+    plan = [disturbance(0.0, 100.0, f"worker:{worker}", 0.1) for worker in range(4)]
+    Live(COSTS, rounds=5, plan=plan).write(disturbed)
+    assert "a virtual run" in refusal(capsys, good, virtual, "-o", target)
+    assert "no undisturbed iteration in it. Add a run with straggler=none" in refusal(capsys, disturbed, "-o", target)
+    assert "must end in .yaml" in refusal(capsys, good, "-o", tmp_path / "mine.txt")
+    assert "must be a plain name" in refusal(capsys, good, "--name", "../mine")
+    Story(num_workers=1, device=None).write(tmp_path / "empty")
+    assert "no undisturbed iteration" in refusal(capsys, tmp_path / "empty", "-o", target)
+    (good / "events.jsonl").write_text("nonsense\n")
+    assert "events.jsonl:1" in refusal(capsys, good, "-o", target)
+    assert not target.exists()
+
+
+def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "calibrate.py"), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"calibrate.py: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"

@@ -1,0 +1,151 @@
+"""Figures of experiments: every kind draws from a small made-up experiment, with the numbers beside it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.claims.ledger import Claim
+from analysis.experiments.results import Results, measure_runs
+from analysis.experiments.spec import cells, load_spec
+from analysis.figures import experiment_bars, experiment_curves, experiment_loss
+from analysis.figures.experiment_delays import draw_delays, places
+from analysis.figures.experiment_groups import draw_groups
+from analysis.figures.experiment_lines import draw_lines
+from analysis.figures.experiment_servers import binned
+from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
+from analysis.figures.style import Look, level_looks
+from analysis.records.load import Run, load_run
+from tests.support.records import Simulation, Story, disturbance
+from tests.unit.analysis.test_experiments import written
+from tests.unit.analysis.test_fidelity import PNG, story
+
+KINDS = sorted(path.stem for path in (Path(__file__).parents[3] / "analysis" / "figures").glob("experiment_*.py"))
+
+
+def restarted(folder: Path) -> Run:
+    """Worker 1 is slow until it is restarted."""
+    told = Story(num_samples=1024, epochs=2, target=None, plan=[disturbance(0.0, 1.5, "worker:1", 0.2)])
+    Simulation(told, "bsp", lose=(1, 1.5, 2.0)).run()
+    return load_run(told.write(folder))
+
+
+def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None, **drawing: Any) -> Results:
+    axes = {"size": {"1": [], "2": []}, "system": {"bsp": [], "asp": []}}
+    spec = load_spec(
+        written(folder, settings=[], axes=axes, without=without or [], figure={"kind": kind, "panels": None, **drawing})
+    )
+    found = []
+    for cell in cells(spec):
+        told = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
+        found.append((cell, load_run(told.write(folder / cell.name))))
+    claim = Claim(
+        id="toy.x", where="I", check="number", value=0.5, std=0.1, unit="s", subject={"size": "1", "system": "bsp"}
+    )
+    first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
+    metas = [run.meta for _, run in found]
+    told_of = [(cell, run.tables.evaluations) for cell, run in found]
+    frame = measure_runs(spec, found)
+    return Results(spec=spec, runs=frame, metas=metas, claims=[claim], records=first, evaluations=told_of)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
+    name = kind.removeprefix("experiment_")
+    along = name in ("lines", "delays", "groups")
+    given = {"along": "size"} if along or name == "curves" else {"panels": "size"} if name in ("bars", "loss") else {}
+    picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
+    assert picture.read_bytes().startswith(PNG)
+    shown = pd.read_csv(picture.with_suffix(".csv"))
+    assert len(shown)
+    if along or name == "bars":
+        assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
+
+
+def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Figure] = []
+    monkeypatch.setattr(experiment_bars, "save", lambda page, path, table: pages.append(page))
+    experiment_bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
+    shown = {axes.get_title(loc="left"): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
+    assert shown == {"1": ["asp"], "2": ["bsp", "asp"]}
+
+
+def test_lines_show_ours_and_the_papers() -> None:
+    axes = Figure().subplots()
+    rows = [("bsp", 1.0, 10.0, 9.0, 11.0), ("bsp", 2.0, 20.0, float("nan"), float("nan"))]
+    table = pd.DataFrame(rows, columns=["by", "x", "value", "low", "high"])
+    paper = pd.DataFrame([("bsp", 1.0, 12.0, 0.5)], columns=["by", "x", "value", "std"])
+    draw_lines(axes, table, paper, {"bsp": Look("black")})
+    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[12.0], [10.0, 20.0]]  # type: ignore[union-attr]
+
+
+def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
+    bsp = [("bsp", "0", 1.0), ("bsp", "10", 3.0), ("bsp", "fault", inf)]
+    coded = [("coded", "0", 2.0), ("coded", "10", 2.0), ("coded", "fault", 2.0), ("coded", "killed", 2.5)]
+    table = pd.DataFrame([*bsp, *coded], columns=["by", "level", "value"]).assign(low=float("nan"), high=float("nan"))
+    table["x"] = places(table["level"])
+    assert table.set_index(["by", "level"])["x"].to_dict()["coded", "killed"] == pytest.approx(16.0)
+    axes = Figure().subplots()
+    draw_delays(axes, table, {"bsp": Look("black"), "coded": Look("red")})
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "10", "fault", "killed"]
+    arrows = [line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]  # type: ignore[arg-type]
+    assert [list(line.get_xdata()) for line in arrows] == [[pytest.approx(13.0)]]  # type: ignore[arg-type]
+    assert axes.get_ylim() == (0.0, pytest.approx(1.12 * 3.0))
+
+
+def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:
+    rows = [("A", "bsp", inf), ("A", "coded", 1.0), ("B", "bsp", 3.0), ("B", "coded", 1.5)]
+    table = pd.DataFrame(rows, columns=["cluster", "system", "value"]).assign(low=float("nan"), high=float("nan"))
+    table = table.assign(missed=[5, 0, 1, 0], runs=5)
+    axes = Figure().subplots()
+    draw_groups(axes, table, "cluster", "system", {"bsp": Look("black"), "coded": Look("red")})
+    assert [patch.get_height() for patch in axes.patches] == [3.0, 1.0, 1.5]  # type: ignore[attr-defined]
+    assert [text.get_text().strip() for text in axes.texts] == ["never ends", "1 of 5 never"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["A", "B"]
+
+
+def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> None:
+    found = experiment_curves.looks_of(results(tmp_path, "curves", along="size"))
+    assert list(found) == ["bsp size 1", "asp size 1", "bsp size 2", "asp size 2"]
+    assert found["bsp size 1"].colour == found["bsp size 2"].colour != found["asp size 1"].colour
+    assert (found["bsp size 1"].line, found["bsp size 2"].line) == ("-", "--")
+
+
+def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Figure] = []
+    monkeypatch.setattr(experiment_curves, "save", lambda page, path, table: pages.append(page))
+    experiment_curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
+    assert [axes.get_title(loc="left") for axes in pages[0].axes] == ["", "converged"]
+    assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["bsp", "asp"]
+
+
+def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run")
+    frame = over_time(run, bins=40)
+    assert roles(run, frame)[1] == RESTARTED
+    assert roles(run, frame)[0] == OTHERS
+    mine = frame[frame["worker"] == 1]
+    away = mine[mine["t"].between(1.6, 1.9)]
+    assert len(away)
+    assert away["bpt_s"].isna().all()
+    assert mine.loc[mine["t"] < 1.4, "bpt_s"].mean() > 3 * mine.loc[mine["t"] > 2.5, "bpt_s"].mean()
+    still = over_time(load_run(story().write(tmp_path / "other")), bins=5)
+    assert not still["bpt_s"].isna().any()
+
+
+def test_bins_are_means() -> None:
+    rates = pd.DataFrame({"t": [0.1, 0.2, 0.9], "server": [0, 0, 0], "bpt_s": [1.0, 3.0, 5.0]})
+    assert binned(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
+
+
+def test_levels_that_are_no_strategies_have_colours_of_their_own() -> None:
+    found = level_looks(["small", "medium", "large"])
+    assert len({look.colour for look in found.values()}) == 3
+    assert level_looks(["bsp", "antdt_nd"])["bsp"] == level_looks(["bsp"])["bsp"]

@@ -1,0 +1,356 @@
+"""Descriptions of experiments, what is read off their runs, and the page about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, inf
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from analysis.claims.ledger import FOLDER, Claim, chosen, load_ledger
+from analysis.experiments.measures import (
+    MEASURES,
+    consumption,
+    gain_after,
+    mean_loss,
+    rebound,
+    restarted_bpt_ratio,
+    shards_missing,
+    stalled_frac,
+    update_s,
+    use_frac,
+    use_weighted_frac,
+)
+from analysis.experiments.page import compose, section, sections
+from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
+from analysis.experiments.spec import Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
+from analysis.records.load import Run, load_run
+from runtime.run.preflight import preflight
+from tests.support.records import Simulation, Story
+from tests.unit.analysis.test_fidelity import story
+
+ROOT = Path(__file__).resolve().parents[3]
+PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+SPECS = find_specs(ROOT / "conf" / "experiment")
+
+WHOLE: dict[str, Any] = {
+    "title": "two systems",
+    "where": "Table I",
+    "settings": ["cluster=virtual", "workload.epochs=2"],
+    "axes": {
+        "role": {"worker": ["straggler=persistent"], "server": ["straggler=persistent_server"]},
+        "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp", "workload.epochs=3"]},
+    },
+    "seeds": [0, 1],
+    "measures": ["jct_s", "wait_frac"],
+    "figure": {"kind": "bars", "panels": "role"},
+}
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "toy_table.yaml"
+    path.write_text(yaml.safe_dump({**WHOLE, **changes}, sort_keys=False))
+    return path
+
+
+def spec_of(folder: Path, **changes: Any) -> Spec:
+    return load_spec(written(folder, **changes))
+
+
+# ---- the description ------------------------------------------------------------------------------------------------
+
+
+def test_an_experiment_is_the_product_of_its_axes(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    found = [cell.name for cell in cells(spec)]
+    assert found[:4] == ["worker_bsp_seed0", "worker_asp_seed0", "server_bsp_seed0", "server_asp_seed0"]
+    assert len(set(found)) == 8
+    assert (spec.paper, spec.live) == ("toy", False)
+
+
+def test_later_settings_win(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    first, second, *_ = cells(spec)
+    assert settings_of(spec, first) == [
+        *("cluster=virtual", "workload.epochs=2", "straggler=persistent", "strategy=bsp", "seed=0"),
+    ]
+    assert "workload.epochs=3" in settings_of(spec, second)
+    assert "workload.epochs=2" not in settings_of(spec, second)
+
+
+def test_combinations_can_be_left_out(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, without=[{"role": "server", "system": "asp"}])
+    assert [cell.name for cell in cells(spec) if cell.seed == 1] == [
+        *("worker_bsp_seed1", "worker_asp_seed1", "server_bsp_seed1"),
+    ]
+
+
+def test_a_part_of_an_experiment(tmp_path: Path) -> None:
+    part = narrowed(spec_of(tmp_path), [4], {"system": ["asp"]})
+    assert [cell.name for cell in cells(part)] == ["worker_asp_seed4", "server_asp_seed4"]
+    with pytest.raises(SpecError, match="--only speed: toy_table has no such axis; there are role, system"):
+        narrowed(part, None, {"speed": ["asp"]})
+    with pytest.raises(SpecError, match="--only system=bps: no such level"):
+        narrowed(part, None, {"system": ["bps"]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"titel": "x"}, "unknown field `titel`"),
+        ({"axes": {"system": {}}}, "axes.system: has no level"),
+        ({"axes": {"role": {"a b": []}, "system": {"x": []}}}, "axes.role.a b: a level is letters"),
+        ({"figure": {"kind": "bars", "panels": "size"}}, "figure: size is not one of the axes"),
+        ({"without": [{"role": "link"}]}, "without: role=link is no level"),
+        ({"seeds": [0, 0]}, "seeds=[0, 0]: each once"),
+        ({"seeds": []}, "seeds=[]"),
+        ({"settings": ["seed=3"]}, "seed=3: must be setting=value; seed"),
+        ({"settings": ["fast"]}, "fast: must be setting=value"),
+        ({"target": {"size": "x"}}, "target: size is not one of the axes"),
+        ({"target": {"system": "bps"}}, "target: system=bps is no level"),
+        ({"gain": {"axis": "size", "for_s": 1}}, "gain: size is not one of the axes"),
+        ({"gain": {"axis": "system", "for_s": 1}}, "gain: the levels of system must be numbers of updates"),
+    ],
+)
+def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"toy_table\.yaml: ") as caught:
+        spec_of(tmp_path, **changes)
+    assert said in str(caught.value)
+
+
+def test_no_yaml_at_all_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("title: [")
+    with pytest.raises(SpecError, match=r"x\.yaml: "):
+        load_spec(tmp_path / "x.yaml")
+
+
+# ---- those that there are -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
+    """It composes, names strategies, stragglers and measures that exist, and a figure that can be drawn."""
+    spec = load_spec(SPECS[name])
+    assert (ROOT / "analysis" / "figures" / f"experiment_{spec.figure.kind}.py").is_file()
+    if spec.table is not None:  # nothing starts: tests/unit/scripts/test_coding_tables.py
+        return
+    assert set(spec.measures) <= set(MEASURES)
+    assert spec.figure.value in spec.measured
+    found = [cell for cell in cells(spec) if cell.seed == spec.seeds[0]]
+    for cell in found:  # every level once; the script itself tries every combination
+        if len(cell.levels.items() - found[0].levels.items()) <= 1:
+            preflight([*settings_of(spec, cell), f"hydra.run.dir={tmp_path / cell.name}"])
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_its_claims_are_about_its_cells(name: str) -> None:
+    spec = load_spec(SPECS[name])
+    claims = chosen(load_ledger(spec.paper), name)
+    there = [cell.levels for cell in cells(spec)]
+    for claim in claims:
+        assert claim.of in spec.measured, claim.id
+        for cell in (claim.subject, *({**claim.subject, **other} for other in claim.against)):
+            assert any(cell.items() <= levels.items() for levels in there), f"{claim.id}: {cell}"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_that_is_answered_names_an_experiment(paper: str) -> None:
+    named = {claim.experiment for claim in load_ledger(paper).values() if claim.experiment}
+    assert named <= set(SPECS)
+
+
+# ---- measures -------------------------------------------------------------------------------------------------------
+
+
+def test_measures_of_a_run(tmp_path: Path) -> None:
+    run = load_run(story("asp", epochs=3).write(tmp_path / "run"))
+    found = {name: measure(run) for name, measure in MEASURES.items()}
+    assert found["jct_s"] == run.lines[-1].t
+    assert 0 <= found["wait_frac"] < 1
+    assert found["shards_missing"] == 0
+    taken = consumption(run)
+    assert taken["samples"].sum() == 3 * 128
+    assert taken["shards"].sum() == pytest.approx(3 * 16)
+    assert found["throughput"] == pytest.approx(3 * 128 / found["jct_s"])
+
+
+def test_time_per_update_and_usage(tmp_path: Path) -> None:
+    """Of BSP."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    rows = run.tables.iterations
+    assert update_s(run) == pytest.approx(run.lines[-1].t / rows["applied_version"].nunique())
+    busy_s = float((rows["compute_s"] - rows["injected_s"]).sum())
+    workers = rows["worker"].nunique()
+    assert use_frac(run) == pytest.approx(busy_s / (workers * run.lines[-1].t))
+    devices = [{"per_sample_s": 0.001 * (1 + worker)} for worker in range(workers)]
+    run.meta["job"]["devices"] = devices
+    by_worker = (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
+    speeds = [1 / device["per_sample_s"] for device in devices]
+    weighted = sum(by_worker[worker] * speed for worker, speed in enumerate(speeds))
+    assert use_weighted_frac(run) == pytest.approx(weighted / (sum(speeds) * run.lines[-1].t))
+
+
+def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
+    told = story("bsp")
+    told.lines[-1]["note"]["epochs_done"] = 0
+    told.meta["job"]["max_time_s"] = told.lines[-1]["t"]
+    assert update_s(load_run(told.write(tmp_path / "run"))) == inf
+
+
+def test_steps_that_were_held(tmp_path: Path) -> None:
+    """Worker 1 takes six times as long: the others wait in every step of BSP, and nobody does in ASP."""
+    shares = []
+    for system in ("bsp", "asp"):
+        told = Story(num_samples=512, epochs=2, target=None)
+        Simulation(told, system, duration=lambda worker, _: 0.3 if worker == 1 else 0.05).run()
+        shares.append(stalled_frac(load_run(told.write(tmp_path / system))))
+    assert shares[0] > 0.5
+    assert shares[1] < 0.1
+
+
+def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
+    """From 2 straight down to 1 within 10 s, then 1 for 10 s: 1.25."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    curve = pd.DataFrame({"asked_s": [0.0, 10.0, 20.0], "loss": [2.0, 1.0, 1.0]})
+    vars(run)["tables"] = replace(run.tables, evaluations=curve)
+    assert mean_loss(run) == pytest.approx(1.25)
+    vars(run)["tables"] = replace(run.tables, evaluations=curve.iloc[:1])
+    assert pd.isna(mean_loss(run))
+
+
+def test_missing_shards_are_counted(tmp_path: Path) -> None:
+    told = story()
+    told.lines[-1]["note"]["shards_done"] -= 2
+    assert shards_missing(load_run(told.write(tmp_path / "run"))) == 2
+
+
+def test_a_restart_is_seen_in_throughput_and_bpt(tmp_path: Path) -> None:
+    """Worker 1 takes 0.3 s until it is lost at 1.5 s, and as long as the others afterwards."""
+    told = Story(num_samples=1024, epochs=2, target=None)
+    simulation = Simulation(told, "bsp", duration=lambda *_: 0.05, lose=(1, 1.5, 1.6))
+    simulation.duration = lambda worker, _: 0.3 if worker == 1 and simulation.t < 1.5 else 0.05
+    simulation.run()
+    run = load_run(told.write(tmp_path / "run"))
+    assert rebound(run) > 3
+    assert restarted_bpt_ratio(run) == pytest.approx(1.0, abs=0.05)
+    assert MEASURES["slowest_before"](run) == pytest.approx(0.3 / 0.05, rel=0.1)
+    still = load_run(story().write(tmp_path / "other"))
+    assert pd.isna(rebound(still))
+    assert pd.isna(restarted_bpt_ratio(still))
+
+
+def scored(folder: Path, values: list[float], **told: Any) -> Run:
+    """A run that is evaluated every 0.1 s with these accuracies; nothing else of it is looked at."""
+    run = load_run(story(epochs=3, **told).write(folder))
+    times = [0.1 * index for index in range(len(values))]
+    frame = pd.DataFrame({"asked_s": times, "accuracy": values})
+    run.__dict__["tables"] = replace(run.tables, evaluations=frame)
+    return run
+
+
+def test_tta_is_to_where_the_cell_of_reference_converges(tmp_path: Path) -> None:
+    """Mean of the last fifth of ASP's 0.2, 0.8, ...: 0.7. BSP of one seed is there at 0.2 s, of the other never."""
+    spec = spec_of(
+        tmp_path, target={"system": "asp"}, axes={"system": WHOLE["axes"]["system"]}, figure={"kind": "bars"}
+    )
+    asp = [0.2, *[0.8] * 8, 0.6, 0.7, 0.8]
+    curves = {"asp": {0: asp, 1: asp}, "bsp": {0: [0.1, 0.69, 0.7, 0.9], 1: [0.1, 0.6, 0.69]}}
+    found = [(cell, scored(tmp_path / cell.name, curves[cell.levels["system"]][cell.seed])) for cell in cells(spec)]
+    frame = measure_runs(spec, found).set_index(["system", "seed"])["tta_s"]
+    assert frame.round(9).to_dict() == {("bsp", 0): 0.2, ("asp", 0): 0.1, ("bsp", 1): inf, ("asp", 1): 0.1}
+    alone = measure_runs(spec, [pair for pair in found if pair[0].levels["system"] == "bsp"])
+    assert alone["tta_s"].isna().all()
+
+
+def test_the_gain_after_an_update(tmp_path: Path) -> None:
+    run = scored(tmp_path / "run", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    at = float(run.tables.updates.set_index("version").loc[2, "t"])
+    assert 0 < at < 0.3
+    assert gain_after(run, 2, 0.2) == pytest.approx(0.2)
+    assert pd.isna(gain_after(run, 2, 0.5))
+    assert pd.isna(gain_after(run, 999, 0.1))
+
+
+def test_perplexity_is_of_the_loss_where_it_converged(tmp_path: Path) -> None:
+    run = scored(tmp_path / "run", [0.0] * 6)
+    run.tables.evaluations["loss"] = [9.0, 9.0, 9.0, 9.0, 1.0, 2.0]
+    assert MEASURES["perplexity"](run) == pytest.approx(exp(1.5))
+
+
+# ---- results and page -----------------------------------------------------------------------------------------------
+
+
+def results_of(folder: Path, *, asp: float = 1.0, claims: list[Claim] | None = None, **changes: Any) -> Results:
+    """Both systems as simulated, with ASP's clock stretched by ``asp``."""
+    spec = spec_of(folder, **changes)
+    found = []
+    for cell in cells(spec):
+        told = story(cell.levels["system"], seed=cell.seed, factor=asp if cell.levels["system"] == "asp" else 1.0)
+        found.append((cell, load_run(told.write(folder / cell.name))))
+    first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
+    frame = measure_runs(spec, found)
+    return Results(spec=spec, runs=frame, metas=[run.meta for _, run in found], claims=claims or CLAIMS, records=first)
+
+
+CLAIMS = [
+    Claim(id="toy.bsp", where="I", check="number", value=2.0, unit="s", subject={"role": "worker", "system": "bsp"}),
+    Claim(
+        id="toy.worse",
+        where="I",
+        check="shape",
+        accept=(0.0, None),
+        unit="%",
+        how="longer",
+        subject={"role": "worker", "system": "asp"},
+        against=({"system": "bsp"},),
+    ),
+    Claim(id="toy.other", where="II", check="context", value=3.0, unit="h"),
+]
+
+
+def test_runs_become_a_frame_and_verdicts(tmp_path: Path) -> None:
+    found = results_of(tmp_path, asp=10.0)
+    assert len(found.runs) == 8
+    assert set(found.runs["runtime"]) == {"live"}
+    verdicts = verdict_frame(found).set_index("id")["verdict"]
+    assert verdicts.to_dict() == {"toy.bsp": "missed", "toy.worse": "met", "toy.other": "context"}
+    assert verdict_frame(results_of(tmp_path, asp=0.1)).set_index("id")["verdict"]["toy.worse"] == "missed"
+
+
+def test_what_is_drawn(tmp_path: Path) -> None:
+    found = results_of(tmp_path)
+    table = summary(found)
+    assert table[["role", "system"]].drop_duplicates().shape == (4, 2)
+    assert (table["low"] <= table["value"]).all()
+    paper = paper_values(found)
+    assert paper.to_dict("records") == [{"role": "worker", "system": "bsp", "value": 2.0, "std": 0.0}]
+
+
+def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Path) -> None:
+    found = results_of(tmp_path, asp=10.0, notes="Why **ours** differs.")
+    text = section(found, "images/toy.png", "make figures EXPERIMENT=toy_table")
+    for part in ("## Table I: two systems", "![two systems](images/toy.png)", "| `bsp` | 2 s |", "| missed |"):
+        assert part in text
+    assert "Why **ours** differs." in text
+    verdicts = verdict_frame(found)
+    page = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": text.replace("table", "fig9")}, verdicts, CLAIMS)
+    assert page.index("toy_fig9") < page.index("<!-- experiment: toy_table")
+    assert "| **all** | **3** | **1** | **1** | **0** | **0** | **0** | **1** | **0** |" in page
+    assert "Missed: `bsp`." in page
+    assert "uncommitted" not in page
+    changed = text.replace("toy_table", "toy_fig9") + "Stragglab 1a2b3c4-dirty."
+    again = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": changed}, verdicts, CLAIMS)
+    assert "Made with uncommitted changes, and to be made again: toy_fig9.\n" in again
+    again = compose("Toy", "About it.", sections(page), verdicts, CLAIMS)
+    assert again == page
+
+
+def test_tables_of_the_page_are_whole(tmp_path: Path) -> None:
+    text = section(results_of(tmp_path), "x.png", "make")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(lines) == 2 + len(CLAIMS)
+    assert len({line.count("|") for line in lines}) == 1

@@ -1,0 +1,377 @@
+"""Pairs of live and virtual records: what agrees, what does not, and what is no pair. Every judge sees a bad record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.figures.fidelity import draw_fidelity
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN
+from analysis.records.load import RecordError, Run, load_run
+from analysis.reports.fidelity import Fidelity, fidelity, total_variation
+from analysis.reports.fidelity_words import verdict
+from tests.support.records import Simulation, Story, disturbance
+
+PNG = b"\x89PNG\r\n\x1a\n"
+RULES = {"bsp": "bsp", "asp": "asp", "ssp": "asp"}
+Change = Callable[[Story], None]
+
+
+def story(strategy: str = "bsp", *, seed: int = 0, factor: float = 1.0, **given: Any) -> Story:
+    """A whole job; ``factor`` stretches its clock, and every seed has losses of its own."""
+    told = Story(strategy, **{"seed": seed, "plan": [disturbance(0.1, 0.3, "worker:1", 0.1)], "target": 0.3, **given})
+    Simulation(told, RULES[strategy], duration=lambda worker, _: 0.05 + 0.001 * worker + 0.002 * seed).run()
+    for line in told.lines:
+        event = line.get("event", {})
+        line["t"] *= factor
+        event |= {key: event[key] * factor for key in ("t", "asked_s") if key in event}
+        if event.get("type") == "Arrived":
+            event["loss"] = 1.0 / (1 + seed + 3 * event["grad"]["iteration"] + event["grad"]["worker"])
+    return told
+
+
+def write(folder: Path, told: Story, name: str) -> Run:
+    return load_run(told.write(folder / name))
+
+
+class Pairs:
+    """Live and virtual records of the same jobs, five seeds each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.live: list[Run] = []
+        self.virtual: list[Run] = []
+        self.again: list[Run] = []
+        self.slowed: list[Run] = []
+
+    def add(self, strategy: str, change: Change = lambda told: None, *, seeds: int = 5, **given: Any) -> Pairs:
+        """``given`` and ``change`` are about the virtual one; ``both`` are settings of both."""
+        both = given.pop("both", {})
+        for seed in range(seeds):
+            name = f"{len(self.live)}_{strategy}_{seed}"
+            self.live.append(write(self.folder, story(strategy, seed=seed, **both), f"{name}_live"))
+            told = story(strategy, seed=seed, runtime="virtual", **both, **given)
+            change(told)
+            self.virtual.append(write(self.folder, told, f"{name}_virtual"))
+        return self
+
+    def compare(self) -> Fidelity:
+        return fidelity(self.live, self.virtual, again=self.again, slowed=self.slowed)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Pairs:
+    return Pairs(tmp_path)
+
+
+def row(found: Fidelity, measure: str, strategy: str = "bsp") -> Any:
+    rows = found.measures[(found.measures["measure"] == measure) & (found.measures["strategy"] == strategy)]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+# ---- times and work -------------------------------------------------------------------------------------------------
+
+
+def line(found: Fidelity, start: str) -> str:
+    """The one of the verdict that begins so."""
+    (one,) = [text for text in verdict(found) if text.startswith(start)]
+    return one
+
+
+def test_the_same_records_agree_in_everything(pairs: Pairs) -> None:
+    found = pairs.add("bsp").add("asp").compare()
+    assert (found.measures["error"] == 0).all()
+    assert (found.measures["verdict"].dropna() == WITHIN).all()
+    assert (found.rankings["verdict"] == WITHIN).all()
+    assert found.losses["equal"].tolist() == [True] * 5
+    assert not any("not" in text or "inconclusive" in text for text in verdict(found)[:-2])
+
+
+def test_the_error_is_the_median_of_the_pairs(pairs: Pairs) -> None:
+    """The first seed is 1 % off, the next 2 %, and so on: the median is 3 %, the interval 1 to 5 %."""
+    pairs.add("bsp")
+    pairs.virtual = [
+        write(pairs.folder, story(seed=seed, factor=1.01 + 0.01 * seed, runtime="virtual"), f"off_{seed}")
+        for seed in range(5)
+    ]
+    jct = row(pairs.compare(), "jct_s")
+    lives = [run.lines[-1].t for run in pairs.live]
+    virtuals = [run.lines[-1].t for run in pairs.virtual]
+    assert (jct.live, jct.virtual) == (pytest.approx(np.median(lives)), pytest.approx(np.median(virtuals)))
+    assert (jct.error, jct.low, jct.high) == (pytest.approx(0.03), pytest.approx(0.01), pytest.approx(0.05))
+    assert (jct.verdict, jct.seeds, jct.worst_seed) == (WITHIN, 5, pytest.approx(0.05))
+
+
+def test_every_time_and_duration_has_its_error(pairs: Pairs) -> None:
+    found = pairs.add("bsp", factor=1.04).compare()
+    assert row(found, "jct_s").error == pytest.approx(0.04)
+    assert row(found, "tta_s").error == pytest.approx(0.04)
+    assert row(found, "bpt_median_s").error == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("factor", "error"), [(1.08, "+8.0 %"), (0.92, "-8.0 %")])
+def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -> None:
+    """The negative control of the whole comparison."""
+    found = pairs.add("bsp", factor=factor).add("asp").compare()
+    assert row(found, "jct_s").error == pytest.approx(factor - 1)
+    assert (row(found, "jct_s").verdict, row(found, "jct_s", "asp").verdict) == (OFF, WITHIN)
+    assert line(found, "JCT within") == f"JCT within 5 %: 1 of 2 cases; not bsp under transient ({error})"
+
+
+def test_one_bad_seed_is_not_hidden_by_the_median(pairs: Pairs) -> None:
+    pairs.add("bsp")
+    pairs.virtual[2] = write(pairs.folder, story(seed=2, factor=1.2, runtime="virtual"), "bad")
+    found = pairs.compare()
+    jct = row(found, "jct_s")
+    assert (jct.error, jct.verdict) == (pytest.approx(0.0), UNCLEAR)
+    assert jct.worst_seed == pytest.approx(0.2)
+    assert line(found, "JCT within") == "JCT within 5 %: 0 of 1 cases; inconclusive bsp under transient (+0.0 %)"
+
+
+def test_two_seeds_are_too_few(pairs: Pairs) -> None:
+    assert row(pairs.add("bsp", seeds=2).compare(), "jct_s").verdict == UNCLEAR
+
+
+def test_a_target_that_only_one_side_reaches_is_a_miss(pairs: Pairs) -> None:
+    def never(told: Story) -> None:
+        for line in told.lines:
+            if line.get("event", {}).get("type") == "Evaluated":
+                line["event"]["metrics"] = {"accuracy": 0.1}
+
+    found = pairs.add("bsp", never).compare()
+    tta = row(found, "tta_s")
+    assert (tta.error, tta.verdict, tta.live_missed, tta.virtual_missed) == (inf, OFF, 0, 5)
+    assert "not bsp under transient (one side only)" in line(found, "TTA within")
+
+
+def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
+    found = pairs.add("bsp", both={"target": 0.999}).compare()
+    tta = row(found, "tta_s")
+    assert (tta.live, tta.virtual) == (inf, inf)
+    assert isnan(tta.error)
+    assert pd.isna(tta.verdict)
+    assert line(found, "TTA within") == "TTA within 5 %: nothing to compare"
+
+
+def test_no_target_is_no_measure(pairs: Pairs) -> None:
+    found = pairs.add("bsp", both={"target": None}).compare()
+    assert isnan(row(found, "tta_s").live)
+    assert found.rankings["measure"].tolist() == ["jct_s"]
+
+
+def test_staleness_is_compared_as_a_distribution(pairs: Pairs) -> None:
+    """One arrival in 32 that read an older version: 1/32 of the mass moves."""
+
+    def older(told: Story) -> None:
+        arrived = [line["event"] for line in told.lines if line.get("event", {}).get("type") == "Arrived"]
+        arrived[-1]["grad"]["version"] -= 7
+
+    found = pairs.add("bsp", older).compare()
+    assert row(found, "staleness").error == pytest.approx(1 / 32)
+    assert row(found, "staleness_mean").error == pytest.approx(7 / 32)
+    assert (row(found, "staleness_max").live, row(found, "staleness_max").virtual) == (0, 7)
+
+
+counts = st.dictionaries(st.sampled_from("01234"), st.integers(1, 50), min_size=1)
+
+
+@given(counts, counts)
+def test_total_variation_is_a_distance(one: dict[str, int], other: dict[str, int]) -> None:
+    distance = total_variation(one, other)
+    assert 0 <= distance <= 1 + 1e-12
+    assert distance == pytest.approx(total_variation(other, one))
+    assert total_variation(one, {key: 3 * count for key, count in one.items()}) == pytest.approx(0, abs=1e-12)
+
+
+def test_total_variation_by_hand() -> None:
+    assert total_variation({"0": 1}, {"1": 5}) == 1
+    assert total_variation({"0": 3, "1": 1}, {"0": 1, "1": 1}) == pytest.approx(0.25)
+    assert total_variation({}, {}) == 0
+    assert isnan(total_variation({"0": 1}, {}))
+
+
+# ---- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_swapped_ranking_is_reported(pairs: Pairs) -> None:
+    found = pairs.add("bsp").add("asp", factor=1.4).compare()
+    jct = found.rankings.iloc[0]
+    assert (jct.live, jct.virtual) == ("asp < bsp", "bsp < asp")
+    assert (jct.pairs, jct.kept, jct.swapped, jct.verdict) == (1, 0, "asp / bsp", OFF)
+    assert line(found, "order of the strategies by JCT").endswith(
+        "0 of 1 patterns of stragglers; not asp / bsp under transient"
+    )
+    assert line(found, "pairs of strategies that JCT") == (
+        "pairs of strategies that JCT tells apart live: 0 of 1 in the same order, 1 swapped, 0 undecided"
+    )
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+
+def arrivals(told: Story) -> list[dict[str, Any]]:
+    return [line["event"] for line in told.lines if line.get("event", {}).get("type") == "Arrived"]
+
+
+def test_one_bit_of_one_loss_is_seen(pairs: Pairs) -> None:
+    def flip(told: Story) -> None:
+        last = next(event for event in reversed(arrivals(told)) if event["grad"]["worker"] == 2)
+        last["loss"] = float(np.nextafter(last["loss"], 2.0))
+
+    found = pairs.add("bsp", flip).compare()
+    assert found.losses["equal"].tolist() == [False] * 5
+    assert (found.losses["losses"][0], found.losses["different"][0], found.losses["missing"][0]) == (32, 1, 0)
+    assert found.losses["first"][0] == "iteration 7 of worker 2"
+    assert ": 0 of 5 pairs; not seed 0 under transient, seed 1 under" in line(found, "losses of BSP")
+
+
+def test_a_loss_that_one_record_lacks_is_seen(pairs: Pairs) -> None:
+    def forget(told: Story) -> None:
+        arrivals(told)[5]["loss"] = None
+
+    found = pairs.add("bsp", forget, seeds=1).compare()
+    assert (found.losses["missing"][0], found.losses["equal"][0]) == (1, False)
+
+
+def test_no_losses_at_all_are_not_equal(pairs: Pairs) -> None:
+    def forget(told: Story) -> None:
+        for event in arrivals(told):
+            event["loss"] = None
+
+    pairs.add("bsp", forget, seeds=1)
+    found = fidelity([relabelled(pairs.virtual[0], "live")], pairs.virtual)
+    assert (found.losses["losses"][0], found.losses["equal"][0]) == (0, False)
+
+
+def relabelled(run: Run, runtime: str) -> Run:
+    return Run(run.path, run.meta | {"runtime": runtime}, run.plan, run.lines)
+
+
+def test_only_the_losses_of_bsp_must_be_equal(pairs: Pairs) -> None:
+    assert len(pairs.add("asp").compare().losses) == 0
+
+
+def test_the_order_of_arrival_does_not_matter(pairs: Pairs) -> None:
+    """A round's gradients come in another order in the virtual record; each keeps its loss."""
+    pairs.add("bsp", seeds=1)
+    told = Story("bsp", seed=0, runtime="virtual", plan=[disturbance(0.1, 0.3, "worker:1", 0.1)], target=0.3)
+    Simulation(told, "bsp", duration=lambda worker, _: 0.05 - 0.001 * worker).run()
+    for event in arrivals(told):
+        event["loss"] = 1.0 / (1 + 3 * event["grad"]["iteration"] + event["grad"]["worker"])
+    found = fidelity(pairs.live, [write(pairs.folder, told, "other")])
+    assert found.losses["equal"].tolist() == [True]
+
+
+# ---- what is no pair ------------------------------------------------------------------------------------------------
+
+
+def test_a_record_without_a_partner_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp")
+    with pytest.raises(RecordError, match=r"_live: no virtual record of bsp under transient, seed 1 \(4 without"):
+        fidelity(pairs.live, pairs.virtual[:1])
+    with pytest.raises(RecordError, match="no live record of bsp under transient, seed 0"):
+        fidelity(pairs.live[1:], pairs.virtual)
+    with pytest.raises(RecordError, match="no records to compare"):
+        fidelity([], [])
+
+
+def test_a_second_record_of_a_job_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp")
+    with pytest.raises(RecordError, match="a second live record of bsp under transient, seed 0"):
+        fidelity([*pairs.live, pairs.live[0]], pairs.virtual)
+
+
+def test_another_job_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp", seeds=1)
+    other = write(pairs.folder, story(runtime="virtual", lr=0.5, epochs=2), "other")
+    with pytest.raises(RecordError, match=r"other: not the job of .*\(job.lr 0.5, not None\)"):
+        fidelity(pairs.live, [other])
+
+
+def test_other_cases_must_be_of_the_same_job(pairs: Pairs) -> None:
+    pairs.add("bsp").add("asp", both={"lr": 0.5})
+    with pytest.raises(RecordError, match=r"not the job of .*job.lr 0.5"):
+        pairs.compare()
+
+
+def test_a_strategy_that_holds_samples_out_is_a_case_like_others(pairs: Pairs) -> None:
+    """Zeno++ trains on fewer samples than the others; within a pair that is still no pair."""
+    pairs.add("bsp").add("asp", both={"validation_samples": 64, "num_samples": 64})
+    assert len(pairs.compare().measures["strategy"].unique()) == 2
+    other = write(pairs.folder, story(runtime="virtual", num_samples=64), "other")
+    with pytest.raises(RecordError, match=r"not the job of .*job.num_samples 64, not 128"):
+        fidelity(pairs.live[:1], [other])
+
+
+def test_another_plan_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp", seeds=1, plan=[])
+    with pytest.raises(RecordError, match="another straggler plan"):
+        pairs.compare()
+
+
+def test_two_cost_models_are_refused(pairs: Pairs) -> None:
+    def recalibrate(told: Story) -> None:
+        told.meta["calibration"] = "cal-8"
+
+    pairs.add("bsp").add("asp", recalibrate)
+    with pytest.raises(RecordError, match=r"several cost models \(cal-7, cal-8\)"):
+        pairs.compare()
+
+
+def test_a_run_that_was_killed_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp", seeds=1)
+    killed = load_run(story().write(pairs.folder / "killed", keep=20))
+    with pytest.raises(RecordError, match="killed: killed, so there is nothing to compare"):
+        fidelity([killed], pairs.virtual)
+
+
+def test_the_sides_may_not_be_mixed_up(pairs: Pairs) -> None:
+    pairs.add("bsp")
+    with pytest.raises(RecordError, match="a virtual record where a live one is due"):
+        fidelity(pairs.virtual, pairs.live)
+
+
+def test_variants_of_a_strategy_are_cases_of_their_own(pairs: Pairs) -> None:
+    for bound in (1, 3):
+        pairs.add("ssp", both={"fields": {"bound": bound}})
+    found = pairs.compare()
+    assert found.measures["strategy"].unique().tolist() == ["ssp bound=1", "ssp bound=3"]
+
+
+# ---- the figure -----------------------------------------------------------------------------------------------------
+
+
+def draw(found: Fidelity, pairs: Pairs, path: Path) -> pd.DataFrame:
+    metas = [run.meta for run in (*pairs.live, *pairs.virtual)]
+    assert draw_fidelity(path, metas, found.measures, found.runs).read_bytes().startswith(PNG)
+    return pd.read_csv(path.with_suffix(".csv"))
+
+
+def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> None:
+    found = pairs.add("bsp", factor=1.1).add("asp").add("bsp", both={"straggler": "none"}).compare()
+    shown = draw(found, pairs, tmp_path / "jct.png")
+    medians = shown[shown["seed"] == "median"]
+    assert medians[["straggler", "strategy"]].to_numpy().tolist() == [
+        ["transient", "bsp"], ["transient", "asp"], ["none", "bsp"]
+    ]  # fmt: skip
+    assert medians["error_frac"].tolist() == pytest.approx([0.1, 0.0, 0.0])
+    assert len(shown) == 3 + 15
+
+
+def test_jobs_that_were_cut_off_are_drawn(pairs: Pairs, tmp_path: Path) -> None:
+    def cut(told: Story) -> None:
+        told.lines[-1]["note"]["epochs_done"] = 1
+
+    found = pairs.add("bsp", cut, both={"max_time_s": 0.1}).add("asp", both={"max_time_s": 0.1}).compare()
+    assert row(found, "jct_s").virtual_missed == 5
+    assert row(found, "jct_s").verdict == OFF
+    draw(found, pairs, tmp_path / "jct.png")

@@ -1,0 +1,104 @@
+"""What bounds a comparison of live and virtual runs: two live runs of a seed, slower devices, evaluations."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import pytest
+
+from analysis.measures.agreement import WITHIN
+from analysis.records.load import RecordError
+from tests.support.records import Story, disturbance
+from tests.unit.analysis.test_fidelity import Pairs, line, pairs, row, story, write
+
+__all__ = ["pairs"]
+
+
+def test_two_live_runs_of_a_seed_bound_every_model(pairs: Pairs) -> None:
+    """The second live runs of two seeds take 2 % less and 7 % more."""
+    pairs.add("bsp").add("asp")
+    pairs.again = [
+        write(pairs.folder, story(seed=seed, factor=f), f"again{seed}") for seed, f in ((0, 0.98), (1, 1.07))
+    ]
+    found = pairs.compare()
+    jct, other = row(found, "jct_s"), row(found, "jct_s", "asp")
+    assert (jct.again_pairs, jct.again, jct.again_worst) == (2, pytest.approx(0.045), pytest.approx(0.07))
+    assert (jct.error, jct.verdict) == (0.0, WITHIN)
+    assert (other.again_pairs, isnan(other.again)) == (0, True)
+    told = "JCT of two live runs of the same seed more than 5 % apart: 1 of 1 cases: bsp under transient (+7.0 %)"
+    assert line(found, "JCT of two") == told
+
+
+def test_what_slower_devices_do_is_told(pairs: Pairs) -> None:
+    """A job that follows moves by 1 %, one that amplifies by 6 %. Devices and so the plan differ; nothing else may."""
+    pairs.add("bsp").add("asp")
+    slow = {"runtime": "virtual", "device": {"base_s": 0.0101}, "plan": [disturbance(0.1, 0.3, "worker:1", 0.1000001)]}
+    pairs.slowed = [
+        write(pairs.folder, story(name, factor=f, **slow), name) for name, f in (("bsp", 1.01), ("asp", 1.06))
+    ]
+    found = pairs.compare()
+    assert (row(found, "jct_s").slowed_pairs, row(found, "jct_s").slowed) == (1, pytest.approx(0.01, rel=1e-4))
+    assert line(found, "virtual JCT moved").endswith("1 of 2 cases: asp under transient (+6.0 %)")
+    pairs.slowed = [write(pairs.folder, story("bsp", lr=0.5, **slow), "other")]
+    with pytest.raises(RecordError, match="not the job of"):
+        pairs.compare()
+
+
+def test_a_second_run_of_nothing_is_refused(pairs: Pairs) -> None:
+    pairs.add("bsp")
+    pairs.again = [write(pairs.folder, story("asp"), "again")]
+    with pytest.raises(RecordError, match="a second live record of asp under transient, seed 0, of which there is no"):
+        pairs.compare()
+    pairs.again = [write(pairs.folder, story(plan=[]), "other_plan")]
+    with pytest.raises(RecordError, match="another straggler plan"):
+        pairs.compare()
+
+
+def test_evaluations_are_counted(pairs: Pairs) -> None:
+    """Too few of them before the target, and results that come after the next was asked for, are told."""
+    found = pairs.add("bsp").compare()
+    live = found.runs[found.runs["side"] == "live"]
+    assert line(found, "evaluations before") == (
+        f"evaluations before the target: {live['before_target'].min():.0f} or more; fewer than 20 in 5 of 5 live runs"
+    )
+    assert line(found, "live evaluations").endswith(f": 0 of {live['evaluations'].sum()}")
+
+
+def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
+    """Each of these results is there only when the job ends; the last one, asked for then, is nobody's delay."""
+    pairs.add("bsp")
+    told = story()
+    end = told.lines[-1]["t"]
+    evaluated = [each for each in told.lines if each.get("event", {}).get("type") == "Evaluated"]
+    others = [each for each in told.lines if each not in evaluated]
+    for each in evaluated:
+        each["t"] = each["event"]["t"] = end
+    told.lines = [*others[:-1], *evaluated, others[-1]]
+    for number, each in enumerate(told.lines):
+        each["seq"] = number
+    pairs.live[0] = write(pairs.folder, told, "late")
+    late = sum(each["event"]["asked_s"] < end for each in evaluated[1:])
+    assert late > 2
+    assert f": {late} of " in line(pairs.compare(), "live evaluations")
+
+
+@pytest.mark.parametrize("asked", [19, 20])
+def test_evaluations_before_the_target_are_those_that_missed_it(asked: int, pairs: Pairs) -> None:
+    """One every 10 ms, of which the last reaches the target: of 20 the 19 before do not suffice, of 21 they do."""
+
+    def often(told: Story) -> Story:
+        rest = [each for each in told.lines if each.get("event", {}).get("type") != "Evaluated"]
+        told.lines = rest[:1]
+        for number in range(asked + 1):
+            told.evaluated(0.01 * number, 0.9 if number == asked else 0.1)
+        told.lines += rest[1:]
+        for number, each in enumerate(told.lines):
+            each["seq"] = number
+        return told
+
+    pairs.live = [write(pairs.folder, often(story(seed=seed)), f"live{seed}") for seed in range(5)]
+    pairs.virtual = [write(pairs.folder, often(story(seed=seed, runtime="virtual")), f"v{seed}") for seed in range(5)]
+    told = line(pairs.compare(), "evaluations before")
+    assert told == f"evaluations before the target: {asked} or more" + (
+        "; fewer than 20 in 5 of 5 live runs" if asked < 20 else ""
+    )

@@ -1,0 +1,152 @@
+"""What is said of the injectors, and drawn, from windows whose effects are known."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.figures.injectors import draw_injectors
+from analysis.measures.injections import COLUMNS, PAYLOAD_FRAC, collect
+from analysis.measures.injector_errors import costs, errors, latest, verdict
+from scripts import figures as script
+from tests.support.records import Story, bsp_story
+from tests.unit.analysis.test_injections import CORES, LINK, Telling, linked, throttled
+
+PNG = b"\x89PNG"
+
+
+def window(**given: Any) -> dict[str, Any]:
+    row = dict.fromkeys(COLUMNS, nan) | {"run": "a", "seed": 0, "work": "w", "window": 0, "target": "worker:0"}
+    row |= {"kind": "cpu", "by": "cgroup", "full": CORES, "iterations": 9, "base_s": 0.055}
+    return row | {"slowdown_asked": 1 / given["magnitude"], "work": str(given.get("base_s"))} | given
+
+
+def judged(*windows: dict[str, Any]) -> pd.DataFrame:
+    return errors(pd.DataFrame(windows))
+
+
+def test_windows_of_a_level_are_one_row_with_their_median() -> None:
+    table = judged(*(window(magnitude=0.5, slowdown=slow, cpu_share=0.5) for slow in (1.9, 2.0, 2.3)))
+    assert len(table) == 1
+    row = table.iloc[0]
+    assert (row["windows"], row["iterations"], row["length_ms"]) == (3, 27, 55)
+    assert (row["slowdown"], row["error"], row["within"]) == (2.0, pytest.approx(0.0), True)
+
+
+def test_lengths_and_levels_are_told_apart_the_weakest_first() -> None:
+    rows = [window(magnitude=level, slowdown=1 / level, base_s=base) for base in (0.21, 0.055) for level in (0.1, 0.75)]
+    rows += [window(by="sleep", kind="delay", magnitude=0.05, slowdown=2.0, slowdown_asked=2.0, full=nan)]
+    table = judged(*rows)
+    found = list(zip(table["by"], table["length_ms"], table["magnitude"], strict=True))
+    assert found == [
+        ("sleep", 55, 0.05),
+        ("cgroup", 55, 0.75),
+        ("cgroup", 55, 0.1),
+        ("cgroup", 210, 0.75),
+        ("cgroup", 210, 0.1),
+    ]
+
+
+def test_misses_are_named() -> None:
+    table = judged(
+        window(magnitude=0.5, slowdown=2.2, cpu_share=0.505),
+        window(magnitude=0.25, slowdown=4.41, cpu_share=0.235),
+        window(magnitude=0.1, slowdown=nan, slowdown_asked=10.0, base_s=0.055),
+    )
+    lines = verdict(table)
+    assert lines[0] == (
+        "cgroup: slow-down of iterations of 50 ms and more within 10 %: 1 of 3 levels; "
+        "not 0.25 left at 55 ms (+10.3 %), 0.1 left at 55 ms (not measured)"
+    )
+    assert lines[1] == "cgroup: share of processor time within 1 %: 1 of 2 levels; not 0.25 left at 55 ms (-1.5 %)"
+
+
+def test_of_cpulimit_nothing_is_promised_for_short_iterations() -> None:
+    rows = [
+        window(by="cpulimit", magnitude=0.5, slowdown=slow, base_s=base) for slow, base in ((1.1, 0.06), (2.1, 0.2))
+    ]
+    table = judged(*rows)
+    assert list(table["promised"]) == [False, True]
+    assert verdict(table) == [
+        "cpulimit: slow-down of iterations of 200 ms and more within 10 %: 1 of 1 levels",
+        "cpulimit: of shorter ones, for which nothing is promised: 0 of 1 levels; not 0.5 left at 60 ms (-45.0 %)",
+    ]
+
+
+def test_circumstances() -> None:
+    rows = [window(magnitude=0.5, slowdown=2.0, cpu_cost=cost, readback_s=cost / 1e3) for cost in (0.9, 1.0)]
+    rows += [window(by="duty", magnitude=0.5, slowdown=2.0, cpu_cost=1.2, readback_s=2e-3)]
+    rows += [window(by="cpulimit", magnitude=0.5, slowdown=2.0, cpu_cost=5.0)]
+    table = judged(*rows)
+    assert costs(table) == (pytest.approx(0.95), pytest.approx(1.2)), "cpulimit is too uneven to tell"
+    assert latest(table) == {"cgroup": pytest.approx(0.95e-3), "duty": pytest.approx(2e-3)}
+    assert costs(judged(rows[-1])) is None
+
+
+def test_links_are_judged_by_their_payload(tmp_path: Path) -> None:
+    lines = verdict(errors(collect([linked("link:0").run(tmp_path)])))
+    rate = LINK / 4 * PAYLOAD_FRAC
+    assert lines == [
+        "links: payload rate of pushes within 10 %: 1 of 1 levels",
+        "links: payload rate of pulls within 10 %: 0 of 1 levels; "
+        f"not 0.25 of 100 Mbit/s ({100 * (2.5e6 / rate - 1):+.1f} %)",
+    ]
+
+
+def test_several_runs_say_which_is_which(tmp_path: Path) -> None:
+    told = [throttled(), Telling(), throttled(level=0.25, felt_s=0.2, seed=3)]
+    runs = [each.run(tmp_path / str(number)) for number, each in enumerate(told)]
+    frame = collect(iter(runs))
+    assert list(frame.columns) == ["run", "seed", "work", *COLUMNS]
+    assert frame["work"].nunique() == 1
+    assert list(zip(frame["run"], frame["seed"], frame["magnitude"], strict=True)) == [
+        (runs[0].meta["run_id"], 0, 0.5),
+        (runs[2].meta["run_id"], 3, 0.25),
+    ]
+
+
+# ---- the figure -----------------------------------------------------------------------------------------------------
+
+
+def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
+    runs = [throttled().run(tmp_path / "a"), linked("link:0").run(tmp_path / "b")]
+    path = draw_injectors(tmp_path / "out" / "injectors.png", [run.meta for run in runs], errors(collect(runs)))
+    assert path is not None
+    assert path.read_bytes().startswith(PNG)
+    shown = pd.read_csv(path.with_suffix(".csv"))
+    assert list(shown["panel"]) == ["iterations of 50 ms", "links", "links"]
+    assert list(shown["series"]) == ["cgroup", "pushes", "pulls"]
+    assert list(shown["achieved"]) == pytest.approx([2.0, 25.0, 20.0])
+
+
+def test_many_panels_have_a_page(tmp_path: Path) -> None:
+    rows = [window(magnitude=0.5, slowdown=2.0 + n, base_s=0.025 * 2**n, by=f"new{n}") for n in range(5)]
+    path = draw_injectors(tmp_path / "injectors.png", [Story().meta], judged(*rows))
+    assert path is not None
+    assert len(pd.read_csv(path.with_suffix(".csv"))) == 5
+
+
+def test_no_figure_of_nothing(tmp_path: Path) -> None:
+    assert draw_injectors(tmp_path / "injectors.png", [], errors(collect([]))) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_figures_are_drawn_again_where_something_was_throttled(several: bool, tmp_path: Path) -> None:
+    throttled().run(tmp_path / "runs" / "a")
+    place = tmp_path / "runs" / "a" / "run"
+    if several:
+        throttled(level=0.25, felt_s=0.2).run(tmp_path / "runs" / "b")
+        place = tmp_path / "runs" / "comparison"
+    assert script.main([str(tmp_path / "runs")]) == 0
+    assert (place / "figures" / "injectors.png").read_bytes().startswith(PNG)
+
+
+def test_they_are_not_where_nothing_was(tmp_path: Path) -> None:
+    bsp_story().write(tmp_path / "runs" / "a")
+    assert script.main([str(tmp_path / "runs")]) == 0
+    assert not list(tmp_path.rglob("injectors.png"))

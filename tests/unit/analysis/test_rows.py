@@ -1,0 +1,78 @@
+"""A run recorded by rows has the same tables and summary as the same run recorded by events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from analysis.measures.metrics import summarise
+from analysis.records.integrity import integrity
+from analysis.records.load import Run, load_run
+from runtime.config.parse import parse
+from runtime.run.experiment import run_experiment
+from tests.unit.run.test_preflight import composed
+
+LINE = (
+    "cluster=virtual backend=none backend.progress=digits_mlp strategy={} draw=false view=none max_time_s=60 "
+    "workload.global_batch_samples=64"
+)
+NOT_IN_ROWS = ("loss", "issued_s", "start_s")
+NOT_ALIKE = ("run_id", "decide_p50_us", "decide_p99_us", "decide_frac", "integrity", "staleness")
+
+
+def made(run_dir: Path, strategy: str, record: str) -> Run:
+    [(_, raw)] = composed(LINE.format(strategy) + f" record={record}")
+    assert run_experiment(parse(raw), run_dir) == 0
+    return load_run(run_dir)
+
+
+@pytest.fixture(scope="module", params=["bsp", "ssp", "backup_workers"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    directory = tmp_path_factory.mktemp("rows")
+    return tuple(made(directory / record, request.param, record) for record in ("events", "iterations"))  # type: ignore
+
+
+def test_the_tables_are_the_same(pair: tuple[Run, Run]) -> None:
+    events, rows = pair
+    assert (events.by_rows, rows.by_rows) == (False, True)
+    for name in ("iterations", "updates", "evaluations"):
+        expected, got = getattr(events.tables, name), getattr(rows.tables, name)
+        if name == "iterations":
+            expected = expected[expected["fate"].isin(["applied", "dropped"])]
+            expected, got = (frame.sort_values("grad", ignore_index=True) for frame in (expected, got))
+            assert np.allclose(got["start_s"], expected["start_s"])
+        columns = [column for column in expected.columns if column not in (*NOT_IN_ROWS, "lr_scale")]
+        pd.testing.assert_frame_equal(got[columns], expected[columns], check_dtype=False, check_exact=True)
+
+
+def test_the_summary_is_the_same(pair: tuple[Run, Run]) -> None:
+    expected, got = map(summarise, pair)
+    assert plain(got) == plain(expected)
+    assert got["staleness_max"] == expected["staleness_max"]
+
+
+def plain(summary: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+        for key, value in summary.items()
+        if key not in NOT_ALIKE and not isinstance(value, dict | list)
+    }
+
+
+def test_rows_are_checked(pair: tuple[Run, Run], tmp_path: Path) -> None:
+    rows = pair[1]
+    assert integrity(rows).ok
+    for path in rows.path.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    table = pq.read_table(rows.path / "iterations.parquet")
+    pq.write_table(table.slice(0, len(table) - 1), tmp_path / "iterations.parquet")
+    assert any("samples applied" in problem for problem in integrity(load_run(tmp_path)).problems)
+    double = table.set_column(2, "grad", [[*table["grad"].to_pylist()[:-1], table["grad"][0].as_py()]])
+    pq.write_table(double, tmp_path / "iterations.parquet")
+    assert any("twice" in problem for problem in integrity(load_run(tmp_path)).problems)

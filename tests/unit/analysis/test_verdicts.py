@@ -1,0 +1,330 @@
+"""Verdicts by hand-made numbers: what an interval makes of each, with a wrong one for every right one."""
+
+from __future__ import annotations
+
+from math import inf, isnan, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.claims.answers import Answer, answer
+from analysis.claims.intervals import interval
+from analysis.claims.judge import judge, judge_magnitude
+from analysis.claims.ledger import Claim, LedgerError, load_ledger
+from analysis.experiments.page import RULES, front, overview, paper_text, remark
+from tests.unit.analysis.test_claims import claim, runs
+
+# ---- intervals ------------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_of_finite_values_is_student_s() -> None:
+    values = [3.1, 2.9, 3.4, 3.0, 3.2]
+    expected = stats.t.interval(0.95, 4, loc=np.mean(values), scale=stats.sem(values))
+    assert interval(values) == pytest.approx(expected)
+    assert interval(values, 0.9) == pytest.approx(
+        stats.t.interval(0.9, 4, loc=np.mean(values), scale=stats.sem(values))
+    )
+
+
+def test_it_covers_as_often_as_it_says() -> None:
+    """Of normal values; the bootstrap of a median that stood here before covered 73 % of three."""
+    draws = np.random.default_rng(0).normal(size=(2000, 3))
+    covered = np.mean([low < 0.0 < high for low, high in map(interval, draws)])
+    assert covered == pytest.approx(0.95, abs=0.015)
+
+
+def test_what_never_ended_has_the_median_s_order_statistics() -> None:
+    """Of six values the least and the largest cover 1 - 2 / 2^6 = 97 %; of nine the second ones 96 %."""
+    assert interval([5.0, 1.0, inf, 3.0, 4.0, 2.0]) == (1.0, inf)
+    assert interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, inf]) == (2.0, 8.0)
+    assert interval([1.0, 2.0, 3.0, 4.0, inf]) == (-inf, inf), "five cannot tell"
+    assert interval([inf, inf, inf]) == (inf, inf)
+
+
+def test_one_value_has_no_interval_and_the_same_values_have_one_of_no_width() -> None:
+    assert all(map(isnan, interval([3.0])))
+    assert all(map(isnan, interval([])))
+    assert interval([3.0, 3.0]) == (3.0, 3.0)
+    assert interval([1.0, 1.0, 1.0, 1.0, 9.0])[0] <= 1.0, "the median is always within"
+
+
+# ---- bounds and tolerances ------------------------------------------------------------------------------------------
+
+SIDE: dict[str, Any] = {"check": "ratio", "unit": "%", "value": None, "accept": (0.0, None)}
+RATIO: dict[str, Any] = {"check": "ratio", "unit": "%"}
+
+
+@pytest.mark.parametrize(
+    ("given", "ours", "verdict"),
+    [
+        (SIDE, (5.0, 1.0, 9.0), "met"),
+        (SIDE, (5.0, -1.0, 9.0), "inconclusive"),
+        (SIDE, (5.0, 0.0, 9.0), "inconclusive"),
+        (SIDE, (-1.0, -9.0, 3.0), "inconclusive"),
+        (SIDE, (-5.0, -9.0, -1.0), "missed"),
+        (SIDE, (-5.0, -9.0, 0.0), "missed"),
+        (SIDE, (0.0, 0.0, 0.0), "missed"),
+        (SIDE, (5.0, nan, nan), "inconclusive"),
+        ({**SIDE, "accept": (225.0, 325.0)}, (248.0, 227.0, 268.0), "met"),
+        ({**SIDE, "accept": (225.0, 325.0)}, (248.0, 220.0, 268.0), "inconclusive"),
+        ({}, (110.0, 105.0, 115.0), "met"),
+        ({}, (110.0, 100.0, 120.0), "inconclusive"),
+        ({}, (120.0, 110.0, 130.0), "inconclusive"),
+        ({}, (120.0, 116.0, 124.0), "missed"),
+        ({}, (100.0, nan, nan), "inconclusive"),
+        ({**RATIO, "value": 24.0}, (10.2, 1.7, 11.8), "missed"),
+        ({**RATIO, "value": 25.0}, (15.5, 15.5, 15.5), "missed"),
+        ({**RATIO, "value": 24.0}, (22.0, 19.0, 25.0), "met"),
+        ({**RATIO, "value": 24.0}, (22.0, 12.0, 32.0), "inconclusive"),
+        ({**RATIO, "value": 104.5}, (92.4, 88.2, 93.7), "met"),
+        ({**RATIO, "value": 104.5}, (89.5, 89.5, 89.5), "missed"),
+        ({**RATIO, "unit": "x", "value": 1.3}, (1.25, 1.24, 1.26), "met"),
+        ({**RATIO, "unit": "x", "value": 1.3}, (1.19, 1.18, 1.195), "missed"),
+    ],
+)
+def test_an_interval_decides(given: dict[str, Any], ours: tuple[float, float, float], verdict: str) -> None:
+    assert judge(claim(**given), Answer(*ours, 5)) == verdict
+
+
+def test_a_single_seed_of_a_chance_event_meets_nothing() -> None:
+    one = answer(claim(value=100.0, subject={"system": "bsp"}), runs({"bsp": [100.0]}))
+    same = answer(claim(value=100.0, subject={"system": "bsp"}), runs({"bsp": [100.0, 100.0]}))
+    assert [judge(claim(), each) for each in (one, same)] == ["inconclusive", "met"]
+
+
+# ---- what is no evidence --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ours", [(100.0, 99.0, 101.0), (100.0, 60.0, 140.0), (100.0, nan, nan)])
+def test_what_was_fitted_to_a_number_does_not_confirm_it(ours: tuple[float, float, float]) -> None:
+    assert judge(claim(calibrated="the cost model was fitted to it"), Answer(*ours, 5)) == "calibrated"
+    assert (
+        judge(claim(calibrated="the cost model was fitted to it", value=200.0), Answer(100.0, 99.0, 101.0, 5))
+        == "missed"
+    )
+
+
+def test_what_follows_from_a_definition_is_no_measurement() -> None:
+    exact = {"value": 8.0, "accept": (8.0, 8.0), "unit": "", "arithmetic": True}
+    assert judge(claim(**exact), Answer(8.0, seeds=1)) == "by arithmetic"
+    assert judge(claim(**exact), Answer(7.0, seeds=1)) == "missed"
+
+
+# ---- several cases --------------------------------------------------------------------------------------------------
+
+
+def several(best: bool, *cases: tuple[float, float, float]) -> str:
+    found = tuple(Answer(*each, 5) for each in cases)
+    return judge(claim(**SIDE, best=best), found[0]._replace(cases=found))
+
+
+def test_of_several_cases_the_worst_verdict_counts_or_the_best() -> None:
+    sure, unsure, wrong = (5.0, 4.0, 6.0), (9.0, -1.0, 19.0), (-5.0, -6.0, -4.0)
+    assert several(False, sure, unsure) == "inconclusive", "though its median is the larger one"
+    assert several(False, sure, unsure, wrong) == "missed"
+    assert several(False, sure, sure) == "met"
+    assert several(True, unsure, sure) == "met"
+    assert several(True, wrong, unsure) == "inconclusive"
+
+
+def test_one_of_many_is_held_to_a_higher_confidence() -> None:
+    """Three baselines, of which one will do: 98.3 % each."""
+    frame = runs({"nd": [1.0, 1.0, 1.0], "a": [1.1, 1.2, 1.3], "b": [1.0, 1.1, 1.0], "c": [1.0, 1.0, 1.1]})
+    against = ({"system": "a"}, {"system": "b"}, {"system": "c"})
+    about = {"how": "faster", "unit": "%", "subject": {"system": "nd"}, "against": against}
+    best, worst = (answer(claim(**about, best=best), frame) for best in (True, False))
+    assert best is not None
+    assert worst is not None
+    assert (best.low, best.high) == pytest.approx(by_logarithms([1.1, 1.2, 1.3], 1 - 0.05 / 3))
+    assert [round(each.value, 6) for each in worst.cases] == [20.0, 0.0, 0.0]
+    assert worst.text.startswith("a 20 [-2.72, 47.3], b 0 [-9.96, 18.3], c 0 ")
+
+
+def by_logarithms(quotients: list[float], confidence: float = 0.95) -> list[float]:
+    """In percent above 1."""
+    logs = np.log(quotients)
+    ends = stats.t.interval(confidence, len(logs) - 1, loc=logs.mean(), scale=stats.sem(logs))
+    return [100 * (np.exp(end) - 1) for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("how", "unit", "expected"),
+    [
+        ("faster", "%", by_logarithms([2.0, 3.0, 8.0])),
+        ("times", "x", [1 + end / 100 for end in by_logarithms([2.0, 3.0, 8.0])]),
+        ("longer", "%", by_logarithms([1 / 2, 1 / 3, 1 / 8])),
+        ("lower", "%", [-end for end in reversed(by_logarithms([1 / 2, 1 / 3, 1 / 8]))]),
+    ],
+)
+def test_a_quotient_s_interval_is_the_same_whichever_way_it_is_said(how: str, unit: str, expected: list[float]) -> None:
+    """Twice, three and eight times as fast; plain t would not rule out that it is slower."""
+    frame = runs({"nd": [1.0, 1.0, 1.0], "bsp": [2.0, 3.0, 8.0]})
+    found = answer(claim(how=how, unit=unit, subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_a_quotient_of_what_never_ended_keeps_its_order_statistics() -> None:
+    frame = runs({"nd": [1.0] * 6, "bsp": [2.0, 3.0, inf, 4.0, 5.0, 6.0]})
+    found = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
+    assert found is not None
+    assert (found.value, found.low, found.high) == (4.5, 2.0, inf)
+
+
+# ---- shapes ---------------------------------------------------------------------------------------------------------
+
+GROWS: dict[str, Any] = {
+    "check": "shape",
+    "value": None,
+    "shape": "grows_less",
+    "subject": {"system": "nd"},
+    "against": ({"system": "bsp"},),
+}
+
+
+def grown(by_seed: list[float], bsp: float = 20.0) -> Answer | None:
+    """BSP grows from 10 to ``bsp``, with every seed alike; AntDT-ND from 10 to what is given by seed."""
+    first = runs({"nd": [10.0] * len(by_seed), "bsp": [10.0] * len(by_seed)}, intensity="0.1")
+    last = runs({"nd": by_seed, "bsp": [bsp] * len(by_seed)}, intensity="0.8")
+    return answer(claim(**GROWS), pd.concat([first, last]))
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "verdict"),
+    [
+        ([11.0, 12.0, 13.0, 12.0, 11.0], "met"),
+        ([31.0, 32.0, 33.0, 32.0, 31.0], "missed"),
+        ([11.0, 12.0, 13.0, 32.0, 31.0], "inconclusive"),
+        ([11.0, 12.0, 13.0, 14.0], "inconclusive"),
+        ([11.0], "inconclusive"),
+        ([12.0, 12.0], "met"),
+    ],
+)
+def test_a_shape_holds_with_other_seeds_too(by_seed: list[float], verdict: str) -> None:
+    assert judge(claim(**GROWS), grown(by_seed)) == verdict
+
+
+# ---- magnitudes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "ours", "verdict"),
+    [
+        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 20.0, 52.0), "met"),
+        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 2.0, 70.0), "inconclusive"),
+        ({**SIDE, "magnitude": (1.0, 4.0)}, (36.0, 20.0, 52.0), "missed"),
+        ({**SIDE, "value": 16.0}, (2.6, 1.6, 3.1), "missed"),
+        ({**SIDE, "value": 16.0}, (15.0, 13.0, 17.0), "met"),
+        ({**SIDE, "check": "shape", "value": 0.64}, (1.34, 1.2, 1.5), "missed"),
+        ({**SIDE, "value": 3.0, "unit": "x", "accept": (3.0, None)}, (3.5, 3.3, 3.7), ""),
+        ({**SIDE, "value": 250.0, "accept": (225.0, 325.0)}, (300.0, 299.0, 301.0), ""),
+        ({"value": 100.0}, (100.0, 99.0, 101.0), ""),
+        (SIDE, (5.0, 1.0, 9.0), ""),
+        ({**SIDE, "check": "context", "magnitude": (1.0, 4.0)}, (2.0, 2.0, 2.0), ""),
+    ],
+)
+def test_the_size_of_a_one_sided_claim_has_a_verdict(
+    given: dict[str, Any], ours: tuple[float, float, float], verdict: str
+) -> None:
+    assert judge_magnitude(claim(**given), Answer(*ours, 5)) == verdict
+
+
+def test_a_side_can_be_met_and_the_size_missed() -> None:
+    about = claim(**{**SIDE, "magnitude": (9.0, 127.0)})
+    ours = Answer(2.0, 1.0, 3.0, 5)
+    assert (judge(about, ours), judge_magnitude(about, ours)) == ("met", "missed")
+    assert judge_magnitude(about, None) == "not run"
+
+
+# ---- the pages ------------------------------------------------------------------------------------------------------
+
+LEDGER = [
+    Claim(id="toy.a", where="I", check="number", value=1.0),
+    Claim(id="toy.b", where="I", check="ratio", accept=(0.0, None), magnitude=(1.0, 2.0), unit="%", note="by luck"),
+    Claim(id="toy.c", where="I", check="number", value=1.0, calibrated="a model"),
+]
+SAID = pd.DataFrame(
+    {
+        "id": ["toy.a", "toy.b", "toy.c"],
+        "verdict": ["inconclusive", "met", "calibrated"],
+        "magnitude": [nan, "missed", nan],
+    }
+)
+
+
+def test_totals_are_by_verdict_with_sizes_apart() -> None:
+    text = "\n".join(overview(SAID, LEDGER))
+    assert "| **all** | **3** | **1** | **0** | **1** | **1** | **0** | **0** | **0** |" in text
+    assert "| magnitudes | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
+    for line in ("Inconclusive: `a`.", "Calibrated: `c`.", "Missed in magnitude: `b`."):
+        assert line in text
+    assert "| **all** | **3** | **0** |" in "\n".join(overview(SAID.iloc[:0], LEDGER))
+
+
+def test_the_page_over_all_papers_adds_up() -> None:
+    text = front([("Toy", "toy.md", LEDGER, SAID), ("Other", "other.md", LEDGER[:1], SAID.drop(columns="magnitude"))])
+    assert "| [Toy](toy.md) | 3 | 1 | 0 | 1 | 1 | 0 | 0 | 0 |" in text
+    assert "| [Other](other.md) | 1 | 0 | 0 | 1 | 0 | 0 | 0 | 0 |" in text
+    assert "| **all** | **4** | **1** | **0** | **2** | **1** | **0** | **0** | **0** |" in text
+    assert "| all magnitudes | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
+
+
+def test_what_a_reader_is_told_of_a_claim() -> None:
+    assert paper_text(LEDGER[1]) == "1 to 2 % (accepted: more than 0)"
+    assert paper_text(claim(accept=(None, 2.0), value=None)) == "(accepted: less than 2)"
+    assert paper_text(claim(accept=(8.0, 8.0), value=8.0, unit="")) == "8 (accepted: exactly 8)"
+    assert remark(LEDGER[1]) == "- `b`: by luck."
+    assert remark(LEDGER[2]) == "- `c`: calibrated: a model."
+    for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "magnitude"):
+        assert f"**{verdict}**" in RULES.lower()
+
+
+# ---- the ledgers ----------------------------------------------------------------------------------------------------
+
+FITTED = {
+    "antdt": (
+        "headline.speedup",
+        "fig15.resnet101.ddp",
+        "fig15.resnet101.lb_bsp",
+        "table3.worker.si1.bsp",
+        "fig17.ckpt5",
+    ),
+    "gc": ("fig5.half",),
+    "star": ("fig12.cpu10.better",),
+}
+
+
+@pytest.mark.parametrize("paper", FITTED)
+def test_what_was_fitted_says_to_what(paper: str) -> None:
+    found = load_ledger(paper)
+    for name in FITTED[paper]:
+        assert found[f"{paper}.{name}"].calibrated
+    assert not load_ledger("antdt")["antdt.fig15.resnet101.dd"].calibrated, "a prediction"
+
+
+def test_what_is_arithmetic_is_counted_apart() -> None:
+    computed = [each for each in load_ledger("gc").values() if each.experiment == "gc_tables"]
+    assert len(computed) == 46
+    assert all(each.arithmetic for each in computed)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            "{where: x, check: ratio, accept: [0, null], magnitude: [2, 1], experiment: e}",
+            "magnitude=[2.0, 1.0]: the lower",
+        ),
+        ("{where: x, check: ratio, accept: [0, 1], magnitude: [1, 2], experiment: e}", "magnitude: belongs to accept"),
+        ("{where: x, check: ratio, value: 1, magnitude: [1, 2], experiment: e}", "magnitude: belongs to accept"),
+        ("{where: x, check: ratio, value: 1, calibrated: a, arithmetic: true, experiment: e}", "one of the two"),
+    ],
+)
+def test_a_bad_entry_is_refused(entry: str, said: str, tmp_path: Any) -> None:
+    (tmp_path / "a.yaml").write_text(f"a.b: {entry}")
+    with pytest.raises(LedgerError) as caught:
+        load_ledger("a", tmp_path)
+    assert said in str(caught.value)

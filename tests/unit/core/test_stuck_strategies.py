@@ -1,0 +1,324 @@
+"""A strategy that waits for nothing and orders nothing: named as stuck, and nobody else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.records.load import load_run
+from injectors.plan import Disturbance, Plan
+from injectors.schedule import Schedule
+from runtime.core.answers import checked
+from runtime.core.scheduling import ConstantPending
+from runtime.core.stuck import Vigil, awaits
+from runtime.record.recorder import Recorder
+from runtime.record.replay import Told, replay
+from runtime.virtual.control.session import Session
+from runtime.virtual.costs import load_costs
+from strategies.protocol import (
+    Arrived,
+    Compute,
+    Evaluate,
+    Evaluated,
+    Joined,
+    Lost,
+    ProtocolError,
+    Restart,
+    Restored,
+    Started,
+    Strategy,
+    Wake,
+    Woke,
+)
+from tests.support.cli import run_cli
+from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.runs import read_lines
+
+STARTED = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
+
+
+def to_all(event: Any) -> Sequence[Any]:
+    """One gradient of each worker, and nothing ever after."""
+    return compute(*event.workers) if isinstance(event, Started) else ()
+
+
+# ---- what counts as something to come -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Two workers that nobody has asked for anything."""
+    return puppet_desk(num_workers=2, num_samples=100, eval_every_s=None)
+
+
+def settle(desk: Desk) -> None:
+    """The first evaluation, which every job begins with, is told."""
+    desk.core.evaluated(desk.at(None), desk.core.version, 0.0, {"accuracy": 0.5})
+
+
+def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(desk: Desk) -> None:
+    assert awaits(desk.core)
+    settle(desk)
+    assert not awaits(desk.core)
+    desk.say(Evaluate())
+    assert not awaits(desk.core)
+
+
+def test_a_compute_is_to_come_and_its_gradient_is_not(desk: Desk) -> None:
+    settle(desk)
+    desk.say(*compute(0))
+    assert awaits(desk.core)
+    desk.arrive(0)
+    assert not awaits(desk.core)
+    desk.say(apply(0), *compute(1))
+    assert awaits(desk.core)
+
+
+def test_a_timer_is_to_come_until_it_fires(desk: Desk) -> None:
+    settle(desk)
+    desk.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
+    assert awaits(desk.core)
+    desk.core.woke(20.0, "strategy:later")
+    assert awaits(desk.core)
+    desk.core.woke(30.0, "strategy:later")
+    assert not awaits(desk.core)
+
+
+def test_who_restarts_or_waits_for_a_place_is_to_come(desk: Desk) -> None:
+    settle(desk)
+    desk.lose(0)
+    assert awaits(desk.core)
+    desk.join(0)
+    assert not awaits(desk.core)
+    desk.say(Restart(node="worker:1"))
+    assert awaits(desk.core)
+    desk.join(1)
+    assert not awaits(desk.core)
+    desk.lose(1, restarting=False)
+    assert not awaits(desk.core)
+
+
+def test_servers_that_are_gone_are_to_come(desk: Desk) -> None:
+    settle(desk)
+    desk.lose_server()
+    assert awaits(desk.core)
+    desk.restore()
+    assert not awaits(desk.core)
+
+
+# ---- with real processes: a time of idleness ------------------------------------------------------------------------
+
+
+def test_idleness_is_borne_for_a_while(desk: Desk) -> None:
+    settle(desk)
+    vigil = Vigil(desk.core, 10.0)
+    for t in (5.0, 14.9):
+        vigil.look(t)
+    assert desk.core.status is None
+    vigil.look(15.0)
+    assert desk.core.status == "stuck"
+    ((_, kind, about),) = [note for note in desk.notes if note[1] == "Stuck"]
+    assert (kind, about["strategy"], about["workers"]) == ("Stuck", "Puppet", {"0": [], "1": []})
+
+
+def test_work_in_between_begins_the_time_anew(desk: Desk) -> None:
+    """Even such as has come and gone between two looks."""
+    settle(desk)
+    vigil = Vigil(desk.core, 10.0)
+    vigil.look(5.0)
+    desk.say(*compute(0))
+    desk.arrive(0)
+    vigil.look(16.0)
+    vigil.look(25.0)
+    assert desk.core.status is None
+    vigil.look(30.0)
+    assert desk.core.status is None
+    vigil.look(40.0)
+    assert desk.core.status == "stuck"
+
+
+@pytest.mark.parametrize("after_s", [None, 1e9])
+def test_it_can_be_switched_off(desk: Desk, after_s: float | None) -> None:
+    settle(desk)
+    vigil = Vigil(desk.core, after_s)
+    for t in range(1000):
+        vigil.look(float(t))
+    assert desk.core.status is None
+
+
+@pytest.mark.parametrize(("after_s", "status"), [(30.0, "stuck"), (None, "done")])
+def test_time_that_runs_out_while_nothing_is_to_come_is_no_success(after_s: float | None, status: str) -> None:
+    desk = Desk(Puppet(), make_job(stuck_after_s=after_s)).start()
+    settle(desk)
+    desk.core.woke(40.0, "runtime:limit")
+    assert (desk.core.status, desk.core.finished_s) == (status, 40.0)
+
+
+def test_time_that_runs_out_while_somebody_computes_is_one() -> None:
+    desk = Desk(Puppet(), make_job(stuck_after_s=30.0)).start()
+    settle(desk)
+    desk.say(*compute(0))
+    desk.core.woke(40.0, "runtime:limit")
+    assert (desk.core.status, desk.core.reason) == ("done", "max_time_s=40 reached")
+
+
+# ---- on a virtual clock: decided at once ----------------------------------------------------------------------------
+
+
+def virtual(
+    tmp_path: Path, reply: Callable[[Any], Sequence[Any]], plan: Sequence[Disturbance] = (), **changes: Any
+) -> Session:
+    from runtime.cluster.device import DeviceProfile
+    from runtime.virtual.tasks.learner import NoLearner
+    from tests.support.harness import make_experiment
+
+    class Told(Puppet):
+        needs = frozenset({Compute, Restart})
+
+    job = make_job(**{"max_time_s": 900.0, "stuck_after_s": 30.0, "num_workers": 2, **changes})
+    experiment = make_experiment(
+        job, Told(reply=reply), Recorder(tmp_path), tmp_path, scheduler=ConstantPending(pending_s=50.0)
+    )
+    schedule = Schedule(Plan(pattern="test", seed=0, horizon_s=900.0, disturbances=tuple(plan)))
+    device = DeviceProfile(base_s=1.0, per_sample_s=0.0)
+    return Session(experiment, schedule, NoLearner(100, None), load_costs("ideal").values, device)
+
+
+def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:
+    outcome = virtual(tmp_path, lambda event: ()).run()
+    assert (outcome.status, outcome.t) == ("stuck", 0.0)
+
+
+def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_path: Path) -> None:
+    outcome = virtual(tmp_path, to_all).run()
+    assert outcome.status == "stuck"
+    assert 1.0 <= outcome.t < 1.1
+    assert "worker 0: Arrived at 1.0" in outcome.reason
+    assert "\n" not in outcome.reason
+    (note,) = [line["note"] for line in read_lines(tmp_path) if line.get("note", {}).get("type") == "Stuck"]
+    assert [event["type"] for event in note["workers"]["1"]] == ["Arrived"]
+
+
+def test_a_timer_in_the_future_is_waited_for(tmp_path: Path) -> None:
+    def later(event: Any) -> Sequence[Any]:
+        return [Wake(at_s=500.0, tag="on")] if isinstance(event, Started) else ()
+
+    outcome = virtual(tmp_path, later).run()
+    assert (outcome.status, outcome.t) == ("stuck", 500.0)
+
+
+def test_a_place_is_waited_for(tmp_path: Path) -> None:
+    """50 s pending; who is back is asked for one gradient more."""
+
+    def again(event: Any) -> Sequence[Any]:
+        if isinstance(event, Started):
+            return [Restart(node="worker:0")]
+        return compute(0) if isinstance(event, Joined) else ()
+
+    outcome = virtual(tmp_path, again).run()
+    assert outcome.status == "stuck"
+    assert outcome.t == 51.0
+
+
+def test_what_the_plan_will_do_can_still_change_something(tmp_path: Path) -> None:
+    """The kill is the only thing that this one answers to."""
+
+    def after_a_loss(event: Any) -> Sequence[Any]:
+        return compute(1) if isinstance(event, Lost) else ()
+
+    kill = Disturbance(start_s=300.0, end_s=310.0, target="worker:0", kind="kill", magnitude=1.0)
+    outcome = virtual(tmp_path, after_a_loss, [kill]).run()
+    assert outcome.status == "stuck"
+    assert outcome.t == 310.0
+    assert [line["event"]["type"] for line in read_lines(tmp_path) if "event" in line].count("Arrived") == 1
+
+
+def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
+    outcome = virtual(tmp_path, to_all, stuck_after_s=None).run()
+    assert (outcome.status, outcome.reason, outcome.t) == ("done", "max_time_s=900 reached", 900.0)
+
+
+@pytest.mark.parametrize("answer", ["[]", "null"])
+def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
+    words = ("workload=ledger", "backend=numpy", "cluster=virtual", "draw=false", "view=none", "straggler=none")
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mute.yaml").write_text(
+        f"_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: {answer}\n"
+    )
+    ended = run_cli("--config-dir", str(tmp_path), "strategy=mute", *words, f"hydra.run.dir={tmp_path / 'run'}")
+    line, _ = ended.err.strip().splitlines()
+    said = "Mute is stuck at 0.0 s" if answer == "[]" else "the strategy broke a law: Mute.handle answered Started("
+    assert (ended.exit_code, said in line) == (1, True), ended.err
+    run = load_run(tmp_path / "run")
+    assert run.status == ("stuck" if answer == "[]" else "failed")
+
+
+# ---- answers that are none ------------------------------------------------------------------------------------------
+
+
+def generated() -> Iterator[Compute]:
+    yield Compute(worker=0, num_samples=1)
+
+
+@dataclass
+class Mute(Strategy):
+    """Answers with whatever it was given."""
+
+    answer: Any = None
+
+    def handle(self, event: Any) -> Any:
+        return self.answer
+
+
+NOT_ANSWERS = [
+    (None, "with None"),
+    ("Compute", "with 'Compute' (a str)"),
+    (Compute(worker=0, num_samples=1), "(a Compute)"),
+    (generated(), "(a generator)"),
+    ({"worker": 0}, "(a dict)"),
+    ([Compute(worker=0, num_samples=1), "Compute"], "with 'Compute' (a str) among its commands"),
+    ([None], "with None among its commands"),
+    ([STARTED], "(a Started) among its commands"),
+]
+
+
+@pytest.mark.parametrize(("answer", "words"), NOT_ANSWERS)
+def test_what_is_no_answer_is_named_with_class_and_event(answer: Any, words: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        Desk(Mute(answer)).start()
+    assert str(caught.value).startswith("Mute.handle answered Started(t=0.0, ")
+    assert words in str(caught.value)
+    assert str(caught.value).endswith("it must return a list of commands, [] for none")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [[], (), [Compute(worker=0, num_samples=1)], (Wake(at_s=1.0, tag="x"),)])
+def test_lists_and_tuples_of_commands_are_answers(answer: Any) -> None:
+    assert checked(Mute(), STARTED, answer) is answer
+
+
+@pytest.mark.parametrize(("answer", "words"), NOT_ANSWERS)
+def test_the_event_is_in_the_record_and_replay_says_the_same(answer: Any, words: str, tmp_path: Path) -> None:
+    session = virtual(tmp_path, lambda event: ())
+    session.coordinator.strategy = Mute(answer)
+    outcome = session.run()
+    assert (outcome.status, words in outcome.reason) == ("failed", True)
+    (event,) = [line for line in read_lines(tmp_path) if line["kind"] == "event"][:1]
+    assert (event["event"]["type"], event["commands"]) == ("Started", [])
+    (step,) = replay([Told(seq=0, event=STARTED, commands=(), state=None)], Mute(answer))
+    assert words in step.raised
+
+
+def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
+    """Whoever adds an event decides whether it can be waited for: see ``runtime.core.stuck``."""
+    from strategies.protocol import AnyEvent
+
+    known = {"Started", "Arrived", "Failed", "Lost", "Joined", "ServerLost", "Restored", "Evaluated", "Observed"}
+    known |= {"Scored", "Updated", "Scheduling", "Woke"}
+    assert {kind.__name__ for kind in AnyEvent.__args__} == known  # type: ignore[attr-defined]
+    assert all(kind in AnyEvent.__args__ for kind in (Arrived, Evaluated, Restored, Woke))  # type: ignore[attr-defined]

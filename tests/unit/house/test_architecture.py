@@ -1,0 +1,245 @@
+"""The arrows and the bans hold; and whoever breaks one is caught (planted violations)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+import strategies
+from strategies.protocol import Strategy
+
+ROOT = Path(__file__).resolve().parents[3]
+BIN = Path(sys.executable).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
+PURE = ("strategies", "predictors", "injectors/patterns", "runtime/core")
+
+
+ROOMS = {
+    "runtime/core": "runtime.record.meta",
+    "runtime/live/transport": "runtime.live.tasks.store",
+    "runtime/virtual/machines": "runtime.virtual.tasks.workers",
+    "analysis/records": "analysis.measures.stats",
+}
+"""A room, and what is above it, of every contract about rooms."""
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Python files of the project, tests and scripts included."""
+    for name in (*PACKAGES, "scripts", "tests"):
+        yield from sorted((root / name).rglob("*.py"))
+    yield root / "run.py"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The packages and their rules, to plant violations in."""
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def plant(root: Path, package: str, text: str) -> None:
+    (root / package / "planted.py").write_text(f'"""Planted."""\n\n{text}\n')
+
+
+# ---- import arrows --------------------------------------------------------------------------------------------------
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(BIN / "lint-imports"), "--no-cache"], cwd=root, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_arrows_hold() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
+    """One violation of every contract at once."""
+    plant(copy, "runtime", "import analysis\nimport strategies.bsp\nimport injectors.patterns\nimport workloads")
+    plant(copy, "strategies", "import runtime.errors")
+    plant(copy, "predictors", "import strategies.protocol")
+    plant(copy, "injectors", "import runtime.errors")
+    plant(copy, "workloads", "import runtime.errors")
+    plant(copy, "analysis", "import strategies.protocol")
+    for room, above in ROOMS.items():
+        plant(copy, room, f"import {above}")
+    done = lint_imports(copy)
+    contracts = [contract["name"] for contract in PROJECT["tool"]["importlinter"]["contracts"]]
+    assert done.returncode != 0
+    assert len(contracts) == 8 + len(ROOMS)
+    for name in contracts:
+        assert f"{name} BROKEN" in done.stdout
+
+
+def test_run_py_only_composes_builds_and_reports() -> None:
+    """It may know the runtime, and of the analysis the report; it branches on no name."""
+    tree = ast.parse((ROOT / "run.py").read_text())
+    own = {name for name in imported(tree) if name.partition(".")[0] in PACKAGES}
+    assert {name for name in own if not name.startswith("runtime.")} <= {"analysis.reports.report"}
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    texts = [ast.unparse(node) for node in compared for part in node.comparators if isinstance(part, ast.Constant)]
+    assert texts == ["__name__ == '__main__'"]
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+# ---- purity ---------------------------------------------------------------------------------------------------------
+
+
+def banned_imports(root: Path) -> list[str]:
+    command = [str(BIN / "ruff"), "check", "--no-cache", "--select", "TID251", "--output-format", "concise", *PURE]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return [line for line in done.stdout.splitlines() if "TID251" in line]
+
+
+def test_what_decides_knows_no_clock_no_socket_and_no_framework() -> None:
+    assert banned_imports(ROOT) == []
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_an_impure_import_is_caught(package: str, copy: Path) -> None:
+    bans = tomllib.loads((ROOT / package / "ruff.toml").read_text())["lint"]["flake8-tidy-imports"]["banned-api"]
+    assert {"time", "random", "socket", "os", "threading", "asyncio", "torch", "tensorflow", "numpy.random"} == set(
+        bans
+    )
+    plant(copy, package, "\n".join(f"import {name}" for name in bans) + "\nfrom time import monotonic")
+    assert len(banned_imports(copy)) == len(bans) + 1
+
+
+# ---- nothing that executes data -------------------------------------------------------------------------------------
+
+DANGEROUS_IMPORTS = {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
+DANGEROUS_CALLS = {"eval", "exec", "yaml.load", "yaml.unsafe_load", "os.system", "os.popen"}
+
+
+def dangers(text: str) -> Iterator[str]:
+    """Ways to execute what a file or a peer says, and doors that are open to everybody."""
+    for node in ast.walk(tree := ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            shell = any(word.arg == "shell" for word in node.keywords)
+            unsafe = any(ast.unparse(word) == "weights_only=False" for word in node.keywords)
+            if name in DANGEROUS_CALLS or shell or unsafe:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Constant) and node.value in ("0.0.0.0", "::"):
+            yield ast.unparse(node)
+    yield from DANGEROUS_IMPORTS.intersection(imported(tree))
+
+
+def test_nothing_executes_data_or_listens_to_everybody() -> None:
+    found = {path: list(dangers(path.read_text())) for path in sources(ROOT) if "tests" not in path.parts}
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "eval('1')",
+        "import yaml\nyaml.load('x')",
+        "import os\nos.system('ls')",
+        "subprocess.run('ls', shell=True)",
+        "torch.load(path, weights_only=False)",
+        "sock.bind(('0.0.0.0', 0))",
+    ],
+)
+def test_a_danger_is_caught(text: str) -> None:
+    assert list(dangers(text))
+
+
+# ---- the YAML is the registry ---------------------------------------------------------------------------------------
+
+
+def family(cls: type) -> Iterator[type]:
+    children: list[type] = cls.__subclasses__()
+    for child in children:
+        yield child
+        yield from family(child)
+
+
+def is_final(cls: type) -> bool:
+    return getattr(cls, "__final__", False) and "__final__" in vars(cls)
+
+
+def registered(conf: Path) -> set[str]:
+    return {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+
+
+def own_strategies() -> list[type]:
+    for module in pkgutil.walk_packages(strategies.__path__, "strategies."):
+        importlib.import_module(module.name)
+    return [cls for cls in family(Strategy) if cls.__module__.startswith("strategies.")]
+
+
+def test_every_strategy_has_a_file_in_conf_and_the_other_way_round() -> None:
+    concrete = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)}
+    assert concrete == registered(ROOT / "conf" / "strategy")
+
+
+def test_every_strategy_is_abstract_or_final() -> None:
+    for cls in own_strategies():
+        assert is_final(cls) or cls.__subclasses__(), f"{cls.__name__} is neither final nor anybody's base"
+
+
+def test_a_forgotten_file_is_caught(tmp_path: Path) -> None:
+    for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "ssp.yaml").unlink()
+    missing = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)} - registered(tmp_path)
+    assert missing == {"strategies.ssp.SSP"}
+
+
+# ---- packaging ------------------------------------------------------------------------------------------------------
+
+
+def folders_without_a_package(root: Path) -> set[str]:
+    """They would not be installed."""
+    folders = {path.parent for name in PACKAGES for path in (root / name).rglob("*.py")}
+    return {str(folder.relative_to(root)) for folder in folders if not (folder / "__init__.py").is_file()}
+
+
+def test_all_packages_are_installed() -> None:
+    assert folders_without_a_package(ROOT) == set()
+    assert [f"{name}*" for name in PACKAGES] == PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert sorted(PACKAGES) == PROJECT["tool"]["importlinter"]["root_packages"]
+
+
+def test_a_forgotten_package_is_caught(copy: Path) -> None:
+    (copy / "strategies" / "new").mkdir()
+    (copy / "strategies" / "new" / "idea.py").touch()
+    assert folders_without_a_package(copy) == {"strategies/new"}
+
+
+def test_direct_dependencies_are_pinned_without_cuda() -> None:
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    names = {pin.partition("==")[0] for pin in pins}
+    assert all("==" in pin and not pin.startswith(("nvidia", "triton")) for pin in pins)
+    extras = PROJECT["project"]["optional-dependencies"]
+    direct = {
+        word.partition(">")[0] for word in (*PROJECT["project"]["dependencies"], *extras["dev"], *extras["tensorflow"])
+    }
+    direct.remove("stragglab[tensorflow]")  # `make test` installs what `make run` need not
+    assert direct <= names
+    assert "torch==2.13.0" in pins

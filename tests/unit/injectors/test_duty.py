@@ -1,0 +1,196 @@
+"""Budgets and the governor, on a machine of our own: exact shares, nothing saved, nobody who escapes."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from injectors.actuators import duty
+from injectors.actuators.duty import BURST_TICKS, DENIED_S, LONGEST_STOP_S, TICK_S, Budget
+from injectors.actuators.stops import WATCH_S
+from tests.support.throttled_machine import Machine
+
+# ---- budget ---------------------------------------------------------------------------------------------------------
+
+
+def used_by(cores: float, threads: int, late_s: float, for_s: float = 30.0) -> float:
+    """CPU seconds of a busy process under a budget whose ticks come late."""
+    budget, chance, now, used_s, last_s = Budget(cores), Random(1), 0.0, 0.0, 0.0
+    while now < for_s:
+        held = budget.settle(now, used_s - last_s)
+        last_s = used_s
+        step_s = budget.wait_s(now) + chance.uniform(0, late_s)
+        now, used_s = now + step_s, used_s + (0 if held else threads * step_s)
+    return used_s
+
+
+@given(
+    cores=st.floats(0.05, 4.0),
+    threads=st.integers(1, 4),
+    late_s=st.sampled_from([0.0, 0.001, 0.02]),
+)
+def test_the_share_is_exact_in_the_long_run(cores: float, threads: int, late_s: float) -> None:
+    last_ticks_s = threads * 3 * (TICK_S + late_s)
+    assert used_by(cores, threads, late_s) == pytest.approx(min(cores, threads) * 30, abs=last_ticks_s)
+
+
+def test_a_share_that_drifts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late ticks cost the group, unless what we denied it is given back."""
+    monkeypatch.setattr(duty, "DENIED_S", 0.0)
+    assert used_by(0.5, 1, 0.02) < 0.9 * 15
+
+
+def test_what_was_not_used_is_not_saved() -> None:
+    budget = Budget(0.5)
+    budget.settle(0.0, 0.0)
+    assert not budget.settle(100.0, 0.0)
+    assert budget.balance_s == 0.5 * BURST_TICKS * TICK_S
+    assert budget.settle(100.0 + TICK_S, 4 * TICK_S), "the little that is kept is used up"
+
+
+def test_what_we_denied_by_coming_late_is_given_back_within_bounds() -> None:
+    for late_s, kept_s in ((0.05, 0.05), (60.0, DENIED_S)):
+        budget = Budget(0.5)
+        budget.settle(0.0, 0.0)
+        assert budget.settle(TICK_S, TICK_S)
+        owed_s = -budget.balance_s
+        assert not budget.settle(TICK_S + owed_s / 0.5 + late_s, 0.0)
+        assert budget.balance_s == pytest.approx(0.5 * kept_s)
+
+
+def test_a_large_debt_is_paid_with_breaths_in_between() -> None:
+    """Nobody stands still for so long that it is taken for dead, and the debt is paid all the same."""
+    budget, now, stop_s, runs = Budget(0.05), 0.0, 0.0, 0
+    budget.settle(now, 0.0)
+    budget.settle(now, 1.0)
+    while budget.balance_s < 0:
+        wait_s = budget.wait_s(now)
+        stop_s = max(stop_s, wait_s if budget.held else 0.0)
+        runs += not budget.held
+        now += wait_s
+        budget.settle(now, 0.0 if budget.held else wait_s)
+    assert stop_s <= LONGEST_STOP_S + TICK_S
+    assert now == pytest.approx((1.0 + runs * TICK_S) / 0.05, abs=0.1)
+    assert runs >= 20
+
+
+# ---- governor -------------------------------------------------------------------------------------------------------
+
+
+def test_quotas_nest() -> None:
+    machine = Machine()
+    machine.fork(1, 2, 3)
+    for pid, groups in ((1, ("a", "h")), (2, ("b", "h")), (3, ("c",))):
+        machine.governor.add(pid, groups)
+    machine.governor.set_quota("h", 0.5)
+    machine.governor.set_quota("a", 0.1)
+    machine.run(20.0)
+    assert machine.cpu_s[1] == pytest.approx(0.1 * 20, rel=0.02)
+    assert machine.cpu_s[1] + machine.cpu_s[2] == pytest.approx(0.5 * 20, rel=0.02)
+    assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
+
+
+def test_late_ticks_do_not_change_the_share() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", 0.3)
+    machine.run(20.0, late_s=0.02)
+    assert machine.cpu_s[1] == pytest.approx(0.3 * 20, rel=0.02)
+
+
+def test_without_quota_nothing_is_wanted_and_everybody_goes_on() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    assert machine.governor.tick(machine.now) == math.inf
+    machine.governor.set_quota("a", 0.1)
+    machine.run(2 * TICK_S)
+    assert machine.stopped == {1}
+    machine.governor.set_quota("a", None)
+    assert machine.stopped == set()
+    assert machine.governor.tick(machine.now) == math.inf
+
+
+def test_a_tick_that_is_not_due_costs_nothing() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", 0.1)
+    machine.governor.tick(machine.now)
+    machine.cpu_s.clear()  # it would notice
+    machine.pass_(TICK_S / 2)
+    assert machine.governor.tick(machine.now) == pytest.approx(TICK_S / 2)
+    assert machine.stops.reasons(1) == []
+    machine.pass_(TICK_S / 2)
+    machine.governor.tick(machine.now)
+    assert machine.governor.tick(machine.now + 1) == math.inf, "the process is gone, and forgotten"
+
+
+def test_a_new_member_of_a_group_in_debt_stands_still_at_once() -> None:
+    machine = Machine()
+    machine.fork(1, 2)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", 0.1)
+    machine.run(2 * TICK_S)
+    machine.governor.add(2, ("a",))
+    assert machine.stopped == {1, 2}
+
+
+def test_the_same_quota_again_forgives_no_debt() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    for _ in range(1000):
+        machine.governor.set_quota("a", 0.1)
+        machine.run(0.02)
+    assert machine.cpu_s[1] == pytest.approx(0.1 * 20, rel=0.02)
+
+
+def test_who_is_continued_by_somebody_else_does_not_escape() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", 0.1)
+    for _ in range(20):
+        machine.run(1.71)
+        machine.stopped.discard(1)
+    assert machine.cpu_s[1] == pytest.approx(0.1 * 20 * 1.71, rel=0.05)
+
+
+def test_who_is_deep_in_debt_is_looked_after_all_the_same() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", 0.05)
+    machine.governor.tick(machine.now)
+    machine.cpu_s[1] += 1.0
+    machine.run(2 * TICK_S)
+    machine.stopped.discard(1)
+    machine.run(WATCH_S + TICK_S)
+    assert machine.stopped == {1}
+
+
+def test_a_share_is_what_was_used_since_it_was_last_asked_for() -> None:
+    machine = Machine()
+    machine.fork(1, 2)
+    for pid in (1, 2):
+        machine.governor.add(pid, ("a",))
+    assert math.isnan(machine.governor.share("a", machine.now))
+    machine.pass_(10.0)
+    assert machine.governor.share("a", machine.now) == pytest.approx(2.0)
+    machine.idle.add(1)
+    machine.pass_(10.0)
+    assert machine.governor.share("a", machine.now) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("cores", [0.0, -1.0, 0.009, math.nan, math.inf])
+def test_a_quota_that_cannot_be_kept_is_refused(cores: float) -> None:
+    machine = Machine()
+    with pytest.raises(ValueError, match="cannot be held"):
+        machine.throttles.set_cpu("worker:0", cores)
+    assert machine.throttles.state().cpu == {}

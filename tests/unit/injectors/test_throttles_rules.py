@@ -1,0 +1,244 @@
+"""What the throttles decide, on a machine of our own: who stands still when, and what the next incarnation gets."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+
+from injectors.actuators.cpulimit import MISSING, RETRY_S, Enforced, Limiter, percent_of
+from injectors.actuators.duty import TICK_S
+from injectors.actuators.stops import WATCH_S
+from injectors.actuators.throttles import CpuRule, Throttles
+from tests.support.throttled_machine import GO, KILL, TERM, Machine
+
+# ---- reasons --------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_goes_on_when_the_last_reason_goes() -> None:
+    machine = Machine()
+    machine.fork(1)
+    for reason in ("pause", "duty"):
+        machine.stops.hold(1, reason)
+    assert machine.stops.reasons(1) == ["duty", "pause"]
+    machine.stops.release(1, "pause")
+    assert machine.stopped == {1}
+    machine.stops.release(1, "duty")
+    assert machine.stopped == set()
+    machine.sent.clear()
+    machine.stops.release(1, "duty")
+    assert machine.sent == [], "nobody is continued whom we have not stopped"
+
+
+def test_close_continues_everybody_but_those_that_are_gone() -> None:
+    machine = Machine()
+    machine.fork(1, 2, 3)
+    for pid in (1, 2, 3):
+        machine.stops.hold(pid, "pause")
+    machine.stops.forget(2)
+    del machine.cpu_s[3]
+    machine.sent.clear()
+    machine.stops.close()
+    assert machine.sent == [(1, GO)]
+    machine.stops.hold(3, "pause")
+    assert machine.stops.reasons(3) == [], "there is no such process"
+
+
+# ---- cpulimit -------------------------------------------------------------------------------------------------------
+
+
+def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    assert machine.throttles.set_cpu("worker:0", 0.253, "cpulimit") == 0.25
+    assert machine.started == [["/bin/cpulimit", "-p", "1", "-l", "25", "-z"]]
+    for cores in (0.5, 0.75):
+        machine.throttles.set_cpu("worker:0", cores, "cpulimit")
+    assert machine.sent == [(9001, TERM), (9001, GO)], "told to end once, and awake to hear it"
+    machine.reap(9001, 0)
+    assert machine.started[1:] == [["/bin/cpulimit", "-p", "1", "-l", "75", "-z"]]
+    assert (9001, KILL) not in machine.sent
+
+
+def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine.pass_(RETRY_S)
+    machine.stopped.add(1)
+    machine.reap(9001, KILL)
+    assert machine.stopped == set()
+    (state,) = machine.throttles.state().tasks.values()
+    assert state.cpulimit == Enforced(pid=9002, percent=25, restarts=1, last_exit=-9)
+
+
+def test_a_cpulimit_that_dies_at_once_is_not_started_in_a_circle() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine.pass_(0.1)
+    machine.reap(9001, 127 << 8)
+    assert len(machine.started) == 1
+    assert machine.throttles.tick(machine.now) == pytest.approx(RETRY_S - 0.1)
+    machine.pass_(RETRY_S)
+    assert machine.throttles.tick(machine.now) == math.inf
+    assert len(machine.started) == 2
+
+
+def test_a_limit_rests_while_its_process_pauses() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    assert machine.throttles.freeze("worker:0", True) == 1
+    assert (9001, TERM) in machine.sent
+    machine.stopped.discard(1)  # the last that cpulimit does is to continue its process
+    machine.reap(9001, 0)
+    assert machine.stopped == {1}
+    assert len(machine.started) == 1
+    assert machine.throttles.freeze("worker:0", False) == 0
+    assert machine.stopped == set()
+    assert len(machine.started) == 2
+
+
+def test_nothing_is_sent_to_a_number_that_may_be_somebody_elses() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine.throttles.ended("worker:0", 1)
+    machine.reap(9001, 0)
+    machine.throttles.close()
+    assert {pid for pid, _ in machine.sent} == {9001}
+    assert len(machine.started) == 1
+
+
+def test_a_child_that_is_none_of_ours_is_left_to_the_owner() -> None:
+    assert not Machine().throttles.reaped(1, 0)
+
+
+def test_what_cpulimit_does_not_take_is_refused_beforehand() -> None:
+    assert [percent_of(cores) for cores in (0.01, 0.014, 0.5, 1.0)] == [1, 1, 50, 100]
+    for cores in (0.009, 0.0, math.nan, (os.cpu_count() or 1) + 1):
+        with pytest.raises(ValueError, match="cpulimit takes"):
+            percent_of(cores)
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_incarnation_gets_the_rules_again() -> None:
+    machine = Machine()
+    machine.fork(1, 2)
+    for task, pid in (("worker:0", 1), ("worker:1", 2)):
+        machine.throttles.started(task, "", pid)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine.throttles.freeze("worker:1", True)
+    machine.fork(11, 12)
+    for task, pid in (("worker:0", 1), ("worker:1", 2)):
+        machine.throttles.ended(task, pid)
+        machine.throttles.started(task, "", pid + 10)
+    assert machine.started[1][:3] == ["/bin/cpulimit", "-p", "11"]
+    assert machine.stopped >= {12}
+    assert not machine.stopped & {11}
+
+
+def test_the_end_of_the_last_incarnation_is_not_that_of_the_next() -> None:
+    machine = Machine()
+    machine.fork(1, 2)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.started("worker:0", "", 2)
+    machine.throttles.ended("worker:0", 1)
+    machine.throttles.freeze("worker:0", True)
+    assert machine.stopped == {2}
+
+
+def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "host:0", 1)
+    machine.throttles.set_cpu("host:0", 0.1)
+    machine.run(2 * TICK_S)
+    machine.throttles.ended("worker:0", 1)
+    del machine.cpu_s[1]
+    machine.fork(2)
+    machine.throttles.started("worker:0", "host:0", 2)
+    machine.run(10.0)
+    assert machine.cpu_s[2] == pytest.approx(1.0, rel=0.02)
+
+
+def test_pauses_of_a_task_and_of_its_host_are_two() -> None:
+    machine = Machine()
+    machine.fork(1, 2, 3)
+    for pid, host in ((1, "host:0"), (2, "host:0"), (3, "host:1")):
+        machine.throttles.started(f"worker:{pid}", host, pid)
+    machine.throttles.freeze("worker:1", True)
+    machine.throttles.freeze("host:0", True)
+    assert machine.stopped == {1, 2}
+    machine.throttles.freeze("host:0", False)
+    assert machine.stopped == {1}
+    machine.throttles.freeze("worker:1", False)
+    assert machine.stopped == set()
+
+
+def test_a_pause_outlives_what_others_send() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.freeze("worker:0", True)
+    machine.run(1.0)
+    machine.stopped.discard(1)
+    machine.run(2 * WATCH_S)
+    assert machine.stopped == {1}
+
+
+def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:
+    machine = Machine()
+    machine.fork(1, 2)
+    machine.throttles.started("worker:0", "host:0", 1)
+    machine.throttles.started("worker:1", "host:1", 2)
+    machine.throttles.set_cpu("host:0", 0.5)
+    machine.throttles.set_cpu("worker:1", 0.5, "cpulimit")
+    before = machine.throttles.state()
+    for target, by, words in (
+        ("worker:0", "cpulimit", "works against duty of host:0"),
+        ("worker:7", "cpulimit", "works against duty of host:0"),
+        ("host:1", "duty", "works against cpulimit of worker:1"),
+        ("host:0", "cpulimit", "a host has several"),
+        ("worker:0", "nice", "they are duty and cpulimit"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            machine.throttles.set_cpu(target, 0.25, by)
+    assert machine.throttles.state() == before
+    machine.throttles.set_cpu("worker:1", 0.25)
+    machine.throttles.set_cpu("host:1", 0.25)
+    assert machine.throttles.state().cpu["worker:1"] == CpuRule(cores=0.25, by="duty")
+
+
+def test_without_the_program_its_rules_are_refused_with_the_cure() -> None:
+    machine = Machine()
+    throttles = Throttles(machine.stops, machine.governor, Limiter(machine.stops, None))
+    with pytest.raises(ValueError, match=MISSING):
+        throttles.set_cpu("worker:0", 0.5, "cpulimit")
+
+
+def test_the_state_tells_rules_and_reasons() -> None:
+    machine = Machine()
+    machine.fork(1)
+    machine.throttles.started("worker:0", "host:0", 1)
+    machine.throttles.set_cpu("host:0", 0.1)
+    machine.throttles.freeze("worker:0", True)
+    machine.throttles.tick(machine.now)
+    machine.cpu_s[1] += 1.0
+    machine.throttles.tick(machine.now + TICK_S)
+    state = machine.throttles.state()
+    assert state.cpu == {"host:0": CpuRule(cores=0.1, by="duty")}
+    assert state.frozen == ["worker:0"]
+    assert state.tasks["worker:0"].stopped_by == ["duty host:0", "pause"]
+    machine.throttles.close()
+    assert machine.stopped == set()
+    assert machine.throttles.state().cpu == {}

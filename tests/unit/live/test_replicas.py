@@ -1,0 +1,266 @@
+"""Who goes on from where when a replica is lost, on a clock of our own (no process, no socket)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.live.control.cast import cast_for
+from runtime.live.control.replicas import Agreement, agree
+from runtime.live.control.settings import Settings
+from runtime.live.control.supervisor import SEVERED_GRACE_S
+from runtime.live.tasks.replica import NOTHING
+from runtime.live.transport.address import Address
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.messages import (
+    AgentReady,
+    Attach,
+    Attached,
+    Deliver,
+    Forked,
+    Form,
+    Halt,
+    Halted,
+    Launch,
+    SaveCheckpoint,
+    Saved,
+    Severed,
+    TaskReady,
+)
+from tests.unit.live.test_leases import SETTINGS
+from tests.unit.live.test_supervisor import Clock, Key, World
+
+# ---- the decision ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("versions", "wanted"),
+    [
+        ({0: 5, 1: 5, 2: 5}, Agreement(5, 0, ())),
+        ({0: 4, 1: 5, 2: 4}, Agreement(5, 1, (0, 2))),
+        ({0: NOTHING, 1: 5, 2: 5}, Agreement(5, 1, (0,))),
+        ({2: 0, 3: NOTHING}, Agreement(0, 2, (3,))),
+        ({0: NOTHING, 1: NOTHING}, None),
+    ],
+)
+def test_the_newest_version_wins(versions: dict[int, int], wanted: Agreement | None) -> None:
+    assert agree(versions) == wanted
+
+
+# ---- the supervisor -------------------------------------------------------------------------------------------------
+
+
+class Replicas(World):
+    """Everything around the supervisor of replicas. ``holds``: the version of every process that has one."""
+
+    def __init__(self, *, workers: int = 3, collective: str = "ring", **settings: Any) -> None:
+        self.clock = Clock()
+        self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
+        changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
+        make = cast_for(collective).supervisor
+        self.supervisor = make(self.clock, Settings(**changed), workers, 0, self)
+        self.supervisor.begin(self)  # type: ignore[arg-type]
+
+    def state_of(self, version: int) -> bytes:
+        return f"state of {version}".encode()
+
+    def connect(self, key: Key) -> None:
+        incarnation = self.launched[key]
+        self.tell(("agent", 0), Forked(role=key[0], id=key[1], incarnation=incarnation, pid=100))
+        assert self.supervisor.admit(Identity(*key, incarnation))
+        address = Address(transport="tcp", host="127.0.0.1", port=1000 + incarnation) if key[0] == "worker" else None
+        self.tell(key, TaskReady(num_parameters=10, address=address))
+
+    def form(self, *workers: int) -> None:
+        """These have done what they were last told."""
+        for worker in workers:
+            newest = self.said(Form, ("worker", worker))[-1]
+            self.tell(("worker", worker), Attached(generation=newest.generation))
+
+    def halted(self, **versions: int) -> None:
+        for name, version in versions.items():
+            key = ("worker", int(name[1:]))
+            self.tell(key, Halted(generation=self.said(Halt, key)[-1].generation, version=version))
+
+    @property
+    def forms(self) -> dict[int, Form]:
+        """The newest of everybody."""
+        return {key[1]: message for key, message in self.sent if isinstance(message, Form)}
+
+
+def started(**settings: Any) -> Replicas:
+    world = Replicas(**settings)
+    world.tell(("agent", 0), AgentReady(import_s=1.0, versions={}))
+    for key in world.keys:
+        world.connect(key)
+    world.form(*world.forms)
+    world.attach(("evaluator", 0))
+    assert world.names() == ["agent_ready", "all_attached"]
+    world.supervisor.save(0, b"start")
+    world.tell(("worker", 0), Saved(id=0, seconds=0.1))
+    world.forget()
+    return world
+
+
+def test_at_the_start_all_begin_anew_as_soon_as_the_last_is_there() -> None:
+    world = Replicas()
+    world.tell(("agent", 0), AgentReady(import_s=1.0, versions={}))
+    for key in world.keys[:2]:
+        world.connect(key)
+    assert not world.forms
+    world.connect(("evaluator", 0))
+    assert not world.said(Attach)
+    world.connect(("worker", 2))
+    assert all((form.source, form.checkpoint, form.anew) == (-1, -1, True) for form in world.forms.values())
+    assert [peer.worker for peer in world.forms[1].peers] == [0, 1, 2]
+    assert [address.port for address in world.said(Attach)[0].servers] == [1000]
+    world.form(0, 1, 2)
+    assert "all_attached" not in world.names()
+    world.attach(("evaluator", 0))
+    assert "all_attached" in world.names()
+    assert "restored" not in world.names()
+
+
+def test_a_loss_halts_all_and_the_newest_version_goes_on() -> None:
+    world = started()
+    world.die(("worker", 1))
+    assert world.names() == ["worker_lost", "rolled_back"]
+    assert {key for key, message in world.sent if isinstance(message, Halt)} == {("worker", 0), ("worker", 2)}
+    world.halted(w0=6, w2=7)
+    assert not world.forms
+    world.connect(("worker", 1))
+    assert {worker: form.source for worker, form in world.forms.items()} == {0: 2, 1: 2, 2: -1}
+    donations = [(key, message.id, message.incarnation) for key, message in world.sent if isinstance(message, Deliver)]
+    assert donations == [(("worker", 2), 0, 0), (("worker", 2), 1, 1)]
+    assert [peer.incarnation for peer in world.forms[0].peers] == [0, 1, 0]
+    world.form(0, 1)
+    assert "restored" not in world.names()
+    world.form(2)
+    assert world.heard[-1] == ("restored", 7, b"state of 7")
+
+
+def test_another_loss_meanwhile_begins_all_over() -> None:
+    world = started()
+    world.die(("worker", 1))
+    world.halted(w0=7, w2=7)
+    world.connect(("worker", 1))
+    world.form(0)
+    world.die(("worker", 0))
+    assert world.supervisor.replicas == ()
+    world.tell(("worker", 2), Attached(generation=1))
+    assert "restored" not in world.names()
+    world.halted(w2=7, w1=NOTHING)
+    world.connect(("worker", 0))
+    assert {worker: form.source for worker, form in world.forms.items()} == {0: 2, 1: 2, 2: -1}
+    assert world.forms[2].generation == 2
+    world.form(0, 1, 2)
+    assert world.heard[-1] == ("restored", 7, b"state of 7")
+
+
+def test_who_is_not_started_again_is_not_waited_for() -> None:
+    world = started(max_restarts=0)
+    world.die(("worker", 0))
+    world.halted(w1=3, w2=3)
+    assert [peer.worker for peer in world.forms[1].peers] == [1, 2]
+    world.form(1, 2)
+    assert world.heard[-1] == ("restored", 3, b"state of 3")
+    assert (world.supervisor.replicas, world.supervisor.speaker) == ((1, 2), 1)
+
+
+def test_with_nobody_left_the_last_checkpoint_goes_on() -> None:
+    world = started(workers=2)
+    world.supervisor.save(9, b"nine")
+    (save,) = world.said(SaveCheckpoint)
+    world.tell(("worker", 0), Saved(id=save.id, seconds=0.1))
+    for worker in (0, 1):
+        world.die(("worker", worker))
+        world.connect(("worker", worker))
+    world.halted(w0=NOTHING)
+    assert all((form.source, form.checkpoint, form.anew) == (-1, 1, False) for form in world.forms.values())
+    world.form(0, 1)
+    assert world.heard[-1] == ("restored", 9, b"nine")
+
+
+def test_without_a_checkpoint_that_is_the_beginning() -> None:
+    world = Replicas(workers=1)
+    world.tell(("agent", 0), AgentReady(import_s=1.0, versions={}))
+    for key in world.keys:
+        world.connect(key)
+    world.form(0)
+    world.attach(("evaluator", 0))
+    world.die(("worker", 0))
+    world.connect(("worker", 0))
+    world.form(0)
+    assert world.forms[0].anew
+    assert world.heard[-1] == ("restored", 0, b"")
+
+
+def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() -> None:
+    world = started()
+    world.supervisor.restart(("worker", 0), 5.0)
+    world.halted(w1=4, w2=4)
+    world.form(1, 2)
+    assert world.heard[-1] == ("restored", 4, b"state of 4")
+    assert world.supervisor.replicas == (1, 2)
+    world.forget()
+    world.live(6.0)
+    assert world.said(Launch)
+    world.connect(("worker", 0))
+    assert world.supervisor.replicas == (0, 1, 2)
+    assert {worker: form.source for worker, form in world.forms.items()} == {0: 1, 1: -1, 2: -1}
+    assert [(key, message.id) for key, message in world.sent if isinstance(message, Deliver)] == [(("worker", 1), 0)]
+    assert "worker_joined" not in world.names()
+    world.form(0)
+    assert ("worker_joined", 0, 1) in world.heard
+    assert not {"rolled_back", "restored"} & set(world.names())
+
+
+def test_a_newcomer_that_dies_unseen_disturbs_nobody_and_one_that_is_in_the_ring_does() -> None:
+    world = started()
+    world.supervisor.restart(("worker", 0), 1.0)
+    world.halted(w1=4, w2=4)
+    world.form(1, 2)
+    world.live(2.0)
+    world.forget()
+    world.die(("worker", 0))
+    assert world.names() == ["worker_lost"]
+    world.connect(("worker", 0))
+    world.die(("worker", 0))
+    assert world.names() == ["worker_lost", "worker_lost", "rolled_back"]
+
+
+def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
+    world = started()
+    world.die(("worker", 0))
+    world.halted(w1=2, w2=2)
+    world.connect(("worker", 0))
+    world.form(0, 1, 2)
+    assert world.said(Attach)[-1].generation == 1
+    assert [address.port for address in world.said(Attach)[-1].servers] == [1001]
+
+
+def test_who_breaks_without_anybody_dead_is_started_anew() -> None:
+    world = started()
+    world.tell(("worker", 2), Severed(generation=0, reason="reset"))
+    world.live(SEVERED_GRACE_S / 2)
+    assert world.names() == []
+    world.live(2 * SEVERED_GRACE_S)
+    assert world.names() == ["worker_lost", "rolled_back"]
+
+
+def test_native_ddp_ends_with_its_first_loss() -> None:
+    world = started(collective="ddp")
+    world.die(("worker", 1))
+    (failed,) = [words for words in world.heard if words[0] == "failed"]
+    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on" in failed[1]
+
+
+def test_with_failover_by_checkpoint_all_read_the_last_one() -> None:
+    world = started(failover="checkpoint")
+    world.die(("worker", 1))
+    world.halted(w0=7, w2=7)
+    world.connect(("worker", 1))
+    assert all((form.source, form.checkpoint) == (-1, 0) for form in world.forms.values())
+    world.form(0, 1, 2)
+    assert world.heard[-1] == ("restored", 0, b"start")

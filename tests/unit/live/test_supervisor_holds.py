@@ -1,0 +1,116 @@
+"""Planned kills: who is held is killed, and started again when it is released."""
+
+from __future__ import annotations
+
+from runtime.live.control.tasks import MAX_FUTILE
+from runtime.live.transport.messages import Fence, KillTask, Launch, Loaded, Saved
+from tests.unit.live.test_supervisor import World, started
+
+
+def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
+    world = started()
+    world.supervisor.hold(("worker", 0), "killed by the plan")
+    assert world.heard[-1] == ("worker_lost", 0, "killed by the plan", True)
+    kills = [message for _, message in world.sent if isinstance(message, KillTask)]
+    assert [(kill.role, kill.id, kill.incarnation) for kill in kills] == [("worker", 0, 0)]
+    launches = len([message for _, message in world.sent if isinstance(message, Launch)])
+    world.live(world.clock.now + 60)
+    assert len([message for _, message in world.sent if isinstance(message, Launch)]) == launches, "nobody misses it"
+    world.supervisor.release(("worker", 0))
+    assert world.sent[-1] == (("agent", 0), Launch(role="worker", id=0, incarnation=1))
+    world.supervisor.release(("worker", 0))
+    assert len([message for _, message in world.sent if isinstance(message, Launch)]) == launches + 1
+
+
+def test_planned_kills_are_no_failures() -> None:
+    """Neither of the task, which did not die of itself, nor of those that a limit allows."""
+    world = started(max_restarts=0)
+    for incarnation in range(1, MAX_FUTILE + 3):
+        world.supervisor.hold(("worker", 0), "killed by the plan")
+        world.supervisor.release(("worker", 0))
+        assert world.supervisor.tasks["worker", 0].incarnation == incarnation
+    assert not [said for said in world.heard if said[0] == "failed"]
+
+
+def test_a_held_server_stops_everything_until_it_is_back() -> None:
+    world = started()
+    world.supervisor.hold(("server", 1), "killed by the plan")
+    assert world.heard[-1][:2] == ("server_lost", 1)
+    assert world.supervisor.phase == "launching"
+    world.clock.pass_to(world.clock.now + 5)
+    assert world.supervisor.phase == "launching"
+    world.supervisor.release(("server", 1))
+    assert world.sent[-1] == (("agent", 0), Launch(role="server", id=1, incarnation=1))
+
+
+def launches(world: World, key: tuple[str, int]) -> list[Launch]:
+    return [one for one in world.said(Launch) if (one.role, one.id) == key]
+
+
+def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None:
+    world = started()
+    world.supervisor.restart(("worker", 0), 5.0)
+    assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
+    assert [(fence.role, fence.id, fence.incarnation) for fence in world.said(Fence)] == [("worker", 0, 0)] * 2
+    assert world.names() == ["moved"], "the coordinator has told the strategy already"
+    world.live(world.clock.now + 4.5)
+    assert not launches(world, ("worker", 0))
+    world.live(world.clock.now + 1.0)
+    assert [one.incarnation for one in launches(world, ("worker", 0))] == [1]
+
+
+def test_a_recovery_does_not_wait_for_who_is_pending() -> None:
+    world = started()
+    world.supervisor.restart(("worker", 0), 500.0)
+    world.die(("server", 1))
+    world.connect(("server", 1))
+    for server in range(2):
+        world.tell(("server", server), Loaded(id=0, generation=1, version=0, state=b"start"))
+    world.attach(("worker", 1))
+    assert world.heard[-1] == ("restored", 0, b"start")
+
+
+def test_a_checkpoint_based_failover_waits_for_who_is_pending() -> None:
+    world = started(failover="checkpoint")
+    world.supervisor.restart(("worker", 0), 5.0)
+    assert world.names() == ["moved", "rolled_back"]
+    for server in range(2):
+        world.tell(("server", server), Loaded(id=0, generation=1, version=0, state=b"start"))
+    world.attach(("worker", 1))
+    assert "restored" not in world.names()
+    world.live(world.clock.now + 5.5)
+    world.connect(("worker", 0))
+    world.attach(("worker", 0))
+    assert world.heard[-1] == ("restored", 0, b"start")
+
+
+def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -> None:
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.restart(("server", 1), 2.0)
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    assert not world.said(KillTask)
+    world.tell(("server", 1), Saved(id=1, seconds=0.1))
+    assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
+    assert world.heard[-1][:2] == ("server_lost", 1)
+    assert world.supervisor.checkpoints.complete == 1
+
+
+def test_a_server_that_cannot_store_goes_without() -> None:
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.restart(("server", 1), 0.0)
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    world.live(world.clock.now + 31.0)
+    assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
+    assert world.supervisor.checkpoints.complete == 0
+
+
+def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:
+    world = started()
+    world.supervisor.restart(("worker", 0), 1.0)
+    world.supervisor.hold(("worker", 0), "killed by the plan")
+    world.live(world.clock.now + 2.0)
+    assert not launches(world, ("worker", 0))
+    world.supervisor.release(("worker", 0))
+    assert [one.incarnation for one in launches(world, ("worker", 0))] == [1]

@@ -1,0 +1,400 @@
+"""A fresh strategy is asked again: scripts/replay.py says identical, or names the first line that is not."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
+from runtime.record.recorder import Recorder
+from scripts.replay import main
+from strategies.gated import GatedStrategy
+from strategies.gates import EachGate, Gate
+from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
+from tests.contract.catalogue import faults, spec
+from tests.support import invariants
+from tests.support.faults import random_outcome, random_seconds
+from tests.support.harness import HeapRun, make_job
+from tests.support.runs import ROOT, read_lines
+
+NAMES = ("bsp", "asp", "ssp", "backup_workers")
+NUM_WORKERS, SEED = 4, 2
+CONFIG = ".hydra/config.yaml"
+
+Line = dict[str, Any]
+Lines = list[Line]
+Said = tuple[int, str, str]  # exit code, stdout, stderr
+Replay = Callable[..., Said]
+Plant = Callable[..., Path]
+
+
+@dataclass(kw_only=True)
+class Sound(GatedStrategy):
+    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+        return EachGate(workers)
+
+
+class ThrowsDice(Sound):
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        wake = [Wake(at_s=event.t + random.random(), tag="dice")] if isinstance(event, Arrived) else []
+        return [*super().handle(event), *wake]
+
+
+class PeeksAtTheClock(Sound):
+    def log_state(self) -> dict[str, float | int | str]:
+        return {"now": time.perf_counter()}
+
+
+class HasNoNumbers(Sound):
+    """Sound; puts into the record what JSON cannot hold, and treats a score of NaN in its own way."""
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        if isinstance(event, Evaluated):
+            return [Wake(at_s=math.inf, tag="nan" if math.isnan(event.metrics["loss"]) else "number")]
+        return super().handle(event)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        return {"ratio": math.inf, "label": "\N{GREEK SMALL LETTER TAU}"}
+
+
+class Recorded(HeapRun):
+    """A run on the heap that leaves a record; ``score`` is what an evaluation of a version says, 0.25 s later."""
+
+    def __init__(self, run_dir: Path, *details: Any, score: Callable[[int], float]) -> None:
+        self.recorder, self.score = Recorder(run_dir), score
+        super().__init__(*details)
+
+    def event(self, *fields: Any) -> None:
+        super().event(*fields)
+        self.recorder.event(*fields)
+
+    def note(self, t: float, kind: str, /, **fields: Any) -> None:
+        super().note(t, kind, **fields)
+        self.recorder.note(t, kind, **fields)
+
+    def evaluate(self, version: int, *, last: bool) -> None:
+        asked_s, metrics = self.t, {"loss": self.score(version)}
+        self.push(asked_s + 0.25, 1, lambda t: self.core.evaluated(t, version, asked_s, metrics))
+
+
+def make(run_dir: Path, strategy: dict[str, Any], score: Callable[[int], float] = float) -> Path:
+    """The record of a job with crashes, departures, outages and failed Computes."""
+    (run_dir / ".hydra").mkdir(parents=True)
+    OmegaConf.save({"names": "${hydra:x}", "strategy": strategy}, run_dir / CONFIG)
+    (run_dir / "meta.json").write_text('{"schema": 1}')
+    size = {"num_workers": NUM_WORKERS, "num_samples": 101, "global_batch_samples": 2 * NUM_WORKERS, "epochs": 3}
+    job = make_job(**size, max_time_s=2000.0, checkpoint_every_s=5.0, eval_every_s=4.0)
+    trouble = faults("departures", SEED, NUM_WORKERS)
+    details = (instantiate(strategy), job, random_seconds(SEED), trouble, random_outcome(SEED))
+    run = Recorded(run_dir, *details, score=score)
+    run.run()
+    t, version = run.core.finished_s, run.core.version  # it ends as a live run does
+    run.recorder.event(t, Evaluated(t=t, version=version, asked_s=t, metrics={"loss": 1.0}), (), version, 0.0, None)
+    run.recorder.note(t, "Finished", status="done", reason=run.core.reason, version=version)
+    run.recorder.close()
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("records")
+    return {name: make(root / name, spec(name)) for name in NAMES}
+
+
+@pytest.fixture
+def asp(records: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(records["asp"], tmp_path / "asp"))
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plant:
+    monkeypatch.setenv(ALLOW_VARIABLE, "tests")
+    return lambda name, **more: make(tmp_path / name, {"_target_": f"tests.unit.record.test_replay.{name}"}, **more)
+
+
+@pytest.fixture
+def replayed(capsys: pytest.CaptureFixture[str]) -> Replay:
+    return lambda run_dir, *options: (main([str(run_dir), *options]), *capsys.readouterr())
+
+
+def rewrite(run_dir: Path, lines: Lines) -> Path:
+    (run_dir / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return run_dir
+
+
+def told(lines: Lines, kind: str = "") -> Lines:
+    """The lines of events (of one kind), without the final score."""
+    events = [line for line in lines if line["kind"] == "event"][:-1]
+    return [line for line in events if kind in ("", line["event"]["type"])]
+
+
+def num_commands(lines: Lines) -> int:
+    return sum(len(line["commands"]) for line in lines)
+
+
+def assert_different(said: Said, seq: int) -> str:
+    assert (said[0], said[2]) == (1, "")
+    assert f"\nresult    different at seq {seq}, after " in said[1]
+    return said[1]
+
+
+def assert_refused(said: Said) -> str:
+    exit_code, out, err = said
+    assert (exit_code, out, err.count("\n"), err[-1:]) == (2, "", 1, "\n")
+    assert err.startswith("replay.py: ")
+    return err
+
+
+# ---- identical ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Replay) -> None:
+    lines = read_lines(records[name])
+    events = told(lines)
+    num_states = sum("state" in line for line in events)
+    exit_code, out, err = replayed(records[name])
+    assert (exit_code, err) == (0, "")
+    assert out.splitlines() == [
+        f"record    {records[name]}, seq 0 to {len(lines) - 1}",
+        f"strategy  {instantiate(spec(name))!r}",
+        f"replayed  {len(events)} events, {num_commands(events)} commands and {num_states} changes of state compared",
+        "result    identical",
+    ]
+    assert invariants.replay(lines, invariants.strategy_of(records[name])) == []
+
+
+def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) -> None:
+    for name, run_dir in records.items():
+        lines = read_lines(run_dir)
+        kinds = {"Started", "Arrived", "Evaluated", "Failed", "Lost", "Joined", "ServerLost", "Restored"}
+        assert {line["event"]["type"] for line in told(lines)} == kinds
+        assert {line["event"]["restarting"] for line in told(lines, "Lost")} == {True, False}
+        assert any("state" in line for line in told(lines)) == (name != "asp")
+
+
+def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> None:
+    """From anywhere; a reader that goes away (`| head`) ends it without a traceback."""
+    command = [sys.executable, str(ROOT / "scripts" / "replay.py"), str(records["bsp"]), "--show"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith(b"record    ")
+        process.stdout.close()
+        assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode <= 0
+
+
+def test_the_final_score_was_told_to_nobody(planted: Plant, replayed: Replay) -> None:
+    """Its dates tell it from a score that came in during the job, which this strategy answers."""
+    run_dir = planted("HasNoNumbers")
+    assert replayed(run_dir)[0] == 0
+    lines = read_lines(run_dir)
+    lines[-2]["event"]["asked_s"] -= 1.0
+    assert "got (now):\n        -> Wake: " in assert_different(replayed(rewrite(run_dir, lines)), lines[-2]["seq"])
+
+
+def test_what_is_not_a_number_is_nan(planted: Plant, replayed: Replay) -> None:
+    run_dir = planted("HasNoNumbers", score=lambda version: math.nan if version % 2 else 1.0)
+    answers = [line["commands"][0] for line in told(read_lines(run_dir), "Evaluated")]
+    assert {answer["tag"] for answer in answers} == {"nan", "number"}
+    assert {answer["at_s"] for answer in answers} == {None}
+    exit_code, out, _ = replayed(run_dir, "--show")
+    assert exit_code == 0
+    assert "    -> Wake: at_s nan, tag 'nan'" in out
+    assert "    state: ratio None, label '\N{GREEK SMALL LETTER TAU}'" in out
+
+
+def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay) -> None:
+    """Killed in the last line, in its very last byte, before it, and before the final score."""
+    path, lines = asp / "events.jsonl", read_lines(asp)
+    data, last = path.read_bytes(), lines[-1]["seq"]
+    whole = data.splitlines(keepends=True)
+    torn = (data[:-30], f"{last - 1} (a torn last line is left out)")
+    for kept, end in (torn, (data[:-1], last), (b"".join(whole[:-1]), last - 1), (b"".join(whole[:-2]), last - 2)):
+        path.write_bytes(kept)
+        exit_code, out, _ = replayed(asp)
+        assert exit_code == 0
+        assert f", seq 0 to {end}\nstrategy " in out
+        assert f"replayed  {len(told(lines))} events" in out
+
+
+# ---- different ------------------------------------------------------------------------------------------------------
+
+SPOILT = ("more samples", "the next float", "another order", "no command", "another state", "swapped", "a stranger")
+
+
+def spoil(lines: Lines, how: str) -> Line:
+    """Returns the line that is the first to differ."""
+    one, other = [line for line in told(lines, "Arrived") if len(line["commands"]) == 2][7:9]
+    match how:
+        case "more samples":
+            one["commands"][1]["num_samples"] += 1
+        case "the next float":
+            one["commands"][0]["weights"] = [math.nextafter(one["commands"][0]["weights"][0], 0)]
+        case "another state":
+            one["state"] = {"blocked": 3}
+        case "swapped":  # but for their times
+            one["event"], other["event"] = {**other["event"], "t": one["t"]}, {**one["event"], "t": other["t"]}
+        case "a stranger":
+            one["event"]["grad"]["worker"] = 17
+        case "another order" | "no command":
+            lines[1]["commands"] = lines[1]["commands"][::-1] if how == "another order" else []
+            return lines[1]
+    return one
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> None:
+    lines = read_lines(asp)
+    seq = spoil(lines, how)["seq"]
+    out = assert_different(replayed(rewrite(asp, lines)), seq)
+    assert ("    got (now):\n        KeyError: 17\n" in out) == (how == "a stranger")
+    assert ("    expected (as recorded):\n        no command\n" in out) == (how == "no command")
+    assert ("    got state (now): unchanged\n" in out) == (how == "another state")
+    assert invariants.replay(lines, invariants.strategy_of(asp))[0].startswith(f"seq {seq}: ")
+
+
+@pytest.mark.parametrize("name", ["bsp", "ssp", "backup_workers"])
+def test_an_event_left_out_is_missed(records: dict[str, Path], name: str, tmp_path: Path, replayed: Replay) -> None:
+    """Even if the lines are numbered anew. (ASP has no memory that could miss it: there the numbers must do.)"""
+    run_dir = Path(shutil.copytree(records[name], tmp_path / name))
+    lines = read_lines(run_dir)
+    lines.remove(told(lines, "Arrived")[5])
+    said = replayed(rewrite(run_dir, [{**line, "seq": seq} for seq, line in enumerate(lines)]))
+    assert (said[0], "result    different at seq " in said[1]) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["ThrowsDice", "PeeksAtTheClock", "Sound"])
+def test_an_impure_strategy_is_different(name: str, planted: Plant, replayed: Replay) -> None:
+    exit_code, out, err = replayed(planted(name))
+    assert (exit_code, err) == (0 if name == "Sound" else 1, "")
+    assert ("    got (now):\n" in out) == (name == "ThrowsDice")
+    assert ("    got state (now): now " in out) == (name == "PeeksAtTheClock")
+
+
+def test_another_setting_is_different(asp: Path, replayed: Replay) -> None:
+    """A setting may refer to others, as it could when the job was composed."""
+    for rule, expected in (("batch_linear", 0), ("unit", 1)):
+        strategy = "{_target_: strategies.asp.ASP, data: even, lr_rule: '${rule}'}"
+        (asp / CONFIG).write_text(f"rule: {rule}\nstrategy: {strategy}\n")
+        assert replayed(asp)[0] == expected
+
+
+def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
+    lines = read_lines(asp)
+    line = spoil(lines, "more samples")
+    seq, grad, before = line["seq"], line["event"]["grad"], len(told([*lines[: line["seq"]], line]))
+    out = assert_different(replayed(rewrite(asp, lines)), seq).splitlines()
+    apply = f"        -> Apply: grads [{grad['id']}], weights [0.5], lr_scale 0.25"
+    compute = f"        -> Compute: worker {grad['worker']}, num_samples"
+    assert out[2] == f"seq {seq}, t {line['t']}"
+    assert out[3].startswith(f"    Arrived: grad (id {grad['id']}, worker {grad['worker']}, incarnation ")
+    assert out[4:7] == ["    expected (as recorded):", apply, f"{compute} 3, accum 1"]
+    assert out[7:10] == ["    got (now):", apply, f"{compute} 2, accum 1"]
+    assert out[10:] == [f"result    different at seq {seq}, after {before} identical events"]
+
+
+def test_until_stops_there(asp: Path, replayed: Replay) -> None:
+    lines = read_lines(asp)
+    seq = spoil(lines, "more samples")["seq"]
+    num_events = sum(line["seq"] < seq for line in told(lines))
+    exit_code, out, _ = replayed(rewrite(asp, lines), f"--until={seq - 1}")
+    assert (exit_code, f", seq 0 to {seq - 1}\n" in out, f"replayed  {num_events} events, " in out) == (0, True, True)
+    assert_different(replayed(asp, f"--until={seq}"), seq)
+
+
+def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> None:
+    events = told(read_lines(records["bsp"]))
+    exit_code, out, _ = replayed(records["bsp"], "--show")
+    shown = out.splitlines()
+    assert exit_code == 0
+    assert [line for line in shown if line[:4] == "seq "] == [f"seq {line['seq']}, t {line['t']}" for line in events]
+    assert sum(line.startswith("    -> ") for line in shown) == num_commands(events)
+    assert sum(line.startswith("    state: ") for line in shown) == sum("state" in line for line in events)
+    assert (
+        shown[3] == "    Started: workers [0, 1, 2, 3], batch_samples [4 x 2], num_servers 1, total_samples 303, lr 1.0"
+    )
+    assert shown[4] == "    -> Compute: worker 0, num_samples 2, accum 1"
+    assert any("weights [4 x 0.125], lr_scale 1.0" in line for line in shown)
+
+
+# ---- refused --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("meta.json", None, "meta.json: missing; name the directory of a run"),
+        ("meta.json", '{"schema": 2}', "meta.json: not of schema 1; use the version"),
+        ("events.jsonl", None, "events.jsonl: missing; name the directory of a run"),
+        ("events.jsonl", "torn", "events.jsonl: holds no event"),
+        ("iterations.parquet", "", "recorded by rows, without decisions; repeat it with record=events"),
+        (CONFIG, None, "config.yaml: missing; only it names the strategy's class, meta.json has just the fields"),
+        (CONFIG, "a: [", "config.yaml: while parsing a flow node"),
+        (CONFIG, "strategy: asp", "config.yaml: strategy: is not there"),
+        (CONFIG, "strategy: {data: even}", "strategy: has no _target_"),
+        (CONFIG, "strategy: {_target_: strategies.asp.ASP, data: '${x}'}", "Interpolation key 'x' not found"),
+        (CONFIG, "strategy: {_target_: strategies.gone.Gone}", "there is no module strategies.gone (meta.json says"),
+        (CONFIG, "strategy: {_target_: strategies.asp.Gone}", "strategies.asp has no class Gone"),
+        (CONFIG, "strategy: {_target_: strategies.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
+        (CONFIG, "strategy: {_target_: os.system, command: ls}", "allow its package with STRAGGLAB_ALLOW_TARGETS"),
+        (CONFIG, "strategy: {_target_: runtime.core.ledger.Ledger}", "runtime.core.ledger.Ledger: is not a strategy"),
+    ],
+)
+def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: Path, replayed: Replay) -> None:
+    (asp / name).unlink() if text is None else (asp / name).write_text(text)
+    assert what in assert_refused(replayed(asp))
+
+
+@pytest.mark.parametrize(
+    ("seq", "old", "new", "what"),
+    [
+        (1, b'"Started"', b'"Exploded"', ":2: Invalid value 'Exploded' - at `$.type`"),
+        (1, b'"Compute"', b'"Explode"', ":2: Invalid value 'Explode' - at `$[0].type`"),
+        (1, b'"worker":0', b'"worker":null', ":2: Expected `int`"),
+        (1, b'"commands"', b'"orders"', ":2: Object missing required field `commands`"),
+        (1, b'"seq":1', b'"seq":2', ":2: seq 2 where 1 is due, so lines are missing or twice there"),
+        (1, b'"t":0.0,"workers"', b'"t":0.5,"workers"', ":2: the event says t=0.5, its line t=0.0"),
+        (0, b'"t":0.0', b'"t":0.5', ":2: t goes back from 0.5 to 0.0"),
+        (1, b'"kind"', b'"ki', ":2: JSON is malformed"),
+        (1, b"Started", b"\xff", ":2: 'utf-8' codec can't decode"),
+        (0, b"{", b"[" * 100_000, ":1: maximum recursion depth exceeded"),
+    ],
+)
+def test_a_damaged_line_is_refused(seq: int, old: bytes, new: bytes, what: str, asp: Path, replayed: Replay) -> None:
+    path = asp / "events.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    assert old in lines[seq]
+    lines[seq] = lines[seq].replace(old, new, 1)
+    path.write_bytes(b"\n".join(lines))
+    said = assert_refused(replayed(asp))
+    assert f"events.jsonl{what}" in said
+    assert "; the record is damaged or of another version of Stragglab" in said
+
+
+def test_missing_and_swapped_lines_are_refused(asp: Path, replayed: Replay) -> None:
+    lines = read_lines(asp)
+    for spoilt in ([*lines[:20], *lines[21:]], [*lines[:20], lines[21], lines[20], *lines[22:]]):
+        assert ":21: seq 21 where 20 is due" in assert_refused(replayed(rewrite(asp, spoilt)))
+
+
+def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path, replayed: Replay) -> None:
+    for until in (-1, 0, 100_000):
+        said = assert_refused(replayed(records["asp"], f"--until={until}"))
+        assert f"--until {until}: must be 1 (the first event) to " in said
+    assert "--until: " in assert_refused(replayed(records["asp"], "--until=many"))
+    assert "nothing: no such directory" in assert_refused(replayed(tmp_path / "nothing"))
+    assert "no such directory" in assert_refused(replayed(records["asp"] / "meta.json"))
+    assert "meta.json: missing" in assert_refused(replayed(tmp_path))

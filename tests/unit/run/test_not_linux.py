@@ -1,0 +1,77 @@
+"""Without Linux' own calls the virtual runtime gives the same bytes, and live runs are refused in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.record import meta
+from tests.support.cli import ROOT, run_cli
+
+JOB = ("cluster=virtual", "workload.epochs=1", "view=plain")
+TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
+
+
+def on_a_mac(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tests" / "support" / "not_linux.py"), str(ROOT / program), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=110)
+
+
+@pytest.mark.timeout(400)
+def test_a_virtual_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    """With gradients, checkpoints, evaluations and figures; then asked again by replay.py and drawn again."""
+    words = (*JOB, "checkpoint_every_s=0.5", "save_parameters=true")
+    there = on_a_mac("run.py", *words, "hydra.run.dir=mac", cwd=tmp_path)
+    assert there.returncode == 0, there.stderr
+    here = run_cli(*words, "draw=false", "hydra.run.dir=linux", cwd=tmp_path)
+    assert here.exit_code == 0, here.err
+    for name in ("events.jsonl", "parameters.npy"):
+        assert (tmp_path / "mac" / name).read_bytes() == (tmp_path / "linux" / name).read_bytes()
+    assert (tmp_path / "mac" / "figures").is_dir()
+    for script, words in (("replay.py", ("mac",)), ("figures.py", ("mac", "linux"))):
+        done = on_a_mac(f"scripts/{script}", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("cluster=virtual_hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
+        ("topology=allreduce", *TIMED),
+        ("record=iterations", *TIMED),
+    ],
+    ids=["hosts", "allreduce", "iterations"],
+)
+def test_virtual_runs_of_other_kinds(more: tuple[str, ...], tmp_path: Path) -> None:
+    there = on_a_mac("run.py", *JOB, *more, "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
+    assert there.returncode == 0, there.stderr
+    assert (tmp_path / "mac" / "meta.json").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("-m", "seed=0,1"), ("doctor",)])
+def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = on_a_mac("run.py", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "need Linux, and this is darwin" in done.stderr
+    assert "cluster=virtual" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cores_where_a_system_tells_only_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert meta.num_cores() == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert meta.num_cores() == 7
+
+
+def test_windows_is_told_in_one_line() -> None:
+    script = "import os, pathlib; os.name = 'nt'; import runtime"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Stragglab needs Linux (macOS will do for cluster=virtual); on Windows, use WSL\n"

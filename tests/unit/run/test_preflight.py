@@ -1,0 +1,277 @@
+"""Bad command lines: exit code 2 and one line that helps, before any process starts."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.parse import parse
+from runtime.config.yaml_numbers import MISREAD
+from runtime.errors import ConfigError
+from runtime.live import LiveRuntime
+from runtime.record.meta import describe_versions
+from runtime.run.preflight import check_job, preflight
+from runtime.version import own_version
+from tests.support.bad_lines import BAD_LINES
+from tests.support.cli import ROOT, run_cli
+
+CONF = ROOT / "conf"
+OWN_VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+REFUSED = 2
+
+GOOD_LINES = [
+    "",
+    "workload.optimizer.name=adam ~workload.optimizer.momentum",
+    "strategy=ssp strategy.bound=3",
+    "strategy=ssp strategy.bound=null",
+    "strategy=backup_workers strategy.num_backup=3",
+    "strategy=antdt_dd strategy.types=[a,a,b,b] strategy.devices={a:{samples_per_s:3},b:{samples_per_s:1}}",
+    "workload=ledger backend=numpy cluster.device=null straggler=none",
+    "workload.target=1.0",
+    "workload=ledger backend=numpy workload.target=2.0",
+    "cluster.num_workers=1 topology.num_servers=1 topology.transport=shm",
+    "-m strategy=bsp,asp seed=0,1,2",
+    "-m strategy=glob(*) seed=range(3)",
+    "-m strategy=asp,ssp strategy.lr_rule=unit",  # Hydra alone would refuse this: its default, bsp, has no lr_rule
+    "strategy=ssp -m strategy.bound=0,1",  # and this: a flag between settings
+    "hydra.run.dir=/tmp/stragglab/somewhere/new",
+]
+
+
+def words(line: str) -> list[str]:
+    return line.split(" ") if line else []
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES, ids=[line[:60] for line, _ in BAD_LINES])
+def test_refused(line: str, message: str, tmp_path: Path) -> None:
+    finished = run_cli(*words(line), cwd=tmp_path)
+    assert message in finished.err
+    assert finished.err.startswith("run.py: ")
+    assert finished.err.count("\n") == 1
+    assert finished.err.endswith("\n")
+    assert (finished.exit_code, finished.out) == (REFUSED, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", GOOD_LINES)
+def test_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    preflight(words(line))
+    assert list(tmp_path.iterdir()) == []
+
+
+def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
+    args = parse_arguments(words(line))
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        yield from composer.jobs(composer.master())
+
+
+GROUPS = ("strategy", "cluster", "workload", "backend", "topology", "straggler")
+NEEDS = {
+    "workload=ledger": " backend=numpy",
+    "backend=numpy": " workload=ledger",
+    "backend=none": " cluster=virtual workload.target=null",
+    **{
+        f"workload={name}": " cluster=virtual backend=none"
+        for name in ("criteo_scale", "imagenet_scale", "cifar_scale")
+    },
+    **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
+    **{
+        f"straggler={name}": " cluster.device=null"
+        for name in ("cpu_throttle", "cpu_transient", "markov", "on_off", "quarter")
+    },
+}
+CHOICES = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_file_in_conf_composes_and_builds(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
+    monkeypatch.setattr("runtime.run.preflight.find_spec", lambda name: name)
+    [(_, raw)] = composed(choice + NEEDS.get(choice, ""))
+    check_job(parse(raw))
+
+
+@pytest.mark.parametrize("value", ["010", "-010", "12:30", "1:02:03", "[1, 010]", "{a: 010}", "010  # ten?"])
+def test_a_number_that_yaml_reads_differently(value: str, tmp_path: Path) -> None:
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mine.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {value}\n")
+    with pytest.raises(ConfigError, match=r"strategy/mine\.yaml:2: YAML does not read .* as it is written"):
+        preflight(["--config-dir", str(tmp_path), "strategy=mine"])
+
+
+@pytest.mark.parametrize(
+    "value", ["10", "0", "0.5", "1e-3", "'010'", "a:10", "2026-01-02", "3  # 12:30 or 010", "x010"]
+)
+def test_a_number_that_yaml_reads_as_it_is_written(value: str) -> None:
+    assert not MISREAD.search(f"bound: {value}".partition("#")[0])
+
+
+def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
+    fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
+    line = f"-m strategy=bsp,ssp backend=torch,numpy seed=1,2 workload.optimizer={','.join(fields)} +names.x=3"
+    args = parse_arguments(words(line))
+    with hydra_for(args) as hydra:
+        composer = Composer(hydra, args)
+        jobs = [raw for _, raw in composer.jobs(composer.master())]
+        assert len(jobs) == 16
+        for job in (0, 5, 15):
+            lines = [f"strategy={('bsp', 'ssp')[job // 8]}", f"backend={('torch', 'numpy')[job // 4 % 2]}"]
+            lines += [f"seed={1 + job // 2 % 2}", f"workload.optimizer={fields[job % 2]}", "+names.x=3"]
+            args.overrides, args.multirun = lines, False
+            alone = Composer(hydra, args)
+            assert list(alone.jobs(alone.master())) == [("", jobs[job])]
+
+
+def test_swept_groups_get_their_settings_in_the_jobs_only() -> None:
+    jobs = dict(composed("-m strategy=asp,ssp strategy.lr_rule=unit seed=7"))
+    assert list(jobs) == ["strategy=asp", "strategy=ssp"]
+    assert [OmegaConf.select(OmegaConf.create(job), "strategy.lr_rule") for job in jobs.values()] == ["unit", "unit"]
+    assert {job["seed"] for job in jobs.values()} == {7}
+
+
+def test_hydra_gets_flags_first() -> None:
+    assert preflight(["strategy=ssp", "-m", "seed=0,1"]).argv == ["-m", "strategy=ssp", "seed=0,1"]
+
+
+def test_a_used_directory_is_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").touch()
+    with pytest.raises(ConfigError, match=r"hydra\.run\.dir=.*: holds a record already; choose another directory"):
+        preflight([f"hydra.run.dir={tmp_path}"])
+    with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir=.*: holds a record already"):
+        preflight([f"hydra.sweep.dir={tmp_path.parent}", "-m", "seed=1,2"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        preflight([f"hydra.run.dir={tmp_path}/x"])
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"^cluster.port={port}: address already in use; choose another, or 0"):
+            preflight([f"cluster.port={port}"])
+    preflight([f"cluster.port={port}"])
+
+
+def test_a_straggler_target_that_does_not_exist(tmp_path: Path) -> None:
+    finished = run_cli("straggler=persistent", "cluster.num_workers=4", "straggler.targets=[worker:9]", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "worker:9" in finished.err
+    assert finished.err.count("\n") == 1
+
+
+def test_a_target_in_a_file_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mine.yaml").write_text("_target_: subprocess.Popen\nargs: touch pwned\n")
+    finished = run_cli("--config-dir", str(tmp_path), "strategy=mine", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "strategy._target_=subprocess.Popen: not below strategies." in finished.err
+
+
+@pytest.mark.parametrize("text", ["x:\n  _target_: os.system\n  command: touch pwned\n"])
+def test_a_callback_in_a_file_of_the_user(text: str, tmp_path: Path) -> None:
+    (tmp_path / "hydra" / "callbacks").mkdir(parents=True)
+    (tmp_path / "hydra" / "callbacks" / "mine.yaml").write_text(text)
+    finished = run_cli("--config-dir", str(tmp_path), "hydra/callbacks=mine", cwd=tmp_path)
+    assert finished.exit_code == REFUSED
+    assert "hydra.callbacks.x._target_=os.system: not below" in finished.err
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--help"], "python run.py -m strategy=bsp,asp,ssp seed=0,1,2"),
+        (["--cfg", "job", "strategy=ssp"], "bound: 3"),
+        (["--info", "defaults"], "strategy/bsp"),
+        (["--version"], f"Stragglab {OWN_VERSION} (Hydra 1."),
+    ],
+)
+def test_hydra_s_own_flags_are_hydra_s(flags: list[str], expected: str, tmp_path: Path) -> None:
+    finished = run_cli(*flags, cwd=tmp_path)
+    assert finished.exit_code == 0
+    assert expected in finished.out
+
+
+def test_the_version_is_the_same_everywhere(tmp_path: Path) -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f"\n## [{OWN_VERSION}] - {citation['date-released']}\n" in changes
+    assert citation["version"] == OWN_VERSION
+    assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
+    assert describe_versions()["stragglab"] == own_version() == OWN_VERSION
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\nversion = "9"\n')
+    assert own_version(tmp_path / "pyproject.toml") != "9"
+
+
+FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
+
+
+def test_preflight_imports_no_framework() -> None:
+    script = (
+        "import sys; from runtime.run.preflight import preflight; preflight(['strategy=ssp']);"
+        f"print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_worker_can_build_things_without_hydra() -> None:
+    listing = "print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
+    script = f"import sys, runtime.config.instantiate; {listing}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_bad_line_is_refused_in_good_time() -> None:
+    """Processor time, so that a busy machine does not matter."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "run.py", "strategy=spp"], cwd=ROOT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == REFUSED
+    assert done.stderr.count("\n") == 1
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
+
+
+def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Whether the process has installed a handler for the signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    mask = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(mask >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.3, 1.0])
+def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(5000,-2,-1)"],  # long to check, refused at its end
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not catches(process, signal.SIGTERM):  # the first thing that run.py does
+        time.sleep(0.001)
+    time.sleep(delay_s)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, "", "")

@@ -1,0 +1,358 @@
+"""The script that measures injectors: which runs it makes, resumes, reports and refuses. Nothing is run here."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from runtime.live.machines.means import Missing
+from runtime.live.runtime import LiveRuntime
+from runtime.run.preflight import preflight
+from scripts import calibrate_injectors as script
+from scripts.injector_grid import (
+    ACTUATORS,
+    HOSTS,
+    TRANSFER_S,
+    grid,
+    probe,
+)
+from tests.support.records import disturbance
+from tests.support.runs import ROOT
+from tests.unit.analysis.test_injections import Telling
+from tests.unit.scripts.test_compare_script import Result
+
+SAMPLE_S = 2e-4
+"""On the machine of these tests, so 55 ms are 275 samples."""
+QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
+PNG = b"\x89PNG"
+
+
+class FakeRunner:
+    """Leaves the record of a run whose injectors are exact, but for ``duty``, off by a factor ``duty_off``."""
+
+    def __init__(self, duty_off: float = 1.0) -> None:
+        self.duty_off = duty_off
+        self.failing: dict[str, int] = {}
+        self.interrupted_at: str | None = None
+        self.ran: list[str] = []
+
+    def __call__(self, words: Sequence[str], log: Path) -> int:
+        said = dict(word.split("=", 1) for word in words)
+        new = Path(said["hydra.run.dir"].strip("'"))
+        self.ran.append(new.name)
+        if new.name == self.interrupted_at:
+            raise KeyboardInterrupt
+        log.write_text("run.py: bsp on digits: it broke\nrecord: somewhere\n" if new.name in self.failing else "")
+        rows = read_plan(Path(said["straggler.path"].strip("'"))) if "straggler.path" in said else []
+        told = self._tell(said, rows)
+        told.story.meta["started_at"] = f"2024-11-21T08:00:{len(self.ran):02}"
+        told.write(new)
+        (new / ".hydra").mkdir()
+        (new / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(words)[:-1]))
+        return self.failing.get(new.name, 0)
+
+    def _tell(self, said: dict[str, str], rows: list[dict[str, str]]) -> Telling:
+        by, end_s, batch = (
+            said.get("cluster.cpu_by"),
+            float(said["max_time_s"]),
+            int(said["workload.global_batch_samples"]),
+        )
+        plan = [
+            disturbance(
+                float(row["time"]),
+                float(row["time"]) + float(row["duration"]),
+                row["target"],
+                float(row["magnitude"]),
+                row["kind"],
+            )
+            for row in rows
+        ]
+        told = Telling(*plan, global_batch_samples=batch)
+        linked = "cluster.hosts.cpu_cores" in said
+        for one in plan:
+            self._work(told, one["start_s"], batch, linked)
+            stretch = self.duty_off if by == "duty" else 1.0
+            self._work(told.rest(one["start_s"]), one["end_s"], batch, linked, one, stretch)
+            told.rest(one["end_s"])
+            if one["kind"] != "delay":
+                told.noted(one["start_s"], one["target"], one["kind"], one["magnitude"], by="tc" if linked else by)
+        self._work(told, end_s, batch, linked)
+        return told
+
+    def _work(
+        self,
+        told: Telling,
+        until_s: float,
+        batch: int,
+        linked: bool,
+        one: dict[str, float] | None = None,
+        off: float = 1.0,
+    ) -> None:
+        level = 1.0 if one is None or one["kind"] == "delay" else one["magnitude"] / off
+        added_s = one["magnitude"] if one is not None and one["kind"] == "delay" else 0.0
+        if linked:
+            told.work(until_s, 1e-3, samples=batch, pull_s=TRANSFER_S / level, send_s=TRANSFER_S / level)
+        else:
+            told.work(until_s, batch * SAMPLE_S / level + added_s, samples=batch, injected_s=added_s)
+
+
+def read_plan(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+class Bench:
+    """An output directory, and the script with a runner that is none, on a machine that lacks ``lacking``."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.out, self.capsys = folder / "out dir", capsys
+        self.lacking: set[str] = set()
+
+    def look(self, name: str) -> Missing | None:
+        return Missing(reason=f"no {name}", cure="get it") if name in self.lacking else None
+
+    def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
+        code = script.main(words, runner or FakeRunner(), self.look)
+        return Result(code, *self.capsys.readouterr())
+
+    def quick(self, *words: str, runner: FakeRunner | None = None) -> Result:
+        return self.run("-o", str(self.out), "--quick", *words, runner=runner)
+
+    def refused(self, *words: str) -> str:
+        """The one line."""
+        runner = FakeRunner()
+        result = self.run(*words, runner=runner)
+        assert (result.code, runner.ran) == (2, [])
+        assert result.err.startswith("calibrate_injectors.py: ")
+        assert result.err.count("\n") == 1, result.err
+        return result.err.strip()
+
+
+@pytest.fixture
+def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    return Bench(tmp_path, capsys)
+
+
+@pytest.fixture
+def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Without the figure, which takes long."""
+    monkeypatch.setattr(script, "draw_injectors", lambda path, *_: path)
+    return whole
+
+
+# ---- the runs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
+    asked = script.parse(["-o", str(tmp_path)])
+    cells = [probe(hosts), *grid(SAMPLE_S, hosts, quick=True)]
+    for cell in cells if hosts else cells[:-1]:
+        script.write_plan(cell, asked)
+        preflight([*script.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
+
+
+def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
+    runner = FakeRunner()
+    result = bench.quick(runner=runner)
+    assert (result.code, result.err) == (0, "")
+    assert runner.ran == ["probe", *QUICK]
+    assert "5 runs, about 2 min" in result.out
+    assert not (bench.out / "unfinished").exists()
+    assert sorted(path.stem for path in (bench.out / "plans").iterdir()) == sorted(QUICK)
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
+    assert {"cluster=hosts", "cluster.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
+        *said
+    }
+
+
+def test_what_is_there_is_not_run_again(bench: Bench) -> None:
+    bench.quick()
+    shutil.rmtree(bench.out / "records" / "duty_50ms_1")
+    again = FakeRunner()
+    result = bench.quick(runner=again)
+    assert again.ran == ["duty_50ms_1"]
+    assert "4 of 5 records are there already" in result.out
+    rest = FakeRunner()
+    assert bench.run("-o", str(bench.out), runner=rest).code == 0
+    assert not set(rest.ran) & {"probe", *QUICK}
+    assert len(rest.ran) == len(grid(SAMPLE_S, hosts=True, quick=False)) - len(QUICK)
+
+
+def test_half_a_run_is_made_again(bench: Bench) -> None:
+    stopped = FakeRunner()
+    stopped.interrupted_at = "duty_50ms_1"
+    result = bench.quick(runner=stopped)
+    assert (result.code, result.err.count("\n")) == (130, 1)
+    rest = FakeRunner()
+    assert bench.quick(runner=rest).code == 0
+    assert rest.ran == QUICK[2:]
+
+
+def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
+    runner = FakeRunner()
+    runner.failing = {"duty_50ms_1": 1}
+    result = bench.quick(runner=runner)
+    assert (result.code, len(runner.ran)) == (1, 6)
+    assert "3/5  duty_50ms_1  failed: bsp on digits: it broke" in result.out
+    assert "1 of 5 runs failed, duty_50ms_1 first; the same command repeats them" in result.err
+    assert not (bench.out / "windows.csv").exists()
+
+
+def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
+    runner = FakeRunner()
+    runner.failing = {"cgroup_50ms_1": 2}
+    result = bench.quick(runner=runner)
+    assert (result.code, result.err) == (2, "calibrate_injectors.py: bsp on digits: it broke\n")
+    assert runner.ran[-1] == "cgroup_50ms_1"
+
+
+def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
+    bench.quick()
+    path = bench.out / "records" / "cgroup_50ms_1"
+    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text())
+    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump([*said, "cluster.lease_s=9"]))
+    line = bench.refused("-o", str(bench.out), "--quick")
+    assert "cgroup_50ms_1: of other settings (cluster.lease_s=9); choose another -o, or remove it" in line
+    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
+    plan = (path / "plan.json").read_text()
+    (path / "plan.json").write_text(plan.replace("0.75", "0.7"))
+    assert "another plan" in bench.refused("-o", str(bench.out), "--quick")
+
+
+def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Path) -> None:
+    bench.lacking = {"cpulimit"}
+    runner = FakeRunner()
+    result = bench.quick("--report", str(tmp_path / "page.md"), runner=runner)
+    assert result.code == 0
+    assert "cpulimit_50ms_1" not in runner.ran
+    for text in (result.out, (tmp_path / "page.md").read_text()):
+        assert "left out: cpulimit: no cpulimit; get it" in text
+
+
+def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> None:
+    bench.lacking = {HOSTS[1], "cgroup_cpu"}
+    runner = FakeRunner()
+    result = bench.quick(runner=runner)
+    assert runner.ran == ["probe", "sleep_50ms_1", "duty_50ms_1", "cpulimit_50ms_1"]
+    assert "(cluster=local)" in result.out
+    assert "left out: link: no links; get it" in result.out
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
+    assert "cluster=local" in said
+    assert not any("cluster.hosts" in word for word in said)
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
+    result = whole.quick()
+    files = {path.name for path in whole.out.iterdir()}
+    assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv"}
+    assert (whole.out / "injectors.png").read_bytes().startswith(PNG)
+    windows = pd.read_csv(whole.out / "windows.csv")
+    assert set(windows["by"]) == {*ACTUATORS, "tc"}
+    assert "cgroup: slow-down of iterations of 50 ms and more within 10 %: 5 of 5 levels\n" in result.out
+    assert "\x1b" not in result.out
+
+
+def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
+    """Duty cycles let workers have 20 % too little."""
+    page = tmp_path / "page.md"
+    result = bench.quick("--report", str(page), runner=FakeRunner(duty_off=1.2))
+    assert result.code == 0
+    for text in (result.out, page.read_text()):
+        assert (
+            "duty: slow-down of iterations of 50 ms and more within 10 %: 0 of 5 levels; not 0.75 left at 55 ms" in text
+        )
+        assert "cgroup: slow-down of iterations of 50 ms and more within 10 %: 5 of 5 levels" in text
+        assert "cgroup: read back at most 1.5 ms after the planned moment" in text
+    assert "| duty | 55.0 | 0.5 | 2.00 | 2.40 | 2.40 to 2.40 | +20.0 % | NO |" in page.read_text()
+
+
+def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "injectors.md"
+    page.parent.mkdir()
+    page.write_text(f"# Mine\n\nBefore.\n\n{script.START}\nold\n{script.END}\n\nAfter.\n")
+    bench.quick("--report", str(page))
+    first = page.read_text()
+    assert first.startswith(f"# Mine\n\nBefore.\n\n{script.START}\n\nMade by\n")
+    assert first.endswith(f"{script.END}\n\nAfter.\n")
+    assert "old" not in first
+    assert f"--report {page}" in first
+    assert "![injectors, asked against achieved](images/injectors.png)" in first
+    bench.quick("--report", str(page))
+    assert page.read_text() == first
+    tables = [block.splitlines() for block in first.split("\n\n") if block.startswith("| ")]
+    assert [len(table) - 2 for table in tables] == [20, 2]
+    for table in tables:
+        assert len({line.count("|") for line in table}) == 1
+
+
+def test_a_page_that_is_not_there_is_begun(bench: Bench, tmp_path: Path) -> None:
+    bench.quick("--report", str(tmp_path / "new.md"))
+    assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{script.START}\n")
+
+
+def test_a_page_without_marks_is_left_alone(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# Mine\n")
+    bench.quick()
+    line = bench.refused("--from", str(bench.out), "--report", str(tmp_path / "page.md"))
+    assert f"lacks the lines {script.START} and {script.END}" in line
+    assert (tmp_path / "page.md").read_text() == "# Mine\n"
+
+
+def test_the_page_of_the_project_has_the_marks() -> None:
+    text = (ROOT / "docs" / "injectors.md").read_text()
+    assert text.count(script.START) == text.count(script.END) == 1
+    assert text.index(script.START) < text.index(script.END)
+
+
+def test_the_same_records_give_the_same_report(bench: Bench) -> None:
+    before = bench.quick().out.partition("\n5/5")[2].partition("\n")[2]
+    numbers = (bench.out / "windows.csv").read_bytes()
+    runner = FakeRunner()
+    assert bench.run("--from", str(bench.out), runner=runner).out == before
+    assert runner.ran == []
+    assert (bench.out / "windows.csv").read_bytes() == numbers
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "{here}/nowhere"], "nowhere: no such directory"),
+        (["--from", "{here}"], "no run here"),
+        (["--from", "{here}", "--quick"], "--quick: not together with --from"),
+        (["--report", "{here}"], "is a directory; name a file"),
+        (["--levels", "0.5"], "--levels"),
+        (["seed=1"], "seed=1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str, bench: Bench, tmp_path: Path) -> None:
+    assert said in bench.refused(*(word.format(here=tmp_path) for word in words))
+
+
+def test_records_without_disturbances_are_refused(bench: Bench, tmp_path: Path) -> None:
+    Telling().write(tmp_path / "runs" / "a")
+    assert "no disturbance was carried out" in bench.refused("--from", str(tmp_path / "runs"))
+
+
+def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
+    told = Telling()
+    told.write(bench.out / "records" / "probe")
+    (bench.out / "records" / "probe" / ".hydra").mkdir()
+    said = script.settings(probe(hosts=True), script.parse(["-o", str(bench.out)]))
+    (bench.out / "records" / "probe" / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
+    assert "no iteration after 2 s; remove it" in bench.refused("-o", str(bench.out), "--quick")

@@ -1,0 +1,315 @@
+"""The script that runs experiments: what it runs, draws, says and refuses. No run is live here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from analysis.claims import ledger
+from runtime.run.preflight import preflight
+from runtime.virtual.costs import load_costs
+from scripts import experiment as script
+from tests.unit.analysis.test_fidelity import PNG, story
+
+SPEC = {
+    "title": "two systems",
+    "where": "Table I",
+    "settings": ["cluster=virtual", "cluster.costs=ideal"],
+    "axes": {
+        "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=3"]},
+        "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]},
+    },
+    "seeds": [0, 1],
+    "measures": ["jct_s", "wait_frac"],
+    "figure": {"kind": "lines", "along": "epochs"},
+    "notes": "Made up.",
+}
+LEDGER = """
+toy.order: {where: Table I, check: shape, unit: "%", accept: [0, null], experiment: toy_table, how: longer,
+  subject: {epochs: "3", system: bsp}, against: {epochs: "2"}}
+toy.number: {where: Table I, check: number, unit: s, value: 9.0, experiment: toy_table,
+  subject: {epochs: "2", system: bsp}}
+"""
+
+
+class FakeRunner:
+    """Writes the record that a run would have left, with the configuration that Hydra would have stored."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.failing: dict[str, int] = {}
+        self.interrupted_at: str | None = None
+        self.commit = "1a2b3c4"
+
+    def __call__(self, words: Sequence[str], log: Path) -> int:
+        said = dict(word.split("=", 1) for word in words)
+        new = Path(said.pop("hydra.run.dir").strip("'"))
+        self.ran.append(new.name)
+        if new.name == self.interrupted_at:
+            raise KeyboardInterrupt
+        log.write_text("run.py: it broke\n" if new.name in self.failing else "")
+        epochs = int(said["workload.epochs"])
+        told = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
+        told.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
+        told.meta["versions"]["commit"] = self.commit
+        told.write(new)
+        (new / ".hydra").mkdir()
+        with script.composing() as composed:
+            (new / ".hydra" / "config.yaml").write_text(yaml.safe_dump(composed(list(words[:-1]))))
+        return self.failing.get(new.name, 0)
+
+
+class Bench:
+    """The script, its descriptions and its directories."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
+        self.records = folder / "out" / "toy_table" / "records"
+        self.page = folder / "pages" / "toy.md"
+
+    def run(self, *words: str, runner: FakeRunner | None = None, name: str = "toy_table") -> tuple[int, str, str]:
+        places = ("-o", str(self.folder / "out"), "--pages", str(self.folder / "pages"))
+        code = script.main([name, *words, *places], runner or FakeRunner())
+        return (code, *self.capsys.readouterr())
+
+    def describe(self, **changes: Any) -> None:
+        (self.folder / "conf" / "toy_table.yaml").write_text(yaml.safe_dump({**SPEC, **changes}, sort_keys=False))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    for name in ("conf", "claims"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "claims" / "toy.yaml").write_text(LEDGER)
+    monkeypatch.setattr(script, "SPECS", tmp_path / "conf")
+    monkeypatch.setattr(script, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
+    monkeypatch.setattr(script, "preflight", lambda _: None)  # it takes longer than everything else together
+    monkeypatch.setattr(script, "INTROS", {"toy": ("Toy", "About it.")})
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4"})
+    found = Bench(tmp_path, capsys)
+    found.describe()
+    return found
+
+
+def test_an_experiment_becomes_records_a_figure_and_a_page(bench: Bench) -> None:
+    runner = FakeRunner()
+    code, out, err = bench.run(runner=runner)
+    assert (code, err) == (0, "")
+    assert runner.ran[:4] == ["2_bsp_seed0", "2_asp_seed0", "3_bsp_seed0", "3_asp_seed0"]
+    assert sorted(path.name for path in bench.records.iterdir()) == sorted(runner.ran)
+    images = bench.page.parent / "images"
+    assert (images / "toy_table.png").read_bytes().startswith(PNG)
+    assert set(pd.read_csv(images / "toy_table.csv")["system"]) == {"bsp", "asp"}
+    verdicts = pd.read_csv(images / "toy_table_claims.csv").set_index("id")["verdict"]
+    assert verdicts.to_dict() == {"toy.order": "met", "toy.number": "missed"}
+    for part in ("## Table I: two systems", "images/toy_table.png", "Made up.", "Missed: `number`."):
+        assert part in bench.page.read_text()
+    assert "met      `order`" in out
+
+
+def test_an_experiment_without_claims_has_a_page_too(bench: Bench) -> None:
+    (bench.folder / "claims" / "toy.yaml").write_text("toy.x: {where: Table II, check: context, value: 1}")
+    for _ in range(2):
+        assert bench.run("--again")[0] == 0
+    assert "Made up." in bench.page.read_text()
+    assert not (bench.page.parent / "images" / "toy_table_claims.csv").exists()
+
+
+def test_what_is_there_is_not_run_again(bench: Bench) -> None:
+    bench.run()
+    runner = FakeRunner()
+    _, out, _ = bench.run(runner=runner)
+    assert runner.ran == []
+    assert "8 of 8 records are there already" in out
+    bench.run("--again", "--seeds", "1", runner=runner)
+    assert len(runner.ran) == 4
+
+
+def test_other_settings_are_run_anew(bench: Bench) -> None:
+    bench.run()
+    axes = {**SPEC["axes"], "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=4"]}}  # type: ignore[dict-item]
+    bench.describe(axes=axes)
+    runner = FakeRunner()
+    bench.run(runner=runner)
+    assert {name.partition("_")[0] for name in runner.ran} == {"3"}
+
+
+def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -> None:
+    model = tmp_path / "mine.yaml"
+    model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
+    bench.run()
+    bench.describe(settings=["cluster=virtual", f"cluster.costs={model}"])
+    runner = FakeRunner()
+    bench.run(runner=runner)
+    assert len(runner.ran) == 8
+
+
+def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not(bench: Bench) -> None:
+    older, runner = FakeRunner(), FakeRunner()
+    older.commit = "0000000"
+    bench.run("--seeds", "0", runner=older)
+    bench.run("--fresh", runner=runner)
+    assert len(older.ran) == 4
+    assert len(runner.ran) == 8
+    assert bench.run("--fresh", runner=runner)[0] == 0
+    assert len(runner.ran) == 8, "so it goes on where it was interrupted"
+
+
+@pytest.mark.parametrize(("commit", "why"), [("1a2b3c4-dirty", "there are uncommitted"), ("unknown", "this is no git")])
+def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
+    commit: str, why: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": commit})
+    runner = FakeRunner()
+    code, _, err = bench.run("--fresh", runner=runner)
+    assert (code, runner.ran) == (2, [])
+    assert err.startswith(f"experiment.py: --fresh: {why}")
+
+
+def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4-dirty"})
+    runner = FakeRunner()
+    runner.commit = "1a2b3c4-dirty"
+    _, out, _ = bench.run(runner=runner)
+    assert "there are uncommitted changes" in out.replace("\n", " ")
+    assert "to be made again: toy_table." in bench.page.read_text()
+
+
+def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
+    """A page is an uncommitted change: what ran afterwards would say so."""
+    (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
+    seen: list[bool] = []
+    runner = FakeRunner()
+
+    def watching(words: Sequence[str], log: Path) -> int:
+        seen.append(bench.page.exists())
+        return runner(words, log)
+
+    places = ("-o", str(bench.folder / "out"), "--pages", str(bench.folder / "pages"))
+    assert script.main(["toy_*", *places], watching) == 0
+    assert seen == [False] * 16
+    assert "<!-- experiment: toy_other -->" in bench.page.read_text()
+
+
+def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
+    (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump({**SPEC, "seeds": [7]}, sort_keys=False))
+    runner = FakeRunner()
+    runner.failing = {"2_asp_seed7": 1}
+    code, _, err = bench.run(runner=runner, name="toy_*")
+    assert (code, err.partition(": 1 of 4")[0]) == (1, "experiment.py: toy_other")
+    assert "<!-- experiment: toy_table -->" in bench.page.read_text()
+    assert "toy_other" not in bench.page.read_text()
+
+
+def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
+    runner = FakeRunner()
+    assert bench.run("--virtual", runner=runner)[0] == 0
+    assert len(runner.ran) == 8
+    code, _, err = bench.run("--live")
+    assert (code, err) == (2, "experiment.py: --live: none of toy_table is\n")
+
+
+def test_forks_leave_the_same_records(bench: Bench) -> None:
+    runner = FakeRunner()
+    assert bench.run("--jobs", "3", runner=runner)[0] == 0
+    assert runner.ran == [], "another process ran them"
+    assert len(list(bench.records.iterdir())) == 8
+    before = bench.page.read_text()
+    bench.run("--again")
+    assert bench.page.read_text() == before
+    runner.failing = {"2_asp_seed0": 1}
+    code, out, _ = bench.run("--jobs", "2", "--again", runner=runner)
+    assert code == 1
+    assert "2_asp_seed0  failed: it broke" in out
+
+
+def test_the_page_over_all_papers_is_written_too(bench: Bench) -> None:
+    bench.run()
+    assert "| [Toy](toy.md) | 2 | 1 | 1 |" in (bench.page.parent / "README.md").read_text()
+
+
+def test_a_part_changes_no_page(bench: Bench) -> None:
+    runner = FakeRunner()
+    code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", runner=runner)
+    assert code == 0
+    assert runner.ran == ["2_bsp_seed0", "3_bsp_seed0"]
+    assert not bench.page.exists()
+    assert "out/toy_table/toy_table.png" in out.replace("\n", "")
+
+
+def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
+    stopped = FakeRunner()
+    stopped.interrupted_at = "3_bsp_seed0"
+    code, _, err = bench.run(runner=stopped)
+    assert (code, err.count("\n")) == (130, 1)
+    rest = FakeRunner()
+    assert bench.run(runner=rest)[0] == 0
+    assert rest.ran[0] == "3_bsp_seed0"
+    assert len(rest.ran) == 6
+
+
+def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
+    runner = FakeRunner()
+    runner.failing = {"2_asp_seed0": 1}
+    code, out, err = bench.run(runner=runner)
+    assert code == 1
+    assert len(runner.ran) == 8
+    assert "2_asp_seed0  failed: it broke" in out
+    assert err == "experiment.py: toy_table: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
+    assert not bench.page.exists()
+
+
+def test_the_same_records_give_the_same_page(bench: Bench) -> None:
+    bench.run()
+    before = bench.page.read_text()
+    runner = FakeRunner()
+    assert bench.run("--redraw", runner=runner)[0] == 0
+    assert runner.ran == []
+    assert bench.page.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "0,x"], "--seeds x: must be a whole number from 0 on"),
+        (["--only", "system"], "--only system: must be an axis and some of its levels"),
+        (["--only", "system=ssp"], "--only system=ssp: no such level; there are bsp, asp"),
+        (["--only", "size=1"], "--only size: toy_table has no such axis"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--redraw"], "no record of toy_table here"),
+        (["--quick"], "--quick"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str, bench: Bench) -> None:
+    code, _, err = bench.run(*words)
+    assert code == 2
+    assert err.startswith("experiment.py: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, err = bench.run(name="toy_fig9")
+    assert (code, err) == (2, "experiment.py: toy_fig9: no such experiment; there are toy_table\n")
+    monkeypatch.setattr(script, "preflight", preflight)
+    bench.describe(settings=["cluster=virtual", "workload.epoch=3"])
+    code, _, err = bench.run()
+    assert code == 2
+    assert "did you mean workload.epochs?" in err
+
+
+def test_run_py_says_where_experiments_are_run() -> None:
+    with pytest.raises(Exception, match="make figures EXPERIMENT=antdt_table3"):
+        preflight(["experiment=antdt_table3"])
+    with pytest.raises(Exception, match="make figures EXPERIMENT=antdt_table3"):
+        preflight(["+experiment=antdt_table3"])
+
+
+def test_those_that_there_are_are_listed(bench: Bench) -> None:
+    assert script.main(["--list"]) == 0
+    assert "toy_table" in bench.capsys.readouterr().out

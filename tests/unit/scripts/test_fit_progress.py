@@ -1,0 +1,310 @@
+"""Fits of a progress model to runs whose noise scale is known, and the script around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.fitting.progress import Trace, crossing, errors, fit, held_out, read_trace
+from analysis.records.load import RecordError, load_run
+from runtime.training.progress import Progress, ProgressModel, load_progress
+from scripts import fit_progress as script
+from tests.support.records import Story, apply, asp_story, rollback_story
+
+BATCHES = (16, 64, 256)
+KIND = {"workload": "digits", "task": {}, "optimizer": {"name": "sgd"}, "metric": "accuracy"}
+
+
+def learned(progress: Any) -> Any:
+    """The true curve: 0.9 at a progress of 92.1."""
+    return 1 - 0.9 * np.exp(-progress / 41.93)
+
+
+def trace(batch: int, phi: float, *, seed: int = 0, lr: float = 0.1, updates: int = 600, noise: float = 0.01) -> Trace:
+    """A run at the true noise scale ``phi`` (at a rate of 0.1), with evaluations that err by ``noise``."""
+    rng = np.random.default_rng([seed, batch])
+    scale = lr / 0.1
+    versions = np.arange(0, updates, 4)
+    values = learned(versions * scale / (1 + scale * phi / batch)) + noise * rng.standard_normal(len(versions))
+    shape = np.ones(updates)
+    return Trace(
+        name=f"b{batch}_s{seed}",
+        kind=KIND,
+        higher_is_better=True,
+        target=0.9,
+        batch_samples=batch,
+        lr=lr,
+        samples=(batch * shape).astype(np.int64),
+        lrs=lr * shape,
+        versions=versions,
+        values=values,
+    )
+
+
+def traces(phi: float, batches: Sequence[int] = BATCHES, **given: Any) -> list[Trace]:
+    return [trace(batch, phi, seed=seed, **given) for batch in batches for seed in range(2)]
+
+
+def story(batch: int, phi: float, updates: int = 120, lr_scale: float = 1.0, **given: Any) -> Story:
+    """The same as a record: one worker, one gradient per update, an evaluation after every fourth update."""
+    loss = given.pop("loss", 1.0)
+    told = Story(**{"num_workers": 1, "global_batch_samples": batch, "lr": 0.1, **given})
+    told.started()
+    for k in range(updates):
+        if k % 4 == 0:
+            told.evaluated(0.1 * k, float(learned(k * lr_scale / (1 + lr_scale * phi / batch))))
+        command = {**apply(k), "lr_scale": lr_scale}
+        told.arrived(0.1 * k + 0.05, 0, k, [command], samples=batch, iteration=k, loss=loss)
+    told.finished(0.1 * updates)
+    return told
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Three batches, at a true noise scale of 32."""
+    for batch in BATCHES:
+        story(batch, 32.0, run_id=f"b{batch}").write(tmp_path / "runs" / f"b{batch}")
+    return tmp_path / "runs"
+
+
+# ---- the fit --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phi", [5.0, 50.0, 500.0])
+def test_the_noise_scale_is_found_again(phi: float) -> None:
+    model = fit(traces(phi))
+    assert model.phi_samples == pytest.approx(phi, rel=0.15)
+    assert model.spread_frac < 0.15
+
+
+def test_no_noise_is_found_again() -> None:
+    assert fit(traces(0.0)).phi_samples < 1.0
+    assert fit(traces(0.0, noise=0.0)).phi_samples < 0.1
+
+
+def test_the_noise_scale_is_found_in_a_loss_that_falls() -> None:
+    falling = [replace(each, higher_is_better=False, values=1 - each.values) for each in traces(50.0)]
+    model = fit(falling)
+    assert model.phi_samples == pytest.approx(50.0, rel=0.15)
+    assert (np.diff(model.points[:, 1]) <= 0).all()
+
+
+def test_learning_rates_tell_it_too() -> None:
+    one_batch = [trace(64, 50.0, lr=lr, seed=seed) for lr in (0.05, 0.1, 0.4) for seed in range(2)]
+    model = fit(one_batch)
+    assert model.phi_samples * 0.1 / model.lr == pytest.approx(50.0, rel=0.2), (
+        "phi is proportional to the rate it is of"
+    )
+
+
+def test_the_curve_is_monotone_and_that_of_the_runs() -> None:
+    points = fit(traces(50.0, noise=0.03)).points
+    assert (np.diff(points[:, 0]) > 0).all()
+    assert (np.diff(points[:, 1]) >= 0).all()
+    assert points[:, 1] == pytest.approx(learned(points[:, 0]), abs=0.05)
+
+
+def test_the_model_says_how_many_updates_a_batch_needs() -> None:
+    """Progress 92.1 at 0.9; an update of 64 samples at phi 32 makes 2/3 of that of an infinite batch."""
+    assert fit(traces(32.0, noise=0.0)).updates(0.9, 64, 0.1) == pytest.approx(92.1 * 1.5, rel=0.02)
+    assert isnan(fit(traces(32.0)).updates(1.5, 64, 0.1))
+
+
+def test_a_batch_that_was_not_fitted_is_predicted() -> None:
+    runs = traces(50.0)
+    tested = held_out(runs, fit(runs), 0.9)
+    assert list(tested["batch_samples"]) == list(BATCHES)
+    assert tested["predicted"].to_numpy() == pytest.approx(tested["updates"].to_numpy(), rel=0.1)
+    assert errors(tested)["updates_frac"] < 0.1
+    assert errors(tested)["phi_samples"] < 25.0
+
+
+def test_analysis_and_runtime_speak_of_the_same_law() -> None:
+    run = trace(64, 0.0, lr=0.03, updates=50)
+    model = ProgressModel(schema=1, metric="accuracy", lr=0.1, phi_samples=70.0, points=((0, 0), (1, 1)))
+    job = Progress(model)
+    for samples, lr in zip(run.samples.tolist(), run.lrs.tolist(), strict=True):
+        job.update(samples, lr / model.lr)
+    assert run.progress(70.0, 0.1)[-1] == pytest.approx(job.progress)
+
+
+@pytest.mark.parametrize("broken", ["wrong phi", "wrong batches"])
+def test_a_wrong_model_is_told_from_a_right_one(broken: str) -> None:
+    """Negative control: with a noise scale of 0, or other batches than were used, predictions are far off."""
+    runs = traces(50.0)
+    good = errors(held_out(runs, fit(runs), 0.9))["updates_frac"]
+    if broken == "wrong phi":
+        bad, spread = held_out(runs, fit(runs, 0.0), 0.9, 0.0), fit(runs, 0.0).spread_frac
+    else:
+        other = dict(zip(BATCHES, (64, 256, 16), strict=True))
+        runs = [replace(run, samples=run.samples * 0 + other[run.batch_samples]) for run in runs]
+        bad, spread = held_out(runs, fit(runs), 0.9), fit(runs).spread_frac
+    assert spread > 5 * fit(traces(50.0)).spread_frac
+    assert errors(bad)["updates_frac"] > 5 * good
+
+
+def test_one_batch_size_does_not_determine_phi() -> None:
+    with pytest.raises(RecordError, match=r"same ratio of learning rate to batch \(0.1/64\).*or give phi"):
+        fit(traces(50.0, [64]))
+    model = fit(traces(50.0, [64]), 50.0)
+    assert model.phi_samples == 50.0
+    assert model.updates(0.9, 256, 0.1) == pytest.approx(92.1 * (1 + 50 / 256), rel=0.05)
+
+
+def test_progress_proportional_to_samples_has_no_finite_phi() -> None:
+    runs = [trace(batch, 0.0, updates=9600 // batch, noise=0.0) for batch in (16, 64)]
+    runs = [replace(run, values=learned(run.versions * run.batch_samples / 16)) for run in runs]
+    with pytest.raises(RecordError, match="the larger, the better"):
+        fit(runs)
+
+
+def test_runs_of_different_jobs_are_not_mixed() -> None:
+    runs = traces(50.0)
+    runs[-1] = replace(runs[-1], kind={**KIND, "optimizer": {"name": "adam"}})
+    with pytest.raises(RecordError, match=r"b256_s1: optimizer is .*adam.*Fit them apart"):
+        fit(runs)
+
+
+def test_runs_that_share_no_level_are_refused() -> None:
+    low, high = trace(16, 50.0), trace(64, 50.0)
+    with pytest.raises(RecordError, match="no two runs reach the same value"):
+        fit([replace(low, values=low.values * 0.01), replace(high, values=10 + high.values)])
+
+
+@pytest.mark.parametrize(("level", "where"), [(0.2, 1.0), (0.3, 2.0), (0.5, 4.0)])
+def test_a_crossing_lies_between_its_neighbours(level: float, where: float) -> None:
+    curve = np.array([[0, 0.1], [2, 0.3], [4, 0.5]])
+    assert crossing(curve, level) == pytest.approx(where)
+    assert crossing(curve * [1, -1], -level) == pytest.approx(where)
+    assert isnan(crossing(curve, 0.6))
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_becomes_a_trace(tmp_path: Path) -> None:
+    run = read_trace(load_run(story(16, 32.0, updates=40, lr_scale=0.5).write(tmp_path / "run")))
+    assert (run.batch_samples, run.lr, run.target) == (16, 0.1, 0.9)
+    assert run.samples.tolist() == [16] * 40
+    assert run.lrs == pytest.approx(0.05)
+    assert run.versions.tolist() == list(range(0, 40, 4))
+    assert run.progress(32.0, 0.1)[-1] == pytest.approx(40 * 0.5 / 2)
+    assert run.values[-1] == pytest.approx(learned(36 * 0.25))
+
+
+UNUSABLE: dict[str, tuple[Callable[[], Story], str]] = {
+    "label": (lambda: story(16, 1.0, backend="none"), "computed no gradients"),
+    "losses": (lambda: story(16, 1.0, loss=None, runtime="virtual"), "computed no gradients"),
+    "schedule": (lambda: story(16, 1.0, lr_schedule={"name": "step"}), "no constant learning rate"),
+    "lr": (lambda: story(16, 1.0, lr=None), "no constant learning rate"),
+    "rollback": (lambda: rollback_story(lr=0.1), "rolled back"),
+    "stale": (lambda: asp_story(lr=0.1), "stale gradients"),
+    "few": (lambda: story(16, 1.0, updates=16), "4 times, below 5"),
+    "unscored": (lambda: story(16, 1.0, updates=0), "computed no gradients"),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_a_run_that_the_model_cannot_describe_is_refused_in_one_line(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, said = UNUSABLE[what]
+    path = told().write(tmp_path / "run")
+    assert script.main([str(path), "--phi", "1"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"fit_progress.py: {path}: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_virtual_run_with_real_gradients_is_welcome(tmp_path: Path) -> None:
+    assert read_trace(load_run(story(16, 1.0, runtime="virtual").write(tmp_path / "run"))).batch_samples == 16
+
+
+# ---- the script -----------------------------------------------------------------------------------------------------
+
+
+def test_the_script_writes_a_model_that_the_runtime_reads(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "conf" / "mine.yaml"
+    assert script.main([str(records), "-o", str(out), "--target", "0.5"]) == 0
+    model = load_progress(str(out))
+    assert model.phi_samples == pytest.approx(32.0, rel=0.02)
+    assert (model.workload, model.metric, model.lr) == ("digits", "accuracy", 0.1)
+    assert model.covered is not None
+    assert model.covered.batch_samples == (16, 256)
+    assert len(model.runs) == 3
+    assert model.errors["updates_frac"] < 0.05
+    shown = capsys.readouterr().out
+    assert "samples at lr=0.1 (fitted)" in shown
+    assert "updates to accuracy = 0.5" in shown
+    assert shown.rstrip().endswith(str(out))
+    job = Progress(model)
+    while job.metrics()["accuracy"] < 0.5:
+        job.update(64)
+    assert job.progress * 1.5 == pytest.approx(41.93 * np.log(1.8) * 1.5, abs=2.0)
+
+
+def test_the_script_takes_phi_for_a_single_batch(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records / "b64")]) == 2
+    assert "give phi (--phi)" in capsys.readouterr().err
+    assert script.main([str(records / "b64"), "--phi", "32"]) == 0
+    shown = capsys.readouterr().out
+    assert "phi = 32 samples at lr=0.1 (given)" in shown
+    assert "\N{EN DASH}" in shown, "nothing was held out"
+
+
+def test_the_largest_phi_is_of_use(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records / "b64"), "--phi", f"{script.MAX_PHI_SAMPLES}"]) == 0
+    assert "phi = 1e+12 samples" in capsys.readouterr().out
+
+
+def test_a_target_that_the_metric_cannot_reach(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records), "--target", "2"]) == 2
+    assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err
+
+
+def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.yaml"
+    out.write_text("precious")
+    assert script.main([str(records), "-o", str(out)]) == 2
+    assert "exists; give another name, or --force" in capsys.readouterr().err
+    assert out.read_text() == "precious"
+    assert script.main([str(records), "-o", str(out), "--force"]) == 0
+    assert load_progress(str(out)).runs
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--phi", "-1"], "--phi=-1: must be a number of samples between 0 and 1e+12"),
+        (["--phi", "nan"], "--phi=nan: must be a number of samples between 0 and 1e+12"),
+        (["--phi", "1e308"], "--phi=1e+308: must be a number of samples between 0 and 1e+12"),
+        (["--target", "nan"], "--target=nan: must be a finite number"),
+        (["--target", "inf"], "--target=inf: must be a finite number"),
+        (["-o", "model.txt"], "must end in .yaml"),
+        ([], "no run here"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.main([str(tmp_path), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("fit_progress.py: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_job_without_a_target_is_fitted_but_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for batch in BATCHES:
+        story(batch, 32.0, target=None).write(tmp_path / f"b{batch}")
+    assert script.main([str(tmp_path)]) == 0
+    assert "give --target" in capsys.readouterr().out

@@ -1,0 +1,96 @@
+"""Where results are to go is tried before the work that makes them, which may take half an hour."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.live.machines import doctor
+from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from scripts import (
+    calibrate,
+    calibrate_injectors,
+    compare,
+    experiment,
+    figures,
+    fit_progress,
+    harm_and_gain,
+    prepare_data,
+)
+from scripts import score_predictors as scores
+from tests.support.records import bsp_story
+
+NOWHERE = "/dev/null/x"
+
+
+def never(*_: Any) -> int:
+    raise AssertionError("a run was started")
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> str:
+    return str(bsp_story().write(tmp_path / "record"))
+
+
+CASES: dict[str, tuple[Callable[[str], int], str]] = {
+    "compare": (lambda _: compare.main(["--report", NOWHERE], never), "compare.py: --report"),
+    "compare-from": (lambda run: compare.main(["--from", run, "--report", NOWHERE], never), "compare.py: --report"),
+    "compare-out": (lambda _: compare.main(["-o", NOWHERE], never), "compare.py: -o"),
+    "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "calibrate_injectors.py: --report"),
+    "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "calibrate_injectors.py: -o"),
+    "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment.py: -o"),
+    "experiment-pages": (lambda _: experiment.main(["gc_tables", "--pages", NOWHERE]), "experiment.py: --pages"),
+    "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm_and_gain.py: --report"),
+    "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "score_predictors.py: --out"),
+    "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate.py: -o"),
+    "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),
+    "figures": (lambda run: figures.main([run, "--out", NOWHERE]), "figures.py: --out"),
+    "data": (lambda _: prepare_data.main(["planted", "--data-dir", NOWHERE]), "prepare_data.py: --data-dir"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_place_that_cannot_be_written(case: str, record: str, capsys: pytest.CaptureFixture[str]) -> None:
+    call, begins = CASES[case]
+    assert call(record) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"{begins} {NOWHERE}")
+    assert "cannot be written (not a directory)" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_probe_that_takes_too_long_is_a_lack_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(words: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    monkeypatch.setattr(doctor.subprocess, "run", hang)
+    report = doctor._network_report.__wrapped__()
+    assert set(report) == {"links", "peers", "netem"}
+    assert report["links"] is not None
+    assert "took more than 20 s" in report["links"][0]
+
+
+def test_places_of_all_kinds(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    refuse_unwritable_file("-o", None)
+    refuse_unwritable_folder("-o", None)
+    refuse_unwritable_file("-o", tmp_path / "file")
+    refuse_unwritable_file("-o", tmp_path / "new" / "deep" / "file")
+    refuse_unwritable_folder("-o", tmp_path / "new" / "deep")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+    for refuse, path, why in (
+        (refuse_unwritable_file, tmp_path / "folder", "is a directory; name a file"),
+        (refuse_unwritable_file, tmp_path / ("x" * 300), "file name too long"),
+        (refuse_unwritable_file, tmp_path / "file" / "x", "not a directory"),
+        (refuse_unwritable_folder, tmp_path / "file", "not a directory"),
+        (refuse_unwritable_folder, Path("/proc/nope"), "cannot be written"),
+    ):
+        with pytest.raises(ConfigError, match=f"^-o {path}: .*{why}"):
+            refuse("-o", path)

@@ -1,0 +1,165 @@
+"""The script that scores predictors: its table, its files, and the one line with which it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from predictors import STRAGGLER_PREDICTORS
+from scripts.score_predictors import main
+from tests.support.records import Story, asp_story, bsp_story, disturbance
+
+PLAN = [disturbance(0.1, 0.3, "worker:1", 0.1), disturbance(0.4, 0.7, "worker:2", 0.1)]
+LONG = {"epochs": 6, "plan": PLAN}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Two seeds of one strategy and one of another."""
+    folder = tmp_path / "sweep"
+    bsp_story(seed=0, **LONG).write(folder / "bsp_0")
+    bsp_story(seed=1, **LONG).write(folder / "bsp_1")
+    asp_story(seed=0, **LONG).write(folder / "asp_0")
+    return folder
+
+
+def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(sweep)]) == 0
+    shown = capsys.readouterr().out
+    assert "bsp: 2 jobs, 192 iterations, " in shown
+    assert "asp: 1 job, 96 iterations, " in shown
+    assert all(shown.count(f" {name} ") == 2 for name in STRAGGLER_PREDICTORS)
+    out = sweep / "prediction"
+    assert (out / "predictors.png").stat().st_size > 10_000
+    jobs, everything = (pd.read_csv(out / name) for name in ("predictors.csv", "predictors_all.csv"))
+    assert len(jobs) == 3 * len(STRAGGLER_PREDICTORS)
+    assert len(everything) == 3 * len(STRAGGLER_PREDICTORS) * (4 + 2)
+    assert set(pd.read_csv(out / "lead_times.csv")["predictor"]) == set(STRAGGLER_PREDICTORS)
+
+
+@pytest.mark.parametrize("labels", ["plan", "realised"])
+def test_the_oracle_is_right_and_the_last_value_late(
+    labels: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Delays are slept, twice as long as an iteration: the plan is what comes true, and it is exact."""
+    words = [str(sweep), "--labels", labels, "--predictors", "oracle,last_value", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    jobs = pd.read_csv(tmp_path / "out" / "predictors.csv").groupby("predictor")
+    assert (jobs[["precision", "recall"]].min().loc["oracle"] == 1.0).all()
+    assert (jobs[["precision", "recall"]].max().loc["last_value"] < 1.0).all()
+    leads = pd.read_csv(tmp_path / "out" / "lead_times.csv").groupby("predictor")["lead_s"]
+    assert leads.max()["last_value"] < 0.0 == leads.min()["oracle"] == leads.max()["oracle"]
+    assert f"straggled ({labels})" in capsys.readouterr().out
+
+
+def test_settings_and_tolerance_make_a_difference(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tagged(*words: str) -> dict[str, int]:
+        assert main([str(sweep), "--out", str(tmp_path / "out"), *words]) == 0
+        jobs = pd.read_csv(tmp_path / "out" / "predictors.csv").groupby("predictor")
+        counts = jobs[["true_positives", "false_positives"]].sum().sum(axis="columns")
+        return {str(name): int(count) for name, count in counts.items()}
+
+    found = tagged("--predictors", "nvrx,nvrx:window_iters=1:scores=relative,last_value")
+    assert set(found) == {"nvrx", "nvrx:window_iters=1:scores=relative", "last_value"}
+    assert found["nvrx"] != found["nvrx:window_iters=1:scores=relative"]
+    assert tagged("--predictors", "last_value", "--tolerance-frac", "9") == {"last_value": 0}
+    assert "not defined" in capsys.readouterr().out
+    assert tagged("--predictors", "last_value:tolerance_frac=0.2", "--tolerance-frac", "9") == {
+        "last_value:tolerance_frac=0.2": found["last_value"]
+    }
+
+
+def test_runs_of_the_same_name_stay_apart(sweep: Path, tmp_path: Path) -> None:
+    copy = bsp_story(seed=0, **LONG).write(tmp_path / "copy")
+    assert main([str(sweep / "bsp_0"), str(copy), "--predictors", "ema", "--out", str(tmp_path / "out")]) == 0
+    assert set(pd.read_csv(tmp_path / "out" / "predictors.csv")["run"]) == {str(sweep / "bsp_0"), str(copy)}
+
+
+def test_without_a_plan_there_is_no_oracle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bsp_story(plan=[]).write(tmp_path / "calm")
+    assert main([str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "oracle" not in shown
+    assert "0.0 % straggled" in shown
+    assert "\N{EN DASH}: not defined" in shown
+
+
+def empty() -> Story:
+    story = Story(plan=PLAN)
+    story.started()
+    story.finished(1.0)
+    return story
+
+
+STORIES = {
+    "good": lambda: bsp_story(plan=PLAN),
+    "calm": lambda: bsp_story(plan=[]),
+    "server": lambda: bsp_story(plan=[disturbance(0.1, 0.3, "server:0", 0.1)]),
+    "alone": lambda: bsp_story(plan=[], num_workers=1),
+    "empty": empty,
+}
+REFUSED = [
+    ("", [], "{path}: no run here (a directory with meta.json and events.jsonl)"),
+    ("empty", [], "{path}: holds no iteration of a worker on a whole batch. Score a run that trained"),
+    ("alone", [], "{path}: has one worker and nobody to compare it with; score a run with two or more"),
+    (
+        "calm",
+        ["--labels", "plan"],
+        "{path}: its plan disturbs no worker, so there is nothing for --labels plan; choose",
+    ),
+    ("calm", ["--predictors", "ema,oracle"], "{path}: its plan disturbs no worker, so there is nothing for oracle; "),
+    ("server", ["--labels", "plan"], "{path}: its plan disturbs no worker, so there is nothing for --labels plan; "),
+    ("good", ["--predictors", "oracel"], "--predictors: oracel: no such predictor; there are last_value, "),
+    ("good", ["--predictors", ""], "--predictors: : no such predictor; there are last_value, "),
+    ("good", ["--predictors", "ema,"], "--predictors: : no such predictor; there are last_value, "),
+    ("good", ["--predictors", "nvrx:0.8"], "--predictors: nvrx:0.8: 0.8 must be written setting=value"),
+    ("good", ["--predictors", "nvrx:treshold=0.8"], "--predictors: nvrx:treshold=0.8: no such setting of nvrx; it has"),
+    ("good", ["--predictors", "nvrx:threshold=8"], "--predictors: nvrx:threshold=8: must be above 0 and at most 1"),
+    ("good", ["--predictors", "ema:alpha=x"], "--predictors: ema:alpha=x: must be a number, above 0 and at most 1"),
+    ("good", ["--tolerance-frac", "-1"], "--tolerance-frac=-1: must be a finite number, 0 or more"),
+    ("good", ["--tolerance-frac", "nan"], "--tolerance-frac=nan: must be a finite number, 0 or more"),
+    ("good", ["--out", "/dev/null/x"], "--out /dev/null/x: cannot be written (not a directory)"),
+]
+
+
+@pytest.mark.parametrize(("story", "words", "said"), REFUSED)
+def test_bad_input_is_refused_in_one_line(
+    story: str, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    if story:
+        STORIES[story]().write(path)
+    assert main([str(path), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"score_predictors.py: {said.format(path=path)}")
+    assert error.count("\n") == 1
+
+
+def test_a_record_without_its_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bsp_story().write(tmp_path / "run")
+    (path / "plan.json").unlink()
+    assert main([str(path), "--labels", "plan"]) == 2
+    assert f"{path / 'plan.json'}: missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--labels", "true"], "choose from"), ([], "RUN_DIR")])
+def test_a_line_that_cannot_be_read_ends_with_2(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*([str(tmp_path)] if words else []), *words])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for word in ("--labels", "realised", "plan", "Lead time", "fixed_duration", "nvrx:threshold=0.8"):
+        assert word in shown

@@ -1,0 +1,184 @@
+"""What is a worker's own of an iteration, and who is slow by it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from runtime.live.transport import links as links_module
+from runtime.virtual.costs import Costs
+from strategies.load.forecast import Forecast
+from strategies.load.leader_straggler import Balancer
+from strategies.load.regaining import Regaining
+from strategies.protocol import Arrived, Grad, Timings
+from strategies.watching.own_times import OwnTimes, SlowLately
+from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
+from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
+from tests.unit.virtual.test_virtual_host_tasks import Crew
+
+# ---- receiving ------------------------------------------------------------------------------------------------------
+
+
+def test_own_time_leaves_out_what_is_waited_for_others() -> None:
+    told = Timings(wait_s=1.0, data_s=2.0, pull_s=4.0, recv_s=0.5, compute_s=8.0, send_s=16.0)
+    assert (told.bpt_s, told.iter_s, told.own_s) == (10.0, 26.0, 26.5)
+
+
+def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
+    """64 bytes at 64 bytes per second are a second of the pull; a server that is busy for 3 s adds nothing."""
+    costs = Costs(compute_base_s=0.5)
+    crew = Crew(costs=costs, profile=None, link=64.0 * 1514 / 1448)
+    crew.begin(0.0)
+    quick, _ = crew.only()
+    late = Crew(costs=Costs(compute_base_s=0.5, update_base_s=3.0), profile=None, link=64.0 * 1514 / 1448)
+    late.servers.update(0.0, 1)
+    late.begin(0.0)
+    slow, _ = late.only()
+    assert slow.pull_s == pytest.approx(quick.pull_s + 3.0)
+    assert quick.recv_s == pytest.approx(slow.recv_s) == pytest.approx(quick.pull_s)
+    assert quick.recv_s == pytest.approx(quick.send_s)
+
+
+def test_a_batch_that_loads_meanwhile_hides_the_way() -> None:
+    costs = Costs(compute_base_s=0.5, data_base_s=0.75)
+    crew = Crew(costs=costs, profile=None, link=64.0 * 1514 / 1448)
+    crew.begin(0.0)
+    told, _ = crew.only()
+    assert told.recv_s == pytest.approx(told.pull_s) == pytest.approx(told.send_s - 0.75)
+
+
+def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that takes 10 s to come and a payload that takes 1: of two servers 2 s are the way's."""
+    now_s, original = [0.0], links_module._receive_into
+
+    def slowly(sock: object, view: memoryview) -> None:
+        now_s[0] += 10.0 if isinstance(view.obj, bytearray) else 1.0
+        original(sock, view)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(links_module, "_receive_into", slowly)
+    monkeypatch.setattr(links_module.time, "perf_counter", lambda: now_s[0])
+    servers = Servers(32)
+    try:
+        for ticket in (5, 6):
+            for sock in servers.theirs:
+                sock.sendall(pack(PARAMS_FRAME, GENERATION, ticket, 9, 64) + vector(1.0, size=16).tobytes())
+            servers.links.receive_params(ticket)
+            assert servers.links.received_s == 2.0
+    finally:
+        servers.close()
+
+
+# ---- means and flags ------------------------------------------------------------------------------------------------
+
+
+def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
+    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
+    return Arrived(t=t, grad=grad, timings=Timings(compute_s=own_s / 2, send_s=own_s / 4, recv_s=own_s / 4))
+
+
+def test_the_window_slides_and_keeps_nothing_else() -> None:
+    own = OwnTimes(2.0, warmup_iters=1)
+    for t in range(1, 1001):
+        own.arrived(arrived(float(t), 0, float(t)))
+    assert own.mean_s(0, 1000.0) == 999.0
+    assert own.mean_s(0, 1002.0) == 1000.0
+    assert own.mean_s(0, 1003.0) is None
+    assert len(own._records[0]) == 3
+    own.gone(0)
+    assert own.mean_s(0, 1000.0) is None
+
+
+def flags(times: list[tuple[float, int, float]], duration_s: float = 2.0) -> list[set[int]]:
+    slow, found = SlowLately(0.2, duration_s), []
+    for t, worker, seconds in times:
+        slow.took(t, worker, seconds)
+        found.append(set(slow.flagged))
+    return found
+
+
+def test_slow_throughout_is_flagged_and_cleared_by_the_median() -> None:
+    """Three at 1 s, one at 2 s from the start: at 2 s of its being slow it is flagged; of 2, 2, 1 the median is still
+    2, of 2, 1, 1 it is 1."""
+    three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
+    fourth = [(t, 3, 2.0 if t < 6 else 1.0) for t in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5)]
+    merged = sorted(three + fourth)
+    found = {t: flagged for (t, worker, _), flagged in zip(merged, flags(merged), strict=True) if worker == 3}
+    assert [t for t in sorted(found) if found[t]] == [2.5, 3.5, 4.5, 5.5, 6.5]
+
+
+def test_one_long_iteration_is_no_straggler() -> None:
+    times = [(float(t), worker, 9.0 if (t, worker) == (5, 3) else 1.0) for t in range(12) for worker in range(4)]
+    assert set().union(*flags(times)) == set()
+
+
+@pytest.mark.parametrize("num_workers", [4, 16, 64])
+def test_noise_is_no_straggler(num_workers: int) -> None:
+    """A tenth of noise: the fastest of 64 is 1.3 times as fast as the middle one, and nobody is slow."""
+    draw = random.Random(num_workers)
+    times = [(0.05 * t, worker, draw.lognormvariate(0.0, 0.13)) for t in range(400) for worker in range(num_workers)]
+    assert set().union(*flags(times, 1.0)) == set()
+
+
+def test_only_who_costs_more_than_it_contributes_is_left_out() -> None:
+    """Rounds of n whose slowest takes T do n / T a second: (1, 1, 1, 1.3) 3.08 with all and 3 without the last;
+    (1, 1, 1, 1.4) 2.86 and 3; (1, 1, 1, 1.4, 1.4) 3.57 and 3."""
+    for seconds, left_out in (((1, 1, 1, 1.3), set()), ((1, 1, 1, 1.4), {3}), ((1, 1, 1, 1.4, 1.4), set())):
+        slow = SlowLately(0.2, 1.0)
+        for t in range(4):
+            for worker, own_s in enumerate(seconds):
+                slow.took(float(t), worker, own_s)
+        assert slow.flagged == {worker for worker, own_s in enumerate(seconds) if own_s > 1.2}
+        assert slow.not_worth_waiting_for() == left_out
+
+
+# ---- LB-BSP ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unanimous", [True, False])
+def test_a_balanced_job_does_not_fill_the_memory(unanimous: bool) -> None:
+    balancer = Balancer(32, 8, 0.0, halving=True, unanimous=unanimous)
+    for number in range(10_000):
+        balancer.round_done({0: 1.0, 1: 1.0 + number % 2 * 1e-3 - 5e-4}, {0: 128, 1: 128})
+        balancer.move({0: 128, 1: 128}, [1, 1], [None, None])
+        assert len(balancer._rounds) <= balancer.window <= 8 * 32
+
+
+def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> None:
+    """F = 20 ms + 1.25 ms a sample; worker 0 three times as slow for 200 rounds. The first step is a quarter of the
+    share, a window 8 rounds: without memory of what it had the way back takes as many windows as the way there."""
+    balancer, sizes, back = Balancer(8, 8, 0.05, halving=True, unanimous=False), dict.fromkeys(range(4), 32), []
+    for number in range(400):
+        factor = 3.0 if 100 <= number < 300 else 1.0
+        times = {worker: (factor if worker == 0 else 1.0) * (0.02 + 0.00125 * size) for worker, size in sizes.items()}
+        balancer.round_done(times, sizes)
+        if move := balancer.move(sizes, [1] * 4, [None] * 4):
+            sizes[move.leader] += move.samples
+            sizes[move.straggler] -= move.samples
+        if number == 299:
+            assert sizes[0] < 16
+        elif number >= 300 and sizes[0] >= 28:
+            back.append(number - 299)
+    assert back[0] <= 24
+    assert sum(sizes.values()) == 128
+
+
+def test_by_rounding_alone_nobody_keeps_one_sample() -> None:
+    """One sample in 21 ms, eight in 30: a sixth of the speed, a share of 1.4 samples. It is given a second one; where
+    that did not last, tries become rare."""
+    speeds, before = [1 / 0.02125] + [8.47 / 0.0306] * 15, [1] + [9] * 7 + [8] * 8
+    regaining = Regaining()
+    found = [regaining.lows(128, range(16), speeds, before, before, [1] * 16)[0] for _ in range(40)]
+    assert [number for number, low in enumerate(found) if low == 2] == [0, 1, 3, 7, 15, 31]
+    equal = Regaining().lows(10, range(4), [1.0] * 4, [3, 3, 2, 2], [3, 3, 2, 2], [1] * 4)
+    assert equal == [1] * 4, "an even share and a remainder is no rounding error"
+
+
+def test_one_long_iteration_does_not_change_a_forecast() -> None:
+    patient, published = Forecast("last", 0.2, 1, confirm_iters=2), Forecast("last", 0.2, 1)
+    for own_s in (1.0, 1.0, 9.0):
+        for forecast in (patient, published):
+            forecast.arrived(arrived(0.0, 0, 2 * own_s))
+    assert (patient.speeds([0]), published.speeds([0])) == ([8.0], [8 / 9])
+    patient.arrived(arrived(0.0, 0, 18.0))
+    assert patient.speeds([0]) == [8 / 9]

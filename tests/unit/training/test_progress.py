@@ -1,0 +1,247 @@
+"""The progress model against numbers worked by hand, its files, and the backend that uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.backends.none import NoBackend
+from runtime.config.instantiate import instantiate
+from runtime.errors import ConfigError
+from runtime.training.progress import DIRECTORY, Progress, ProgressModel, load_progress, parse_progress
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+POINTS = ((0.0, 0.1), (10.0, 0.5), (30.0, 0.9))
+GOOD = "schema: 1\nmetric: accuracy\nlr: 0.1\nphi_samples: 64\npoints: [[0, 0.1], [10, 0.5], [30, 0.9]]\n"
+
+
+def model(phi_samples: Any = 0.0, **given: Any) -> ProgressModel:
+    return ProgressModel(
+        **{"schema": 1, "metric": "accuracy", "lr": 0.1, "points": POINTS, **given}, phi_samples=phi_samples
+    )
+
+
+def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
+    progress = Progress(model(phi_samples))
+    for samples, lr_scale in updates:
+        progress.update(samples, lr_scale)
+    return progress.progress
+
+
+# ---- the law --------------------------------------------------------------------------------------------------------
+
+
+def test_without_noise_progress_counts_updates() -> None:
+    assert after((1, 1.0), (64, 1.0), (4096, 1.0)) == 3.0
+
+
+def test_at_a_batch_of_phi_samples_an_update_is_worth_half() -> None:
+    assert after((128, 1.0), phi_samples=128.0) == 0.5
+
+
+def test_the_efficiency_of_the_worked_example() -> None:
+    """Phi 1000, per sample relative to a batch of 128: (1000 + 128) / (1000 + 1024) = 0.5573 at a batch of 1024."""
+    per_sample = {batch: after((batch, 1.0), phi_samples=1000.0) / batch for batch in (128, 1024)}
+    assert per_sample[1024] / per_sample[128] == pytest.approx(0.5573, abs=5e-5)
+
+
+def test_a_long_step_gains_less_than_its_length() -> None:
+    assert after((64, 2.0), phi_samples=64.0) == pytest.approx(2 / 3)  # 2 / (1 + 2 * 64/64)
+    assert after((64, 0.5), phi_samples=64.0) == pytest.approx(1 / 3)
+    assert after((64, 0.0), phi_samples=64.0) == 0.0
+
+
+@given(parts=st.integers(1, 64), samples=st.integers(1, 512), phi=st.floats(0, 1e5), scale=st.floats(0.01, 100))
+def test_an_update_cut_up_with_its_learning_rate_makes_the_same_progress(
+    parts: int, samples: int, phi: float, scale: float
+) -> None:
+    """What ``batch_linear`` does to an asynchronous job."""
+    whole = after((samples * parts, scale), phi_samples=phi)
+    assert after(*[(samples, scale / parts)] * parts, phi_samples=phi) == pytest.approx(whole)
+
+
+def test_phi_grows_with_progress() -> None:
+    progress = Progress(model(((0.0, 0.0), (2.0, 100.0))))
+    assert progress.phi_samples == 0.0
+    progress.update(100)
+    assert progress.progress == 1.0
+    assert progress.phi_samples == 50.0
+    progress.update(50)
+    assert progress.progress == 1.5
+    progress.progress = 7.0
+    assert progress.phi_samples == 100.0, "constant beyond the last point"
+
+
+@pytest.mark.parametrize(("samples", "lr_scale"), [(0, 1.0), (-1, 1.0), (8, -0.1), (8, float("nan"))])
+def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
+    progress = Progress(model())
+    with pytest.raises(ValueError, match="must be at least"):
+        progress.update(samples, lr_scale)
+    assert progress.progress == 0.0
+
+
+# ---- the metric -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (10, 0.5), (20, 0.7), (30, 0.9), (1e9, 0.9)])
+def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float, accuracy: float) -> None:
+    job = Progress(model())
+    job.load_state({"progress": progress})
+    assert job.metrics() == {"accuracy": pytest.approx(accuracy)}
+
+
+@given(updates=st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 10)), max_size=50), phi=st.floats(0, 1e4))
+def test_the_metric_never_falls(updates: list[tuple[int, float]], phi: float) -> None:
+    progress, last = Progress(model(phi)), 0.0
+    for samples, lr_scale in updates:
+        progress.update(samples, lr_scale)
+        assert progress.metrics()["accuracy"] >= last
+        last = progress.metrics()["accuracy"]
+
+
+def test_a_loss_falls() -> None:
+    progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
+    progress.update(8)
+    assert progress.metrics() == {"loss": 1.75}
+
+
+def test_a_rollback_takes_progress_back_exactly() -> None:
+    progress = Progress(model(32.0))
+    progress.update(64)
+    saved = progress.state()
+    progress.update(64)
+    whole = progress.progress
+    progress.load_state(saved)
+    assert progress.progress == saved["progress"] == pytest.approx(2 / 3)
+    progress.update(64)
+    assert progress.progress == whole
+    fresh = Progress(model(32.0))
+    fresh.load_state(progress.state())
+    assert fresh.state() == progress.state()
+
+
+@pytest.mark.parametrize("state", [{}, {"step": 3.0}, {"progress": -1.0}, {"progress": float("nan")}])
+def test_a_foreign_state_is_refused(state: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="progress state"):
+        Progress(model()).load_state(state)
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_by_path_and_by_name(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    assert load_progress("mine", tmp_path) == load_progress(str(tmp_path / "mine.yaml"))
+    assert load_progress("mine", tmp_path).points == POINTS
+
+
+@pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_file_in_conf_is_a_model(path: Path) -> None:
+    assert load_progress(path.stem).runs
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is not a progress model"),
+        ("points", "is not a progress model"),
+        ("a: [", "is not a YAML file"),
+        ("\x00", "is not a YAML file"),
+        ("schema: 1\nvalues: {}", "is not a progress model"),
+        (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be 1"),
+        (GOOD.replace("schema: 1\n", ""), "schema=None: must be 1"),
+        (GOOD.replace("metric: accuracy\n", ""), "metric: missing"),
+        (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
+        (GOOD.replace("metric: accuracy", "metric: ''"), "metric="),
+        (GOOD + "phi: 3\n", "phi: no such setting"),
+        (GOOD.replace("lr: 0.1", "lr: 0"), "lr=0: must be more than 0"),
+        (GOOD.replace("64", "-1"), "phi_samples=-1"),
+        (GOOD.replace("64", ".nan"), "phi_samples=nan: must be a finite number"),
+        (GOOD.replace("64", "many"), "phi_samples=many"),
+        (GOOD.replace("64", "[]"), "phi_samples: must be a number, or pairs"),
+        (GOOD.replace("64", "[[0, 1], [0, 2]]"), "phi_samples: progress 0 after 0"),
+        (GOOD.replace("64", "[[0, -1]]"), "phi_samples"),
+        (GOOD.replace("[10, 0.5]", "[10, .inf]"), "points[1][1]=inf: must be a finite number"),
+        (GOOD.replace("[10, 0.5]", "[30, 0.5]"), "points: progress 30 after 30"),
+        (GOOD.replace("[10, 0.5]", "[10, 0.05]"), "points: the value must only rise or only fall"),
+        (GOOD.replace("[0, 0.1], [10, 0.5], ", ""), "points: must be two or more"),
+        (GOOD.replace("[10, 0.5]", "[10]"), "points"),
+    ],
+)
+def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_progress(text.encode(), "mine")
+    assert str(caught.value).startswith("backend.progress=mine: ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(ConfigError, match="is not a YAML file"):
+        parse_progress(b"\xff\xfe\xfd", "mine")
+
+
+def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
+        load_progress("mine", tmp_path)
+    (tmp_path / "digits.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match="there are digits, or give a path"):
+        load_progress("mine", tmp_path)
+
+
+def test_a_model_of_another_job_is_refused() -> None:
+    model(workload="digits").check("digits", "accuracy")
+    model().check("anything", "accuracy")
+    with pytest.raises(ConfigError, match="of workload=digits, not of ledger"):
+        model(workload="digits").check("ledger", "accuracy")
+    with pytest.raises(ConfigError, match="of the metric accuracy, not of loss"):
+        model().check("digits", "loss")
+
+
+# ---- the backend ----------------------------------------------------------------------------------------------------
+
+
+class Task:
+    num_parameters = 7
+
+
+def test_the_backend_of_conf_builds() -> None:
+    backend = instantiate(msgspec.yaml.decode((CONF / "backend" / "none.yaml").read_bytes()), "backend")
+    assert backend == NoBackend()
+    assert backend.preload() == []
+    assert backend.load_progress() is None
+    assert not backend.computes
+
+
+def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
+    assert NoBackend(num_parameters=10**9).parameters_of(Task()) == 10**9
+    assert NoBackend().parameters_of(Task()) == 7
+    assert NoBackend().parameters_of(object()) == 0
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_model_without_parameters_is_refused(count: int) -> None:
+    with pytest.raises(ConfigError, match=f"backend.num_parameters={count}: must be at least 1, or null"):
+        instantiate({"_target_": "runtime.backends.none.NoBackend", "num_parameters": count}, "backend")
+
+
+def test_it_cannot_train() -> None:
+    with pytest.raises(ConfigError, match="computes no gradients"):
+        NoBackend().prepare(Task(), 0)
+
+
+def test_each_job_starts_without_progress(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    backend = NoBackend(progress=str(tmp_path / "mine.yaml"))
+    first, second = backend.load_progress(), backend.load_progress()
+    assert first is not None
+    assert second is not None
+    first.update(64)
+    assert (first.progress, second.progress) == (0.5, 0.0)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        NoBackend(progress=str(tmp_path / "other.yaml")).load_progress()

@@ -1,0 +1,167 @@
+"""Devices of workers: how long a batch takes, in one pass or several, and clusters whose devices differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.backends.base import micro_batches
+from runtime.cluster.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
+from runtime.errors import ConfigError
+from runtime.live.runtime import LiveRuntime
+from runtime.live.tasks.pacing import Pacer
+from runtime.virtual import VirtualRuntime
+from runtime.virtual.control.session import Session
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.learner import NoLearner
+from strategies.bsp import BSP
+from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
+from tests.support.cli import run_cli
+from tests.support.harness import make_experiment
+from tests.unit.live.test_pacing import hold
+from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+
+FLAT = DeviceProfile(base_s=0.25, per_sample_s=0.125, saturation_s=1.0)
+"""Flat up to six samples; binary fractions, so that sums are exact."""
+MIX: dict[str, Any] = {
+    "fast": {"workers": [0, 2], "base_s": 0.25},
+    "slow": {"workers": [1, 3], "base_s": 0.25, "per_sample_s": 0.25},
+}
+
+# ---- accumulated batches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "accum", "seconds"),
+    [(8, 1, 1.25), (8, 2, 2.0), (16, 2, 2.5), (15, 2, 1.25 + 1.125), (7, 3, 3.0), (3, 3, 3.0)],
+)
+def test_passes_add_up(samples: int, accum: int, seconds: float) -> None:
+    """15 samples are 8 and 7; below saturation every pass costs as much as a full one."""
+    assert FLAT.seconds(samples, accum) == seconds
+
+
+@given(st.integers(1, 500), st.integers(1, 20))
+def test_passes_are_those_that_the_backends_make(samples: int, accum: int) -> None:
+    accum = min(samples, accum)
+    parts = [part.rows.stop - part.rows.start for part in micro_batches(samples, accum)]
+    assert FLAT.seconds(samples, accum) == pytest.approx(sum(FLAT.seconds(part) for part in parts))
+
+
+def test_a_live_worker_is_paced_by_the_passes() -> None:
+    assert hold(Pacer(FLAT), 0.5, 8, accum=2) == pytest.approx((0.0, 0.0, 2.0))
+    assert hold(Pacer(FLAT), 2.5, 8, accum=2) == pytest.approx((0.5, 0.0, 2.5))
+
+
+class Accumulates(Strategy):
+    """BSP whose batches are computed in two passes."""
+
+    def __init__(self) -> None:
+        self.inner = BSP()
+
+    def handle(self, event: AnyEvent) -> list[AnyCommand]:
+        commands = self.inner.handle(event)
+        return [
+            Compute(worker=one.worker, num_samples=one.num_samples, accum=2) if isinstance(one, Compute) else one
+            for one in commands
+        ]
+
+
+@pytest.mark.parametrize("plan", [slow(), slow(w0=1.0)], ids=["calm", "slowed"])
+@pytest.mark.parametrize(("costs", "device", "seconds"), [(Costs(), FLAT, 2.0), (Costs(compute_base_s=0.5), None, 1.0)])
+def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds: float, plan: Any) -> None:
+    """Without a device the real computation has its base once a pass. Two workers, eight samples each, ten rounds."""
+    job = virtual_job(2, 160, global_batch_samples=16)
+    run = Session(make_experiment(job, Accumulates(), Tape()), plan, NoLearner(0, None), costs, device)
+    assert run.run().t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
+
+
+# ---- mixes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_mix_names_the_device_of_every_worker() -> None:
+    devices = parse_devices(MIX, 4)
+    assert [device.type for device in devices] == ["fast", "slow", "fast", "slow"]
+    assert [device.seconds(4) for device in devices] == [0.25, 1.25, 0.25, 1.25]
+    assert describe_devices(MIX, 4)[1] == {  # type: ignore[index]
+        "type": "slow",
+        "base_s": 0.25,
+        "per_sample_s": 0.25,
+        "saturation_s": 0.0,
+    }
+    assert describe_devices(None, 4) is None
+
+
+def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
+    assert slowest_s(parse_devices(MIX, 4), 4) == 1.25
+    assert slowest_s([None, None], 4) is None
+    assert LiveRuntime(num_workers=4, devices=MIX).base_iter_s(4) == 1.25
+    assert VirtualRuntime(num_workers=4, devices=MIX).base_iter_s(4) == 1.25
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"slow": {"workers": [1]}},
+            "cluster.devices: says nothing of worker 3; name every worker under one of its types",
+        ),
+        ({"slow": {"workers": [1, 3, 4]}}, "cluster.devices.slow.workers=[1, 3, 4]: there is no worker 4"),
+        ({"slow": {"workers": [1, 2, 3]}}, "worker 2 has a fast already; name it once"),
+        ({"slow": {"workers": [1, 3], "speed": 3}}, "cluster.devices.slow.speed: no such setting"),
+        ({"slow": {"workers": [1, 3], "base_s": -1.0}}, "cluster.devices.slow.base_s=-1.0: must be at least 0"),
+        ({"slow": {"base_s": 1.0}}, "cluster.devices.slow.workers: missing"),
+    ],
+)
+@pytest.mark.parametrize("runtime", [LiveRuntime, VirtualRuntime])
+def test_a_mix_that_says_too_little_or_too_much(runtime: Any, changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        runtime(num_workers=4, devices={**MIX, **changes})
+    assert complaint in str(refused.value)
+
+
+def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.devices: .* set cluster\.device=null"):
+        profiles_of({"base_s": 1.0}, MIX, 4)
+    with pytest.raises(ConfigError, match=r"cluster\.devices: .*cluster\.hosts\.overrides"):
+        profiles_of(None, MIX, 4, on_hosts=True)
+
+
+def test_a_virtual_device_takes_time() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
+        VirtualRuntime(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: says nothing of worker 4"),
+        ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
+        ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
+        ("workload=criteo_scale", "cannot train workload=criteo_scale; choose cluster=virtual backend=none"),
+        ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
+    ],
+)
+def test_refused_before_anything_starts(line: str, message: str, tmp_path: Path) -> None:
+    finished = run_cli(*line.split(), cwd=tmp_path)
+    assert message in finished.err
+    assert (finished.exit_code, finished.out, finished.err.count("\n")) == (2, "", 1)
+
+
+def test_each_virtual_worker_has_its_own() -> None:
+    """Four workers, four samples each: 0.25 or 1.25 s."""
+    job, tape = virtual_job(4, 32, global_batch_samples=16), Tape()
+    run = Session(make_experiment(job, BSP(), tape), slow(), NoLearner(0, None), Costs(), parse_devices(MIX, 4))
+    assert run.run().t == 2 * 1.25
+    times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.told("Arrived")}
+    assert times == {0: 0.25, 1: 1.25, 2: 0.25, 3: 1.25}
+
+
+def test_each_live_worker_is_told_its_own() -> None:
+    fields = LiveRuntime(num_workers=4, devices=MIX).device_fields()
+    assert fields is not None
+    assert [one["per_sample_s"] for one in fields] == [0.0, 0.25, 0.0, 0.25]
+    assert LiveRuntime(num_workers=4).device_fields() is None

@@ -1,0 +1,376 @@
+"""Workers and servers on shared machines: iterations by worked numbers, and the plain ones where nothing is shared."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from injectors.plan import Disturbance, Kind, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import ComputeOrder
+from runtime.core.shards import Range
+from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.control.session import Session
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.iteration import Iteration
+from runtime.virtual.tasks.learner import NOTHING, NoLearner
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import Strategy, Timings
+from strategies.ssp import SSP
+from tests.support.harness import make_experiment
+from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
+from tests.unit.virtual.test_virtual_session import Tape, virtual_job
+
+pytestmark = pytest.mark.usefixtures("even_quotas")
+Change = tuple[float, str, Kind, float]
+
+
+def calm(target: str, t: float) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+class Crew:
+    """Workers of 16 parameters and one server, each on a host of so many cores, whose arrivals are written down."""
+
+    def __init__(
+        self,
+        *changes: Change,
+        costs: Costs = COSTS,
+        cores: float = 1.0,
+        server_cores: float = math.inf,
+        profile: DeviceProfile | None = DEVICE,
+        on_board: bool = False,
+        together: bool = False,
+        link: float = math.inf,
+    ) -> None:
+        self.clock = Clock()
+        first = Site("host:0", cores, link)
+        sites = {"worker:0": first, "worker:1": first if together else Site("host:1", cores, link)}
+        sites["server:0"] = Site("host:2", server_cores, link)
+        self.machines = Machines(self.clock, sites)
+        self.servers = HostServers(self.machines, costs, 16, 1, calm)
+        self.workers = HostWorkers(
+            self.machines, costs, [profile] * 2, self.servers, on_board=on_board, seed=0, arrived=self._arrived
+        )
+        self.arrived: list[tuple[int, Timings, float]] = []
+        for t, *change in changes:
+            self.clock.at(t, PLAN, self.machines.change, *change)
+
+    def _arrived(self, iteration: Iteration, timings: Timings, at_s: float) -> None:
+        self.arrived.append((iteration.order.worker, timings, at_s))
+
+    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **injected: float) -> None:
+        straggling = {"delay_s": 0.0, "slowdown_frac": 0.0, **injected}
+        about = {"incarnation": 0, "version": 0, "ranges": (Range(0, 0, 0, samples),), "accum": 1}
+        order = ComputeOrder(grad_id=0, worker=worker, **about, **straggling)
+        self.workers.begin(order, NOTHING, sent_s)
+
+    def run(self) -> list[tuple[int, Timings, float]]:
+        while self.clock.next_s < math.inf:
+            self.clock.step()
+        assert self.workers.under_way == {}
+        return self.arrived
+
+    def only(self) -> tuple[Timings, float]:
+        [(_, timings, at_s)] = self.run()
+        return timings, at_s
+
+
+REAL = Costs(compute_base_s=0.1, compute_per_sample_s=0.005)
+"""20 samples: 0.2 core-seconds, and nothing else costs anything."""
+
+# ---- one iteration --------------------------------------------------------------------------------------------------
+
+
+def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
+    """But for its one thread: the parameters, there at 1.0136, are copied (6.4 ms) after the batch is loaded."""
+    crew = Crew()
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.0064, compute_s=0.201, send_s=0.01)
+    assert at_s == pytest.approx(1.2524)
+
+
+def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
+    """Loading and copying; pacing is sleep, and messages are the network's."""
+    crew = Crew(cores=0.25)
+    crew.begin(1.0)
+    told, _ = crew.only()
+    assert fields(told) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
+
+
+@pytest.mark.parametrize(
+    ("cores", "compute_s", "overrun_s"),
+    [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)],
+)
+def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, compute_s: float, overrun_s: float) -> None:
+    """0.05 core-seconds within 0.2 s of a device, which is overslept by 1 ms."""
+    costs = Costs(compute_base_s=0.05, sleep_overshoot_s=0.001)
+    crew = Crew(costs=costs, cores=cores)
+    crew.begin(0.0)
+    told, _ = crew.only()
+    assert (told.compute_s, told.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
+
+
+@pytest.mark.parametrize(
+    ("window", "compute_s"), [((0.0, 9.0), 0.8), ((0.1, 9.0), 0.5), ((0.1, 0.3), 0.35), ((0.05, 0.1), 0.2375)]
+)
+def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
+    window: tuple[float, float], compute_s: float
+) -> None:
+    """A quarter is left of the processor meanwhile."""
+    crew = Crew((window[0], "worker:0", "cpu", 0.25), (window[1], "worker:0", "cpu", 1.0), costs=REAL, profile=None)
+    crew.begin(0.0)
+    crew.begin(0.0, worker=1)
+    told = {worker: told.compute_s for worker, told, _ in crew.run()}
+    assert told == pytest.approx({0: compute_s, 1: 0.2})
+
+
+def test_two_on_a_host_take_twice_as_long() -> None:
+    """The second begins 0.1 s later: half the core each from then on, until the first is done at 0.3."""
+    crew = Crew(costs=REAL, profile=None, together=True)
+    crew.begin(0.0)
+    crew.begin(0.1, worker=1)
+    assert {worker: at_s for worker, _, at_s in crew.run()} == pytest.approx({0: 0.3, 1: 0.4})
+
+
+def test_injected_delays_come_on_top_of_what_it_took() -> None:
+    """Twice the 0.8 s that a quarter of a core took, and 0.5 s, which needs no processor."""
+    costs = msgspec.structs.replace(REAL, sleep_overshoot_s=0.001)
+    crew = Crew(costs=costs, profile=None, cores=0.25)
+    crew.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
+    told, _ = crew.only()
+    assert fields(told) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
+
+
+def test_the_parts_of_a_message_wait_for_each_other() -> None:
+    """64 bytes at 640 a second each way, after the update before (0.4 s); computing 0.201 s."""
+    crew = Crew(link=640.0)
+    crew.servers.update(1.0, 1)
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    pulled_s = 1.41 + 0.1 + 0.0036 + 0.0064
+    assert told.pull_s == pytest.approx(pulled_s - 1.035)
+    assert told.send_s == pytest.approx(0.0064 + 0.1 + 0.0036)
+    assert at_s == pytest.approx(pulled_s + 0.201 + told.send_s)
+
+
+@pytest.mark.parametrize("on_board", [False, True])
+def test_a_busy_server_takes_a_push_when_it_is_free(on_board: bool) -> None:
+    """Ordered at 1.1: until 1.51; on the board nobody takes anything."""
+    crew = Crew(on_board=on_board)
+    crew.begin(1.0)
+    crew.servers.update(1.1, 1)
+    told, at_s = crew.only()
+    if on_board:
+        assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
+    else:
+        assert at_s == pytest.approx(1.51)
+
+
+def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
+    """Stopped in the batch, during pacing, and when its gradient is taken."""
+    pauses = [(1.02, 2.02), (2.1, 3.1), (3.105, 4.105)]
+    changes: list[Change] = []
+    for start_s, end_s in pauses:
+        changes += [(start_s, "worker:0", "pause", 1.0), (end_s, "worker:0", "pause", 0.0)]
+    crew = Crew(*changes)
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    assert told.data_s == pytest.approx(1.025)
+    assert told.compute_s == pytest.approx(3.1 - 2.0414), "what it slept for has long passed"
+    assert at_s == pytest.approx(4.105 + (0.0064 - 0.005) + 0.0036)
+    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s)
+
+
+def test_an_order_waits_for_who_stands_still() -> None:
+    crew = Crew((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
+    crew.begin(1.0)
+    told, at_s = crew.only()
+    assert told.wait_s == pytest.approx(2.0)
+    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s)
+
+
+SECONDS = st.floats(0, 10)
+COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECONDS, update_base_s=SECONDS)
+
+
+@given(
+    costs=COSTLY,
+    update_s=SECONDS,
+    delay_s=SECONDS,
+    on_board=st.booleans(),
+    link=st.sampled_from([math.inf, 10.0, 1e6]),
+    pause=st.tuples(SECONDS, SECONDS),
+)
+def test_the_parts_make_up_the_whole(
+    costs: Costs, update_s: float, delay_s: float, on_board: bool, link: float, pause: tuple[float, float]
+) -> None:
+    """From the end of the push before to the end of this one, whatever happens meanwhile."""
+    changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
+    crew = Crew(*changes, costs=costs, on_board=on_board, link=link)
+    crew.begin(1.0)
+    crew.servers.update(update_s, 1)
+    first, first_s = crew.only()
+    crew.begin(crew.clock.now + 1.0, delay_s=delay_s)
+    _, (_, second, second_s) = crew.run()
+    assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
+    assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
+    assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
+
+
+LOADING, COPYING, COMPUTING = (1.012, 1.03), (1.036, 1.04), (1.05, 1.2)
+PUSHING = (1.244, 1.25, 1.255, 1.3, 1.36)
+"""Copying, on the way (10 ms), and waiting for the server's update, which ends at 1.4."""
+
+
+@pytest.mark.parametrize("lost_s", [1.0, 1.005, *LOADING, *COPYING, *COMPUTING, *PUSHING])
+def test_what_a_lost_worker_did_is_void(lost_s: float) -> None:
+    """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
+    crew = Crew(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
+    crew.servers.update(1.1, 1)
+    assert_void(crew, lost_s)
+
+
+# ---- servers --------------------------------------------------------------------------------------------------------
+
+UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sleep_overshoot_s=0.003)
+"""An update of two gradients, on 64 bytes of a server: 22.8 ms of work."""
+
+
+def servers(cores: float, disturb: Any = calm, costs: Costs = UPDATES) -> HostServers:
+    site = Site("host:0", cores)
+    return HostServers(Machines(Clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
+
+
+def worked_off(group: HostServers) -> float:
+    """When the last server has nothing more to do."""
+    clock, done = group.machines.clock, []
+    group.deliver(clock.now, lambda server: done.append(clock.now))
+    while clock.next_s < math.inf:
+        clock.step()
+    assert len(done) == 2
+    return done[-1]
+
+
+def test_updates_of_a_server_queue_and_servers_of_a_host_share_it() -> None:
+    """Two updates of 22.8 ms, after 1 ms of travel: on a core for each, on one for both, on half of one."""
+    for cores, seconds in ((2.0, 0.0456), (1.0, 0.0912), (0.5, 0.1824)):
+        group = servers(cores)
+        group.update(0.0, 2)
+        group.update(0.0, 2)
+        assert worked_off(group) == pytest.approx(0.001 + seconds), cores
+
+
+def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -> None:
+    """Half a core each: 45.6 ms; server 1 sleeps 0.5 s and twice that, and 3 ms more."""
+    group = servers(1.0, lambda target, t: (0.5, 2.0) if target == "server:1" else (0.0, 0.0))
+    group.update(0.0, 2)
+    assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.5942)
+    told = group.report() + group.report()  # what was reported is not reported again
+    assert [one.busy_s for one in told] == pytest.approx([0.0456, 0.0456 + 0.5942])
+    assert [one.injected_s for one in told] == pytest.approx([0.0, 0.5942])
+
+
+def test_a_checkpoint_is_the_disks_and_queues_with_the_updates() -> None:
+    """On half a core 45.6 ms of work and 0.1 s of writing; the checkpoint counts when the last server has written."""
+    group, told = servers(1.0, costs=msgspec.structs.replace(UPDATES, disk_bytes_per_s=640)), []
+    group.update(0.0, 2)
+    group.store(0.0, told.append)
+    group.update(0.0, 2)
+    assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.1 + 0.0456)
+    assert told == [pytest.approx(0.001 + 0.0456 + 0.1)]
+
+
+def test_a_server_that_stands_still_begins_nothing() -> None:
+    group = servers(2.0)
+    machines = group.machines
+    machines.clock.at(0.0118, PLAN, machines.change, "server:0", "pause", 1.0)
+    machines.clock.at(1.0118, PLAN, machines.change, "server:0", "pause", 0.0)
+    group.update(0.0, 2)
+    assert worked_off(group) == pytest.approx(1.0238)
+
+
+@pytest.mark.parametrize("halted_s", [0.0005, 0.01])
+def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
+    """Nothing of it is done, written or reported; also what is still on its way to them."""
+    group, told = servers(2.0), []
+    clock = group.machines.clock
+    group.update(0.0, 2)
+    group.store(0.0, told.append)
+    group.deliver(0.0, told.append)
+    clock.at(halted_s, MACHINE, group.halt)
+    while clock.next_s < math.inf:
+        clock.step()
+    assert (told, group.report()) == ([], [])
+    assert worked_off(group) == pytest.approx(clock.now)
+
+
+def test_a_long_queue_is_no_deep_recursion() -> None:
+    group, taken = servers(2.0), []
+    group.update(0.0, 2)
+    for number in range(5000):
+        group.machines.clock.at(0.002, MACHINE, group.take, 0, lambda number=number: taken.append(number))
+    worked_off(group)
+    assert taken == list(range(5000))
+
+
+# ---- the plain cast, where nothing is shared ------------------------------------------------------------------------
+
+LATER = 1e5
+STRATEGIES = {"bsp": BSP(), "asp": ASP(), "ssp": SSP(bound=1)}
+JITTERED = Costs(
+    compute_base_s=0.5,
+    compute_per_sample_s=0.1,
+    jitter_sigma=0.2,
+    jitter_rho=0.5,
+    sleep_overshoot_s=0.01,
+    data_base_s=0.01,
+    control_s=0.003,
+    latency_s=0.02,
+    transfer_per_byte_s=1e-4,
+    update_base_s=0.02,
+)
+
+
+def pausing_later() -> Schedule:
+    """A plan that disturbs nothing while anything happens, but for which machines have to be modelled."""
+    window = Disturbance(start_s=LATER, end_s=LATER + 1, target="worker:0", kind="pause", magnitude=1)
+    return Schedule(build_plan("later", 0, LATER + 2, [window]))
+
+
+def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
+    tape = Tape()
+    job = virtual_job(3, 90)
+    experiment = make_experiment(job, strategy, tape, transport=transport)
+    Session(experiment, schedule, NoLearner(64, None), costs, profile).run()
+    return tape
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("link_bytes_per_s", [None, 2e3])
+@pytest.mark.parametrize("profile", [None, DeviceProfile(base_s=0.55)], ids=["real", "paced"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_on_machines_of_their_own_all_take_as_long_as_ever(
+    name: str, profile: DeviceProfile | None, link_bytes_per_s: float | None, transport: str
+) -> None:
+    """With one server and updates that take no time: a queue knows of an order only when that has come to it."""
+    costs = msgspec.structs.replace(JITTERED, link_bytes_per_s=link_bytes_per_s, update_base_s=0.0)
+    calm_schedule = Schedule(build_plan("none", 0, 1.0, []))
+    tapes = [play(STRATEGIES[name], costs, one, profile, transport) for one in (calm_schedule, pausing_later())]
+    plain, shared = ([line for line in tape.plain() if line["kind"] == "event"] for tape in tapes)
+    assert [line["commands"] for line in plain] == [line["commands"] for line in shared]
+    assert [line["t"] for line in plain] == pytest.approx([line["t"] for line in shared])
+    for one, other in zip(plain, shared, strict=True):
+        assert one["event"].get("timings", {}) == pytest.approx(other["event"].get("timings", {}), abs=1e-9)

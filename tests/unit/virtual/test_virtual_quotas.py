@@ -1,0 +1,99 @@
+"""Quotas with a period, and the work at the ends of messages, by worked numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.virtual.machines import quotas
+from runtime.virtual.machines.quotas import depth_s
+from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
+
+# ---- quotas with a period -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "core_s", "seconds"),
+    [
+        (1.0, 0.0040, 0.004),  # short: at full speed
+        (1.0, 0.0060, 0.006),
+        (1.0, 0.0100, 0.015),  # long: c / q - P, here 25 ms - 10 ms
+        (1.0, 0.0400, 0.090),
+        (0.005, 0.0400, 0.095),  # only what a pause of 5 ms has saved: c / q - g
+        (0.005, 0.0015, 0.0015),
+        (0.0, 0.0040, 0.010),
+    ],
+)
+def test_what_was_not_used_of_a_quota_is_used_at_full_speed(pause_s: float, core_s: float, seconds: float) -> None:
+    """0.4 cores: 4 ms in 10 ms. The first work empties the bucket, and after the pause comes another."""
+    lab = Lab(on_hosts(ALONE, 0.4))
+    lab.work(0.0, "worker:0", 0.1)
+    assert lab.run() == approx({"worker:0": 0.24})
+    lab.work(0.24 + pause_s, "worker:0", core_s)
+    assert lab.run()["worker:0"] - (0.24 + pause_s) == pytest.approx(seconds)
+
+
+def test_tasks_of_a_host_use_up_its_quota_together() -> None:
+    """4 ms saved, used by two cores at once: empty after 2.5 ms; the rest, 7.5 ms each, at 0.2 cores."""
+    lab = Lab(on_hosts(PAIR, 0.4))
+    for task in PAIR:
+        lab.work(0.0, task, 0.01)
+    assert lab.run() == approx(dict.fromkeys(PAIR, 0.0025 + 0.0075 / 0.2))
+
+
+def test_a_throttled_task_has_a_quota_within_its_hosts() -> None:
+    """A quarter of 0.4 cores: 1 ms in 10 ms, so 9 of 10 ms at 0.1; full speed again when the window closes."""
+    changes: list[Change] = [(0.0, "worker:0", "cpu", 0.25), (0.05, "worker:0", "cpu", 1.0)]
+    lab = Lab(on_hosts(ALONE, 0.4), *changes)
+    lab.work(0.0, "worker:0", 0.01)
+    in_window = 0.001 / 0.9 + (0.05 - 0.001 / 0.9) * 0.1
+    assert lab.run() == approx({"worker:0": 0.05 + (0.01 - in_window)})
+
+
+def test_a_small_quota_has_a_longer_period() -> None:
+    """The kernel holds no less than 1 ms: 0.02 cores are 1 ms in 50 ms."""
+    assert (depth_s(0.4), depth_s(0.1), depth_s(0.02), depth_s(0.0)) == (0.004, 0.001, 0.001, 0.0)
+
+
+def test_a_quota_is_saved_while_its_task_stands_still() -> None:
+    changes: list[Change] = [(0.24, "worker:0", "pause", 1.0), (0.30, "worker:0", "pause", 0.0)]
+    lab = Lab(on_hosts(ALONE, 0.4), *changes)
+    lab.work(0.0, "worker:0", 0.11)
+    assert lab.run() == approx({"worker:0": 0.30 + 0.015})
+
+
+# ---- the work of messages -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_every_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quotas without a period."""
+    monkeypatch.setattr(quotas, "PERIOD_S", 0.0)
+
+
+@pytest.mark.usefixtures("at_every_moment")
+@pytest.mark.parametrize(("cores", "seconds"), [(1.0, 0.032), (0.25, 0.04), (0.1, 0.1)])
+def test_a_message_is_there_when_it_has_travelled_and_both_ends_have_carried_it(cores: float, seconds: float) -> None:
+    """32 ms on the link; 10 core-ms at either end, meanwhile."""
+    for slow in (0, 4):
+        sites = on_hosts(FOUR, *(cores if number == slow else 1.0 for number in range(6)), link=GIGABIT)
+        lab = Lab(sites)
+        lab.send(0.0, *push(0), latency_s=0.001, carry_s=0.01)
+        assert lab.run() == approx({push(0): seconds + 0.001})
+
+
+@pytest.mark.usefixtures("at_every_moment")
+def test_carrying_takes_cores_from_who_computes_there() -> None:
+    """One core for a worker and a server: 20 ms of both, and what is left of the worker's 30 ms alone."""
+    lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
+    lab.work(0.0, "worker:0", 0.03)
+    lab.send(0.0, *push(1), carry_s=0.01)
+    assert lab.run() == approx({push(1): 0.02, "worker:0": 0.04})
+
+
+@pytest.mark.usefixtures("at_every_moment")
+def test_who_is_lost_carries_nothing_any_more() -> None:
+    lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
+    lab.work(0.0, "worker:0", 0.03)
+    lab.send(0.0, *push(1), carry_s=0.01)
+    lab.at(0.01, lab.machines.forget, "worker:1")
+    assert lab.run() == approx({"worker:0": 0.035})

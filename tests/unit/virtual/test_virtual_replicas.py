@@ -1,0 +1,235 @@
+"""All-reduce on the virtual clock: what a ring costs, and that nothing applied is lost with a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from runtime.api import Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import Job
+from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.session import Session
+from runtime.virtual.costs import Costs, load_costs
+from runtime.virtual.runtime import make_learner
+from runtime.virtual.tasks.learner import NoLearner, RealLearner
+from runtime.virtual.tasks.replicas import Replicas
+from strategies.bsp import BSP
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
+from tests.support.harness import make_experiment
+from tests.support.invariants import problems
+from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
+
+MB = 1_000_000
+RING = Costs(ring_step_s=1 / 64, ring_per_byte_s=1 / 1024, update_base_s=1 / 16, update_per_byte_s=1 / 4096)
+PARAMETERS = 64
+"""256 bytes: a quarter of the vector is a step of 5/64 s, the whole a step of its own of 1/16 s."""
+RING_OF_4_S = 6 * (1 / 64 + 64 / 1024)
+STEP_S = 1 / 16 + 256 / 4096
+
+
+# ---- what an update costs -------------------------------------------------------------------------------------------
+
+
+def test_a_ring_of_four_on_gigabit_links() -> None:
+    """4 MB over links of 1 Gbit/s with 0.1 ms a step: 2 * 3/4 * 32 ms and six steps."""
+    costs = Costs(ring_step_s=0.0001, link_bytes_per_s=125e6)
+    assert costs.ring_s(4 * MB, 4) == pytest.approx(0.0486)
+    assert Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4) == pytest.approx(0.0486)
+
+
+def test_a_worker_alone_has_nobody_to_sum_with() -> None:
+    assert RING.ring_s(MB, 1) == 0.0
+
+
+def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
+    replicas = Replicas(Clock(), RING, PARAMETERS, 4)
+    replicas.update(1.0, num_grads=4)
+    assert replicas.idle_s == 1.0 + RING_OF_4_S + STEP_S
+    replicas.here = lambda: 2
+    replicas.update(2.0, num_grads=1)
+    assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
+
+
+def test_the_next_ring_waits_for_the_last() -> None:
+    replicas = Replicas(Clock(), RING, PARAMETERS, 4)
+    replicas.update(1.0, 4)
+    replicas.update(1.0, 4)
+    assert replicas.idle_s == 1.0 + 2 * (RING_OF_4_S + STEP_S)
+
+
+# ---- whole jobs -----------------------------------------------------------------------------------------------------
+
+
+def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Job:
+    return virtual_job(num_workers, samples, num_servers=0, **changes)
+
+
+def session(
+    strategy: Strategy, job: Job, costs: Costs = RING, device: Any = QUARTER, **learning: Any
+) -> tuple[Session, Tape]:
+    tape = Tape()
+    experiment = make_experiment(job, strategy, tape, **learning)
+    learner = make_learner(experiment) if learning else NoLearner(PARAMETERS, None)
+    return Session(experiment, slow(), learner, costs, device), tape
+
+
+LEDGER: dict[str, Any] = {"backend": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
+
+
+def finish(run: Session, tape: Tape) -> Outcome:
+    outcome = run.run()
+    assert (outcome.status, problems(tape.plain())) == ("done", [])
+    return outcome
+
+
+def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
+    """The last update is only ordered: the job ends with the decision."""
+    outcome = finish(*session(BSP(), allreduce_job()))
+    assert outcome.t == 16 * 0.25 + 15 * (RING_OF_4_S + STEP_S)
+
+
+def test_nothing_is_pulled_or_pushed() -> None:
+    costs = Costs(latency_s=1.0, transfer_per_byte_s=1.0)
+    run, tape = session(BSP(), allreduce_job(), costs)
+    assert finish(run, tape).t == 16 * 0.25
+    timings = [event["timings"] for event in tape.told("Arrived")]
+    assert {(one["pull_s"], one["send_s"]) for one in timings} == {(0.0, 0.0)}
+
+
+def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
+    """As live: parameters come from there. It loads its batch after that."""
+    run, tape = session(BSP(), allreduce_job(), Costs(update_base_s=0.5, data_base_s=0.125))
+    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
+    after = [event["timings"] for event in tape.told("Arrived") if event["grad"]["iteration"]]
+    assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
+
+
+def test_what_is_learned_is_the_same_as_with_servers() -> None:
+    run, tape = session(BSP(), allreduce_job(), **LEDGER)
+    finish(run, tape)
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64
+
+
+def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
+    """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
+    job = allreduce_job(8, 7680, global_batch_samples=768)
+    tape, costs = Tape(), load_costs("antdt_cluster_b").values
+    learner = NoLearner(44_500_000, None)
+    v100, p100 = DeviceProfile(per_sample_s=1 / 651), DeviceProfile(per_sample_s=1 / 217)
+    run = Session(make_experiment(job, BSP(), tape), slow(), learner, costs, [v100] * 4 + [p100] * 4)
+    update_s = costs.ring_s(4 * learner.num_parameters, 8) + costs.update_base_s
+    assert update_s == pytest.approx(0.317, abs=0.001)
+    assert (finish(run, tape).t + update_s) / 10 * 1667 == pytest.approx(1266, rel=0.005)
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+
+def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -> Tape:
+    """A job of four that loses workers at these times, for good or to restart; it uses every sample once."""
+    run, tape = session(BSP(), allreduce_job(samples=samples), costs, **LEDGER)
+    for at_s, worker, restarting in strikes:
+        strike = partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting)
+        run.clock.at(at_s, MESSAGE, strike)
+    outcome = finish(run, tape)
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * samples
+    assert outcome.samples_applied == samples
+    return tape
+
+
+COPY = Costs(ring_step_s=0.5, launch_s=3.0)
+"""Replicas are alike again half a second after a loss; a round of four takes 0.25 s and a ring of 3 s, of three 2 s."""
+
+
+def test_the_others_go_on_with_what_was_applied() -> None:
+    """Two rounds are done at 3.75 s; the third is lost with worker 2 and computed again by three, of ten samples."""
+    tape = struck(COPY, (6.625, 2, False))
+    [lost], [restored] = tape.told("Lost"), tape.told("Restored")
+    assert (lost["t"], lost["restarting"]) == (6.625, False)
+    assert (restored["t"], restored["version"], restored["workers"]) == (7.125, 2, [0, 1, 3])
+    after = [event["t"] for event in tape.told("Arrived") if event["t"] > 7.125]
+    assert after[:4] == [7.375] * 3 + [7.375 + 2.25]
+
+
+def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
+    """Nobody computes meanwhile; 3 s to launch, half a second to copy."""
+    tape = struck(COPY, (6.625, 2, True))
+    [restored] = tape.told("Restored")
+    assert (restored["t"], restored["version"], restored["workers"]) == (6.625 + 3.5, 2, [0, 1, 2, 3])
+    assert tape.told("Joined") == []
+
+
+def test_losses_in_a_row_are_waited_for_together() -> None:
+    """The second while the first launches, the third while replicas are copied: that begins anew."""
+    tape = struck(COPY, (6.625, 2, True), (7.0, 1, False), (9.75, 0, False))
+    [restored] = tape.told("Restored")
+    assert (restored["t"], restored["workers"]) == (10.25, [2, 3])
+
+
+def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
+    """The ring of the second update goes on from 3.5 to 6.5 s: its samples are computed again."""
+    struck_s = (6.25, 6.5)
+    versions = [struck(COPY, (at_s, 2, False)).told("Restored")[0]["version"] for at_s in struck_s]
+    assert versions == [1, 2]
+
+
+def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
+    """Servers would still have it: it counts for nothing, and its samples are computed again."""
+    run, tape = session(BSP(), allreduce_job(), COPY, [DeviceProfile(base_s=s) for s in (0.25, 0.25, 0.25, 1.0)])
+    run.clock.at(0.5, MESSAGE, partial(run.supervisor.lose_worker, 0, "killed", restarting=False))
+    finish(run, tape)
+    first = next(line for line in tape.lines if line["kind"] == "event" and line["version"] == 1)
+    assert {event["grad"]["version"] for event in tape.told("Arrived") if event["t"] <= 0.5} == {0}
+    assert first["t"] == 1.0 + 1.0, "the three that stayed have computed anew, from 1.0 s on"
+
+
+class RestartOnce(Strategy):
+    """BSP that restarts worker 1 after its third update."""
+
+    needs = BSP.needs | {Restart}
+
+    def __init__(self) -> None:
+        self.inner, self.updates = BSP(), 0
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = list(self.inner.handle(event))
+        if any(isinstance(command, Apply) for command in commands):
+            self.updates += 1
+            if self.updates == 3:
+                commands.append(Restart(node="worker:1"))
+        return commands
+
+
+def test_kill_restart_of_a_replica() -> None:
+    """The others go on half a second later, without the update that was ordered in the same breath.
+
+    The next incarnation launches (3 s), copies (0.5 s) and joins a round.
+    """
+    run, tape = session(RestartOnce(), allreduce_job(samples=96), COPY, **LEDGER)
+    finish(run, tape)
+    [restored], [joined] = tape.told("Restored"), tape.told("Joined")
+    killed_s = restored["t"] - 0.5
+    assert (restored["version"], restored["workers"]) == (2, [0, 2, 3])
+    assert (joined["t"], joined["worker"]) == (killed_s + 3.5, 1)
+    assert tape.told("Arrived")[-1]["grad"]["incarnation"] in (0, 1)
+    assert {event["grad"]["worker"] for event in tape.told("Arrived") if event["t"] > joined["t"] + 5} == {0, 1, 2, 3}
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 96
+
+
+def test_with_checkpoints_all_go_back_to_the_last() -> None:
+    """``failover=checkpoint``: that of the start, which takes half a second to read."""
+    costs = Costs(checkpoint_base_s=0.5, launch_s=3.0)
+    run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, **LEDGER)
+    run.clock.at(2.125, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed"))
+    finish(run, tape)
+    [restored] = tape.told("Restored")
+    assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64

@@ -1,0 +1,129 @@
+"""KILL_RESTART and the checkpoint-based fail-over on the virtual clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.hosts import parse_hosts
+from runtime.core.scheduling import ConstantPending
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.control.session import Session
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.learner import NoLearner
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from tests.support.harness import make_experiment
+from tests.support.restarting import Restarting
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, strike, uses, virtual_job
+
+COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+"""A node that crashes is pending for 50 s; how long one that a strategy restarts is, the scheduler says."""
+
+
+def restarting(
+    *orders: str, rule: str = "bsp", pending_s: float = 2.0, **changes: object
+) -> tuple[Session, Tape, float]:
+    strategy = Restarting(rule=rule, orders=orders)
+    job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
+    scheduler = ConstantPending(pending_s=pending_s)
+    run, tape = session(strategy, job, COSTS, learner=ledger(job, strategy), scheduler=scheduler)
+    return run, tape, finish(run, tape).t
+
+
+def test_a_worker_is_pending_then_launched_and_the_others_go_on() -> None:
+    run, tape, _ = restarting("worker:1@1.6", epochs=6)
+    [lost], [joined] = tape.told("Lost"), tape.told("Joined")
+    assert (lost["t"], lost["worker"], lost["restarting"]) == (pytest.approx(1.6), 1, False)
+    assert joined["t"] == pytest.approx(1.6 + 2.0 + 0.5 + 0.01, abs=0.02)
+    assert (joined["worker"], joined["incarnation"]) == (1, 1)
+    between = [event for event in tape.told("Arrived") if lost["t"] < event["t"] < joined["t"]]
+    assert len({event["grad"]["iteration"] for event in between}) > 3
+    assert {event["grad"]["worker"] for event in between} == {0, 2, 3}
+    assert uses(run) == {6.0}
+
+
+def test_a_server_comes_back_with_everything_that_was_applied() -> None:
+    run, tape, _ = restarting("server:1@1.6")
+    [lost], [back] = tape.told("ServerLost"), tape.told("Restored")
+    applied = max(line["version"] for line in tape.plain() if line["kind"] == "event" and line["t"] <= 1.6)
+    assert back["version"] == applied > 0
+    assert lost["t"] == pytest.approx(1.6 + 0.01 + 0.09 + 0.01, abs=0.02)
+    assert back["t"] == pytest.approx(lost["t"] + 2.0 + 0.5 + 0.09 + 0.01, abs=0.02)
+    assert uses(run) == {3.0}
+
+
+@pytest.mark.parametrize("rule", ["bsp", "asp"])
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+def test_whatever_is_restarted_every_sample_counts_once(rule: str, failover: str) -> None:
+    orders = ("worker:1@0.9", "server:0@1.3", "worker:2@1.31", "worker:3@4.0", "server:1@6.0", "server:0@6.05")
+    run, tape, _ = restarting(*orders, rule=rule, failover=failover, pending_s=0.3)
+    assert uses(run) == {3.0}
+    assert tape.told("ServerLost")  # what is asked for while everything stands still is void
+
+
+def test_the_machine_s_disturbance_stays_behind() -> None:
+    """Worker 1 takes 1 s longer on its first machine; worker 2 wherever it is."""
+    slow = [
+        Disturbance(start_s=0.0, end_s=100.0, target=f"worker:{i}", kind="delay", magnitude=1.0, of_machine=i == 1)
+        for i in (1, 2)
+    ]
+    for node, expected in (("worker:1", {1: 0.0, 2: 1.0}), ("worker:2", {1: 1.0, 2: 1.0})):
+        strategy: Strategy = Restarting(rule="asp", orders=(f"{node}@3.0",))
+        job = virtual_job(4, 400, epochs=None, max_time_s=12.0)
+        run, tape = session(strategy, job, Costs(), actuator=Schedule(build_plan("test", 0, 100.0, slow)))
+        run.run()
+        for worker, delay_s in expected.items():
+            late = [e for e in tape.told("Arrived") if e["grad"]["worker"] == worker and e["t"] > 6.0]
+            assert late[-1]["timings"]["injected_s"] == delay_s, (node, worker)
+
+
+def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
+    """Lost at 2.3: the others wait; then everybody goes back to what was stored at 2.0."""
+    waits: dict[str, float] = {}
+    for failover in ("shards", "checkpoint"):
+        costs = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+        job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover=failover)
+        run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
+        run.clock.at(2.3, MACHINE, strike("worker:1"), run)
+        waits[failover] = finish(run, tape).t
+        assert uses(run) == {3.0}
+        assert len(tape.told("Restored")) == (failover == "checkpoint")
+        if failover == "checkpoint":
+            [back] = tape.told("Restored")
+            assert back["t"] == pytest.approx(2.3 + 0.5 + 0.01 + 0.09 + 0.01, abs=0.02)
+    assert waits["checkpoint"] > waits["shards"] + 0.09
+
+
+def test_servers_are_watched() -> None:
+    """Every update is told once; what was done since the last report is told to the record only, when the job is over.
+    A strategy that does not watch servers is told nothing."""
+    _, tape, end_s = restarting()
+    told, after = tape.told("Updated"), tape.noted("Updated")
+    assert sorted(note["server"] for _, note in after) == [0, 1]
+    assert {t for t, _ in after} == {end_s}
+    for server in (0, 1):
+        updates = sum(event["updates"] for event in told if event["server"] == server)
+        assert 24 - updates == sum(note["updates"] for _, note in after if note["server"] == server) == 1
+    job = virtual_job(4, 32, epochs=3, num_servers=2)
+    run, tape = session(BSP(), job, COSTS, learner=ledger(job, BSP()))
+    finish(run, tape)
+    assert not tape.told("Updated")
+    assert sum(note["updates"] for _, note in tape.noted("Updated")) == 2 * 24
+
+
+def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
+    """Host 0, where worker 0 lives alone, has a tenth of a core; on host 4 there is nobody."""
+    hosts = parse_hosts({"count": 6, "cpu_cores": 1.0, "link_mbps": None}, 4, 1)
+    slow = [Disturbance(start_s=0.0, end_s=100.0, target="host:0", kind="cpu", magnitude=0.1)]
+    late: dict[str, float] = {}
+    for orders in ((), ("worker:0@4.0",)):
+        strategy = Restarting(rule="asp", orders=orders)
+        tape = Tape()
+        experiment = make_experiment(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        schedule = Schedule(build_plan("test", 0, 100.0, slow))
+        Session(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts).run()
+        own = [event for event in tape.told("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
+        late[str(orders)] = own[-1]["timings"]["compute_s"]
+    assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}
