@@ -19,7 +19,7 @@ SCHEMA = 1
 DECIMALS = 6
 """Times are planned to the microsecond: finer than any sleep, and a plan stays readable."""
 
-NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or cluster=virtual with cluster.hosts set"
+NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
 Kind = Literal["delay", "slowdown", "cpu", "bandwidth", "cut", "pause", "kill"]
 Form = Literal["worker", "server", "host", "link", "route"]

@@ -4,5 +4,5 @@ import os
 import sys
 
 if os.name != "posix":  # what is below could not even be imported
-    print("Stragglab needs Linux (macOS will do for cluster=virtual); on Windows, use WSL", file=sys.stderr)
+    print("Stragglab needs Linux (macOS will do for runtime=virtual); on Windows, use WSL", file=sys.stderr)
     raise SystemExit(2)

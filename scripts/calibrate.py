@@ -1,4 +1,4 @@
-"""Fit a cost model to live runs; the virtual runtime computes with it (cluster=virtual cluster.costs=NAME).
+"""Fit a cost model to live runs; the virtual runtime computes with it (runtime=virtual cluster.costs=NAME).
 
 python scripts/calibrate.py runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
 python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml

@@ -67,8 +67,8 @@ def row(cell: Cell) -> dict[str, object]:
 
 
 def speeds_of(cluster: str) -> tuple[int, ...]:
-    """Of every worker of Cluster-A to Cluster-D: the names of the types in ``conf/cluster/virtual_gc_?.yaml``."""
-    devices = yaml.safe_load((ROOT / "conf" / "cluster" / f"virtual_gc_{cluster.lower()}.yaml").read_bytes())["devices"]
+    """Of every worker of Cluster-A to Cluster-D: the names of the types in ``conf/cluster/gc_?.yaml``."""
+    devices = yaml.safe_load((ROOT / "conf" / "cluster" / f"gc_{cluster.lower()}.yaml").read_bytes())["devices"]
     found = {worker: int(name.removeprefix("vcpu")) for name, each in devices.items() for worker in each["workers"]}
     return tuple(found[worker] for worker in sorted(found))
 

@@ -49,7 +49,18 @@ from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stor
 from scripts.lists import choices, names_of, number_of, numbers_of
 
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
-OURS = {"strategy", "straggler", "seed", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
+OURS = {
+    "strategy",
+    "straggler",
+    "seed",
+    "runtime",
+    "cluster",
+    "cluster.costs",
+    "draw",
+    "view",
+    "hydra.run.dir",
+    "hydra.sweep.dir",
+}
 COSTS = "cluster.costs="
 WIDE = 1000
 """Columns of a table that goes into a file."""
@@ -150,7 +161,8 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
     chosen = {text.partition("=")[0]: text for layer in layers for text in layer}  # the later one holds
     return [
         *chosen.values(),
-        f"cluster={grid.clusters[runtime]}",
+        f"runtime={runtime}",
+        f"cluster={grid.cluster}",
         *([f"{COSTS}{quoted(asked.costs)}"] if runtime == "virtual" else []),
         f"seed={cell.seed}",
         f"straggler={cell.straggler}",

@@ -204,10 +204,9 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
     said, config = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()), composed()
     if plain(said) != config:
         return None
-    costs = config["cluster"].get("costs")
-    if costs is None:
+    if run.meta["runtime"] != "virtual":
         return run
-    model = load_costs(costs)
+    model = load_costs(config["cluster"]["costs"])
     return run if str(run.meta.get("calibration")).startswith(f"{model.name} {model.sha256[:8]}") else None
 
 

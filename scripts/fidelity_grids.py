@@ -23,12 +23,11 @@ class Part(NamedTuple):
 class Grid(NamedTuple):
     """The runs of one page.
 
-    ``clusters`` are by the runtime's name in records, ``settings`` of all jobs, ``of_strategy`` and ``of_straggler`` of
-    some; ``slower`` makes devices, or cores, 1 % slower. Of the first ``repeats`` seeds there
-    are second live runs, and virtual ones on slower devices.
+    ``settings`` are those of all jobs, ``of_strategy`` and ``of_straggler`` of some; ``slower`` makes devices, or cores,
+    1 % slower. Of the first ``repeats`` seeds there are second live runs, and virtual ones on slower devices.
     """
 
-    clusters: dict[str, str]
+    cluster: str
     parts: tuple[Part, ...]
     costs: str
     title: str
@@ -95,7 +94,7 @@ Processors and links are really throttled. Not compared: strategies that are not
 whole job's length but for one worker's."""
 
 _LOCAL = Grid(
-    clusters={"virtual": "virtual", "live": "local"},
+    cluster="local",
     parts=(
         Part(ALL, "transient_and_persistent", twice=f"ssp,zeno_pp,{DECIDING}"),
         Part(CORE, "none,transient,persistent"),
@@ -120,7 +119,7 @@ GRIDS = {
         note=_NOTE_ALLREDUCE,
     ),
     "hosts": Grid(
-        clusters={"virtual": "virtual_hosts", "live": "hosts"},
+        cluster="hosts",
         parts=(
             Part(CORE, "cpu_transient", twice="ssp"),
             Part("sync_switch,dynamic_x,zeno_pp", "cpu_transient", twice="sync_switch,dynamic_x"),

@@ -134,7 +134,7 @@ Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reas
 The job: the digits, 1,437 samples, 128 an update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
 and 1.25 ms a sample, messages what `local_tcp` says. Epochs: {paced} workers. Time is all that is compared: an
 asynchronous strategy does as many samples, and may need more of them to the same accuracy, which other pages are about.
-`cpu_throttle` and `link_throttle` need hosts: a host for each worker (`cluster=virtual_hosts`, processors a tenth as
+`cpu_throttle` and `link_throttle` need hosts: a host for each worker (`cluster=hosts`, processors a tenth as
 fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`; shared links are slow to
 compute, so epochs are {hosts} workers, too few there for what takes long to notice; and 4 servers
 are so busy with 64 workers that one slow worker hardly shows.

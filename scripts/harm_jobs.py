@@ -45,10 +45,11 @@ class Setting(NamedTuple):
     """By the number of workers; for others those of the nearest smaller one."""
 
 
-PACED = Setting(("cluster=virtual", "workload=digits"), {4: 150, 16: 150, 64: 75})
+PACED = Setting(("runtime=virtual", "workload=digits"), {4: 150, 16: 150, 64: 75})
 HOSTS = Setting(
     (
-        "cluster=virtual_hosts",
+        "runtime=virtual",
+        "cluster=hosts",
         "cluster.hosts.count=${cluster.num_workers}",
         "cluster.hosts.real_cores_per_core=0.01",
         "workload=digits_cnn",

@@ -42,7 +42,7 @@ RUN_S = 24.0
 
 COMMON = (
     *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
-    *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "cluster.telemetry_every_s=0.25"),
+    *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "runtime.telemetry_every_s=0.25"),
     *("draw=false", "view=none"),
 )
 """Settings of all runs: nothing beside the iterations that takes the processor."""
@@ -84,7 +84,7 @@ def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
     for length_ms in LENGTHS_MS:
         batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
         for by, needs in ACTUATORS.items():
-            job = (f"cluster.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
+            job = (f"runtime.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
             runs = _schedules(by, "worker:0", batch * sample_s, LEVELS)
             cells += _cells(f"{by}_{length_ms}ms", needs, job, runs)
     for mbps in LINKS_MBPS:

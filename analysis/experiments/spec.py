@@ -103,14 +103,14 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def live(self) -> bool:
         """Whether any run is timed on this machine."""
         return self.table is None and any(
-            "cluster=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self)
+            "runtime=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self)
         )
 
     @property
     def timed(self) -> bool:
         """Whether anything is timed on this machine, be it decisions alone: then runs are made one after another."""
         lines = [*self.settings, *(line for levels in self.axes.values() for each in levels.values() for line in each)]
-        return self.live or "cluster.decisions=measured" in lines
+        return self.live or "runtime.decisions=measured" in lines
 
 
 class Cell(msgspec.Struct, frozen=True):

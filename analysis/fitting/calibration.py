@@ -114,7 +114,7 @@ def _check_hosts(run: Run) -> None:
     if hosts and (is_paced(run.job) or any(host["device"] for host in hosts)):
         raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
     if hosts and run.tables.nodes["cpu_cores"].isna().all():
-        raise RecordError(f"{run.path}: no processor time in it. Repeat it with cluster.telemetry_every_s=0.5")
+        raise RecordError(f"{run.path}: no processor time in it. Repeat it with runtime.telemetry_every_s=0.5")
 
 
 def _machine(run: Run) -> tuple[object, ...]:

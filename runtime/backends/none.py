@@ -37,7 +37,7 @@ class NoBackend:
 
     def prepare(self, task: Any, seed: int) -> NoReturn:
         """There is no model to build; raises :class:`ConfigError`."""
-        raise ConfigError("backend=none: computes no gradients; choose cluster=virtual, or a backend that trains")
+        raise ConfigError("backend=none: computes no gradients; choose runtime=virtual, or a backend that trains")
 
     def initial_parameters(self, task: Any, seed: int) -> NoReturn:
         """There are none; raises :class:`ConfigError`."""

@@ -18,7 +18,7 @@ from runtime.config.instantiate import TARGET
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
 
-SECTIONS = ("strategy", "straggler", "cluster", "backend", "scheduler")
+SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler")
 FOLDER = "_dir"
 """A setting that ends so is a directory, which may not be there yet."""
 
@@ -27,7 +27,9 @@ def anchored(config: Config, start: Path) -> Config:
     """``config`` with absolute paths; relative ones are below ``start``."""
     sections = {name: anchored_spec(getattr(config, name), start) for name in SECTIONS}
     task = anchored_spec(config.workload.task, start)
-    return msgspec.structs.replace(config, workload=msgspec.structs.replace(config.workload, task=task), **sections)
+    workload = msgspec.structs.replace(config.workload, task=task)
+    cluster = msgspec.structs.replace(config.cluster, costs=_anchor("costs", config.cluster.costs, start))
+    return msgspec.structs.replace(config, workload=workload, cluster=cluster, **sections)
 
 
 def anchored_spec(spec: Mapping[str, Any], start: Path) -> dict[str, Any]:

@@ -24,22 +24,22 @@ ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
 """Environment variable: more module prefixes, separated by commas."""
 
 
-def instantiate(spec: Mapping[str, Any], path: str = "") -> Any:
+def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     """The object that ``spec`` describes: ``_target_`` called with the other entries as keyword arguments.
 
-    Nested mappings with a ``_target_`` are built first. ``path`` is where the spec stands in the configuration; errors
-    name it. Raises :class:`ConfigError` for a target that is not allowed or does not exist, for unknown, missing and
-    mistyped fields, and for what the constructor refuses.
+    Nested mappings with a ``_target_`` are built first; what is ``built`` already is passed on as it is. ``path`` is
+    where the spec stands in the configuration; errors name it. Raises :class:`ConfigError` for a target that is not
+    allowed or does not exist, for unknown, missing and mistyped fields, and for what the constructor refuses.
     """
     if not isinstance(spec.get(TARGET), str):
         raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build")
     cls = locate(spec[TARGET], join(path, TARGET))
     fields = {str(key): _build(value, join(path, str(key))) for key, value in spec.items() if key != TARGET}
-    _check_names(cls, fields, path)
+    _check_names(cls, {**fields, **built}, path)
     kinds = _kinds(cls)
     fields = {name: _typed(value, kinds.get(name, Any), join(path, name)) for name, value in fields.items()}
     try:
-        return cls(**fields)
+        return cls(**fields, **built)
     except ConfigError:
         raise
     except (ValueError, TypeError) as error:

@@ -24,7 +24,6 @@ Spec = dict[str, Any]
 
 MAX_SEED = 2**63 - 1
 CORE: dict[str, Any] = {
-    "cluster.num_workers": Count,
     "workload.optimizer.name": str,
     "workload.optimizer.lr": Positive,
     "workload.lr_schedule.name": str,
@@ -46,8 +45,21 @@ class Names(_Strict, frozen=True):
 
     strategy: str
     straggler: str
+    runtime: str
     cluster: str
     backend: str
+
+
+class Cluster(_Strict, frozen=True):
+    """Machines as data, whoever runs jobs on them; ``conf/cluster/local.yaml`` says what every field means."""
+
+    num_workers: Count
+    device: dict[str, Any] | None = None
+    devices: dict[str, Any] | None = None
+    hosts: dict[str, Any] | None = None
+    nominal_iter_s: Positive | None = None
+    costs: str = "ideal"
+    only_modelled: str | None = None
 
 
 class Topology(_Strict, frozen=True):
@@ -94,7 +106,8 @@ class Config(_Strict, frozen=True):
     strategy: Spec
     straggler: Spec
     workload: Workload
-    cluster: Spec
+    runtime: Spec
+    cluster: Cluster
     backend: Spec
     topology: Topology
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
@@ -114,15 +127,15 @@ class Config(_Strict, frozen=True):
 
     @property
     def num_workers(self) -> int:
-        """Workers of the cluster: the one field that every cluster has."""
-        return int(self.cluster["num_workers"])
+        """Workers of the cluster."""
+        return self.cluster.num_workers
 
 
 def parse(raw: Mapping[str, Any]) -> Config:
     """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
     checking.refuse_nonfinite(raw)
     config: Config = checking.convert(raw, Config, "")
-    for path in ("strategy", "straggler", "workload.task", "cluster", "backend", "scheduler"):
+    for path in ("strategy", "straggler", "workload.task", "runtime", "backend", "scheduler"):
         _refuse_without_target(_at(raw, path), path)
     for path, kind in CORE.items():
         checking.convert(_at(raw, path), kind, path)

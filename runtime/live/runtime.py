@@ -1,11 +1,11 @@
-"""``cluster=local`` and ``cluster=hosts``: real processes on this machine, as it is or divided into emulated hosts."""
+"""``runtime=live``: real processes on this machine, as it is or divided into emulated hosts."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import msgspec
 
@@ -13,9 +13,12 @@ from injectors.schedule import Schedule
 from runtime.api import Circumstances, Experiment, Needs, Outcome
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
+from runtime.config.parse import Cluster
 from runtime.containment import inside
 from runtime.core.coordinator import CAPABILITIES
+from runtime.errors import ConfigError
 from runtime.live.control.run import LiveRun
 from runtime.live.control.settings import Processes
 from runtime.live.machines.doctor import missing
@@ -25,6 +28,9 @@ from runtime.live.transport.address import congestion_control
 from strategies.protocol import Command
 
 MAX_NICENESS = 19
+TELEMETRY_S = 0.5
+"""Between two samples on emulated hosts, unless another time is given."""
+VIRTUAL = "choose runtime=virtual"
 DIRECTORIES = ("logs", "checkpoints")
 """Of a run, that its processes write to."""
 
@@ -34,7 +40,7 @@ DIRECTORIES = ("logs", "checkpoints")
 class LiveRuntime:
     """Runs a job on worker and server processes.
 
-    Every field is described in ``conf/cluster/local.yaml`` and ``conf/cluster/hosts.yaml``.
+    Every field is described in ``conf/runtime/live.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
     """
 
     capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
@@ -42,53 +48,67 @@ class LiveRuntime:
     needs_gradients: ClassVar[bool] = True
     real_time: ClassVar[bool] = True
 
-    num_workers: int
-    device: dict[str, float] | None = None
-    devices: dict[str, dict[str, Any]] | None = None
-    hosts: dict[str, Any] | None = None
+    cluster: Cluster
     cpu_by: CpuBy = "auto"
     port: int = 0
     heartbeat_s: float = 0.5
-    lease_s: float = 2.0
+    lease_s: float | None = None
     iteration_deadline_s: float = 60.0
     start_deadline_s: float | None = None
     max_restarts: int | None = None
-    telemetry_every_s: float | None = None
+    telemetry_every_s: float | Literal["auto"] | None = "auto"
     evaluator_niceness: int = 5
-    nominal_iter_s: float | None = None
     look: ClassVar[Look] = staticmethod(missing)
     """Tells which capabilities this machine lacks; tests put another one here."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        for name in ("heartbeat_s", "lease_s", "iteration_deadline_s"):
+        """Check the fields, and what the cluster describes."""
+        for name in ("heartbeat_s", "iteration_deadline_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be more than 0")
         if self.start_deadline_s is not None and not self.start_deadline_s > 0:
             raise ValueError(f"start_deadline_s={self.start_deadline_s}: must be more than 0 (null for one that suits)")
-        if self.lease_s < 2 * self.heartbeat_s:
-            raise ValueError(f"lease_s={self.lease_s}: must be at least twice heartbeat_s={self.heartbeat_s}")
+        if self.lease_s is not None and not self.lease_s > 0:
+            raise ValueError(f"lease_s={self.lease_s}: must be more than 0 (null for one that suits)")
+        if self.longest_silence_s < 2 * self.heartbeat_s:
+            raise ValueError(f"lease_s={self.longest_silence_s}: must be at least twice heartbeat_s={self.heartbeat_s}")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port={self.port}: must be between 0 (any free one) and 65535")
         if self.max_restarts is not None and self.max_restarts < 0:
             raise ValueError(f"max_restarts={self.max_restarts}: must be 0 or more (null for no limit)")
-        if self.telemetry_every_s is not None and not self.telemetry_every_s > 0:
+        if isinstance(self.telemetry_every_s, float) and not self.telemetry_every_s > 0:
             raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
         if not 0 <= self.evaluator_niceness <= MAX_NICENESS:
             raise ValueError(f"evaluator_niceness={self.evaluator_niceness}: must be between 0 and {MAX_NICENESS}")
-        if self.nominal_iter_s is not None and not self.nominal_iter_s > 0:
-            raise ValueError(f"nominal_iter_s={self.nominal_iter_s}: must be more than 0 (null for not known)")
-        self._num_hosts = 0 if self.hosts is None else convert(dict(self.hosts), HostsSpec, "cluster.hosts").count
-        self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)
+        self._look_at(self.cluster)
+
+    def _look_at(self, cluster: Cluster) -> None:
+        """Whether processes of this machine can stand for it."""
+        if cluster.only_modelled is not None:
+            raise ConfigError(f"runtime=live: the cluster is only modelled ({cluster.only_modelled}); {VIRTUAL}")
+        self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
+        try:
+            self._profiles = profiles_of(
+                cluster.device, cluster.devices, cluster.num_workers, on_hosts=cluster.hosts is not None
+            )
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"cluster.{error}") from None
+
+    @property
+    def longest_silence_s(self) -> float:
+        """``lease_s``, or what suits the cluster."""
+        return longest_silence_s(self.lease_s, self.cluster)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
         """Nominal time of an undisturbed iteration, where a device or the configuration says it: of the slowest."""
         seconds = slowest_s(self._profiles, batch_samples)
-        return self.nominal_iter_s if seconds is None else seconds
+        return self.cluster.nominal_iter_s if seconds is None else seconds
 
     def device_fields(self) -> list[dict[str, float]] | None:
         """The device of every worker, where they differ, as it is sent to them."""
-        if self.devices is None:
+        if self.cluster.devices is None:
             return None
         names = DeviceProfile.__struct_fields__
         return [{name: getattr(profile, name) for name in names} for profile in self._profiles]
@@ -105,12 +125,13 @@ class LiveRuntime:
 
     def means(self, around: Circumstances) -> Means:
         """How hosts and plan are realised here."""
-        hosts = self.parse_hosts(around.num_servers)
-        return choose_means(hosts, self.cpu_by, bool(self.device or self.devices), around, type(self).look)
+        hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
+        return choose_means(hosts, self.cpu_by, paced, around, type(self).look)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""
-        return None if self.hosts is None else parse_hosts(self.hosts, self.num_workers, num_servers)
+        cluster = self.cluster
+        return None if cluster.hosts is None else parse_hosts(cluster.hosts, cluster.num_workers, num_servers)
 
     def machine(self, around: Circumstances) -> dict[str, Any]:
         """What of the machine matters to a live run."""
@@ -126,16 +147,19 @@ class LiveRuntime:
         """Real time needs none."""
 
     def _processes(self) -> Processes:
+        every_s = self.telemetry_every_s
+        if every_s == "auto":
+            every_s = None if self.cluster.hosts is None else TELEMETRY_S
         return Processes(
             port=self.port,
             heartbeat_s=self.heartbeat_s,
-            lease_s=self.lease_s,
+            lease_s=self.longest_silence_s,
             iteration_deadline_s=self.iteration_deadline_s,
             start_deadline_s=self.start_deadline_s,
             max_restarts=self.max_restarts,
-            telemetry_every_s=self.telemetry_every_s,
+            telemetry_every_s=every_s,
             evaluator_niceness=self.evaluator_niceness,
-            device=self.device,
+            device=self.cluster.device,
             devices=self.device_fields(),
         )
 

@@ -42,7 +42,7 @@ def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> 
     """
     written, config = config, anchored(config, start or Path.cwd())
     strategy: Strategy = instantiate(config.strategy, "strategy")
-    runtime = instantiate(config.cluster, "cluster")
+    runtime = make_runtime(config)
     refuse_incapable(strategy, runtime)
     num_samples = prepare_data(config)
     job = make_job(config, num_samples, strategy.validation_samples)
@@ -70,6 +70,11 @@ def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> 
     if outcome.status not in ("done", "interrupted"):
         raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+
+
+def make_runtime(config: Config) -> Any:
+    """Who runs the job, on the cluster that is described."""
+    return instantiate(config.runtime, "runtime", cluster=config.cluster)
 
 
 def make_experiment(
@@ -115,7 +120,7 @@ def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
     """A strategy says which commands it needs, a runtime which it can carry out."""
     missing = sorted(command.__name__ for command in strategy.needs - runtime.capabilities)
     if missing:
-        raise ConfigError(f"strategy={type(strategy).__name__}: cluster={runtime.name} cannot {', '.join(missing)}")
+        raise ConfigError(f"strategy={type(strategy).__name__}: runtime={runtime.name} cannot {', '.join(missing)}")
 
 
 def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
@@ -202,8 +207,8 @@ def title(config: Config, job: Job) -> str:
     others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
     return (
         f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
-        f"({config.names.cluster}, {config.topology.transport}), stragglers {config.names.straggler}, "
-        f"seed {config.seed}"
+        f"({config.names.runtime}, {config.names.cluster}, {config.topology.transport}), stragglers "
+        f"{config.names.straggler}, seed {config.seed}"
     )
 
 
@@ -251,9 +256,10 @@ def write_head(
             "topology": config.topology.name,
             "transport": config.topology.transport,
             "collective": config.topology.collective,
-            "device": config.cluster.get("device"),
+            "cluster": config.names.cluster,
+            "device": config.cluster.device,
             "scheduler_fields": _fields(config.scheduler),
-            "devices": describe_devices(config.cluster.get("devices"), job.num_workers),
+            "devices": describe_devices(config.cluster.devices, job.num_workers),
             "data": strategy.data,
             "num_shards": cut_for(job, strategy.data).num_shards,
             **about,

@@ -110,11 +110,11 @@ def refuse_foreign_targets(master: DictConfig) -> None:
 def check_launcher(master: DictConfig, config: Config, multirun: bool) -> None:
     """Hydra's launchers but the basic one run several jobs of a sweep at once, or elsewhere."""
     launcher = str(master.hydra.launcher.get(TARGET))
-    if multirun and launcher != BASIC_LAUNCHER and locate(config.cluster[TARGET]).real_time:  # type: ignore[attr-defined]
+    if multirun and launcher != BASIC_LAUNCHER and locate(config.runtime[TARGET]).real_time:  # type: ignore[attr-defined]
         name = master.hydra.runtime.choices.get("hydra/launcher")
         raise ConfigError(
-            f"hydra/launcher={name}: starts jobs at once or elsewhere; those of cluster={config.names.cluster} need "
-            "this machine and its namespaces to themselves; leave it out, or choose cluster=virtual"
+            f"hydra/launcher={name}: starts jobs at once or elsewhere; those of runtime={config.names.runtime} need "
+            "this machine and its namespaces to themselves; leave it out, or choose runtime=virtual"
         )
 
 
@@ -123,11 +123,13 @@ def check_job(config: Config) -> Needs:
 
     Returns what the job needs around it.
     """
+    from runtime.run.experiment import make_runtime
+
     strategy = instantiate(config.strategy, "strategy")
     pattern = instantiate(config.straggler, "straggler")
     task = instantiate(config.workload.task, "workload.task")
     backend = instantiate(config.backend, "backend")
-    runtime = instantiate(config.cluster, "cluster")
+    runtime = make_runtime(config)
     instantiate(config.scheduler, "scheduler")
     check_system(runtime, config)
     check_strategy(strategy, config)
@@ -138,7 +140,7 @@ def check_job(config: Config) -> Needs:
     check_record(strategy, runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
-    check_port(config.cluster.get("port"))
+    check_port(config.runtime.get("port"))
     check_fits(config, task, runtime, backend, strategy.validation_samples)
     return check_plan(strategy, pattern, runtime, config)
 
@@ -147,8 +149,8 @@ def check_system(runtime: Any, config: Config) -> None:
     """Real processes are held together, disturbed and measured by what Linux alone has."""
     if runtime.real_time and not is_linux():
         raise ConfigError(
-            f"cluster={config.names.cluster}: real processes need Linux, and this is {sys.platform}; choose "
-            "cluster=virtual (or a virtual machine with Linux)"
+            f"runtime={config.names.runtime}: real processes need Linux, and this is {sys.platform}; choose "
+            "runtime=virtual (or a virtual machine with Linux)"
         )
 
 
@@ -184,7 +186,7 @@ def check_backend(task: object, backend: Any, runtime: Any, config: Config) -> N
     if backend.computes:
         if name not in workload.backends or not is_written_in(task, backend):
             cures = " or ".join(f"backend={one}" for one in workload.backends if one != name)
-            cures = cures or "cluster=virtual backend=none"
+            cures = cures or "runtime=virtual backend=none"
             raise ConfigError(f"backend={name}: cannot train workload={workload.name}; choose {cures}")
         if find_spec(backend.framework) is None:
             raise ConfigError(
@@ -193,7 +195,7 @@ def check_backend(task: object, backend: Any, runtime: Any, config: Config) -> N
         return
     if runtime.needs_gradients:
         raise ConfigError(
-            f"backend={name}: computes no gradients; cluster={config.names.cluster} needs them, choose cluster=virtual"
+            f"backend={name}: computes no gradients; runtime={config.names.runtime} needs them, choose runtime=virtual"
         )
     progress = backend.load_progress()
     if progress is not None:
@@ -230,7 +232,7 @@ def check_record(strategy: Strategy, runtime: Any, config: Config) -> None:
             f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
         )
     if config.record == "iterations" and runtime.needs_gradients:
-        raise ConfigError(f"record=iterations: cluster={config.names.cluster} records events; choose cluster=virtual")
+        raise ConfigError(f"record=iterations: runtime={config.names.runtime} records events; choose runtime=virtual")
 
 
 def check_rules(config: Config) -> None:
@@ -287,17 +289,17 @@ def explained(fields: Mapping[str, Any], path: str) -> Iterator[None]:
 
 
 def check_port(port: object) -> None:
-    """A port that the cluster is to use must be free now; 0 means any."""
+    """A port that the runtime is to use must be free now; 0 means any."""
     if not isinstance(port, int) or port == 0:
         return
     if not 0 < port < 65536:
-        raise ConfigError(f"cluster.port={port}: must be 0 (any free port) or up to 65535")
+        raise ConfigError(f"runtime.port={port}: must be 0 (any free port) or up to 65535")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((LOOPBACK, port))
         except OSError as error:
-            raise ConfigError(f"cluster.port={port}: {reason(error)}; choose another, or 0 for any free one") from None
+            raise ConfigError(f"runtime.port={port}: {reason(error)}; choose another, or 0 for any free one") from None
 
 
 def check_output(setting: str, directory: Path) -> None:

@@ -16,6 +16,7 @@ from runtime.run.experiment import (
     make_experiment,
     make_job,
     make_plan,
+    make_runtime,
     prepare_data,
     refuse_incapable,
 )
@@ -39,9 +40,9 @@ def outcome_of_job(config: Config, record: Record | None = None) -> Outcome:
     :func:`runtime.run.experiment.run_experiment` does. The caller has run :func:`runtime.run.preflight.check_job`.
     """
     strategy: Strategy = instantiate(config.strategy, "strategy")
-    runtime: Any = instantiate(config.cluster, "cluster")
+    runtime: Any = make_runtime(config)
     if runtime.needs_gradients:
-        raise ConfigError(f"cluster={config.names.cluster}: is not virtual; time without a record is virtual time")
+        raise ConfigError(f"runtime={config.names.runtime}: is not virtual; time without a record is virtual time")
     refuse_incapable(strategy, runtime)
     job = make_job(config, prepare_data(config), strategy.validation_samples)
     plan = make_plan(config, runtime)

@@ -1,4 +1,4 @@
-"""``cluster=virtual``: the same jobs on a virtual clock, with real gradients and modelled time."""
+"""``runtime=virtual``: the same jobs on a virtual clock, with real gradients and modelled time."""
 
 from runtime.virtual.runtime import VirtualRuntime
 

@@ -1,4 +1,4 @@
-"""``cluster=virtual``: time from an event heap and a cost model, gradients from a real backend or from none."""
+"""``runtime=virtual``: time from an event heap and a cost model, gradients from a real backend or from none."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from injectors.schedule import Schedule
 from runtime.api import Circumstances, Experiment, Needs, Outcome
 from runtime.cluster.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
 from runtime.config.instantiate import instantiate
+from runtime.config.parse import Cluster
 from runtime.core.coordinator import CAPABILITIES
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
@@ -35,32 +37,41 @@ HOSTS = "cluster.hosts"
 @final
 @dataclass(kw_only=True)
 class VirtualRuntime:
-    """Runs a job on a virtual clock; every field is described in ``conf/cluster/virtual.yaml``."""
+    """Runs a job on a virtual clock.
+
+    Every field is described in ``conf/runtime/virtual.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
+    """
 
     capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "virtual"
     needs_gradients: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
 
-    num_workers: int
-    device: dict[str, float] | None = None
-    devices: dict[str, dict[str, Any]] | None = None
-    costs: str = "ideal"
+    cluster: Cluster
     decisions: Literal["fixed", "measured"] = "fixed"
-    lease_s: float = 2.0
-    hosts: dict[str, Any] | None = None
+    lease_s: float | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        self._profile = parse_device(self.device)
-        self._profiles = profiles_of(self.device, self.devices, self.num_workers, on_hosts=self.hosts is not None)
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
-        if not self.lease_s > 0:
+        if self.lease_s is not None and not self.lease_s > 0:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
-        self._model = load_costs(self.costs)
-        self._spec: HostsSpec | None = None if self.hosts is None else convert(dict(self.hosts), HostsSpec, HOSTS)
-        if self.devices is not None:
+        try:
+            self._look_at(self.cluster)
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"cluster.{error}") from None
+
+    def _look_at(self, cluster: Cluster) -> None:
+        """Whether it makes sense on a clock that only it moves."""
+        hosts = cluster.hosts
+        self._profile = parse_device(cluster.device)
+        self._profiles = profiles_of(cluster.device, cluster.devices, cluster.num_workers, on_hosts=hosts is not None)
+        self._model = load_costs(cluster.costs)
+        self._spec: HostsSpec | None = None if hosts is None else convert(dict(hosts), HostsSpec, HOSTS)
+        if cluster.devices is not None:
             _refuse_timeless_types(self._profiles)
         elif self._spec is None:
             self._refuse_timeless(self._profile, "device")
@@ -69,8 +80,8 @@ class VirtualRuntime:
         """Where ``profile``, which ``setting`` holds, paces a worker."""
         if profile is None and not self._model.values.compute_s(1):
             raise ValueError(
-                f"{setting}=null: the cost model {self.costs} does not say how long computing takes; give a device "
-                "profile, or a model that was calibrated on runs without one"
+                f"{setting}=null: the cost model {self.cluster.costs} does not say how long computing takes; give "
+                "a device profile, or a model that was calibrated on runs without one"
             )
         if profile is not None and not profile.seconds(1):
             raise ValueError(f"{setting}: an iteration must take some time, or the clock would stand still; set base_s")
@@ -85,7 +96,7 @@ class VirtualRuntime:
 
         Of a mix of devices it is the slowest's, whom a synchronous job waits for.
         """
-        if self.devices is not None:
+        if self.cluster.devices is not None:
             return slowest_s(self._profiles, batch_samples)
         profile, cores = self._profile, THREAD_CORES
         if self._spec is not None:
@@ -94,15 +105,13 @@ class VirtualRuntime:
                 cores = min(cores, self._spec.cpu_cores * self._spec.real_cores_per_core)
         real_s = self._model.values.compute_s(batch_samples) / cores
         if profile is None:
-            return real_s
+            return self.cluster.nominal_iter_s or real_s
         return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
 
     def check(self, around: Circumstances) -> Needs:
         """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
-        if self.hosts is not None and not around.num_servers:
-            raise ConfigError(
-                "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual"
-            )
+        if self.cluster.hosts is not None and not around.num_servers:
+            raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers)
         devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles
         paced_s = max((device.seconds(1) for device in devices if device is not None), default=0.0)
@@ -111,11 +120,11 @@ class VirtualRuntime:
 
     def _parse_hosts(self, num_servers: int) -> Hosts | None:
         """With their tasks."""
-        if self.hosts is None:
+        if self.cluster.hosts is None:
             return None
-        hosts = parse_hosts(self.hosts, self.num_workers, num_servers, HOSTS)
+        hosts = parse_hosts(self.cluster.hosts, self.cluster.num_workers, num_servers, HOSTS)
         try:
-            for worker in range(self.num_workers):
+            for worker in range(self.cluster.num_workers):
                 profile = device_of(worker, self._profile, hosts)
                 self._refuse_timeless(profile, "device" if profile is self._profile else "hosts.device")
         except ValueError as error:
@@ -130,7 +139,7 @@ class VirtualRuntime:
     def calibration(self, batch_samples: int) -> str:
         """The cost model, as records and captions name it."""
         model = self._model
-        beyond = ", extrapolated" if model.extrapolates(batch_samples, self.num_workers) else ""
+        beyond = ", extrapolated" if model.extrapolates(batch_samples, self.cluster.num_workers) else ""
         return f"{model.name} {model.sha256[:8]}{beyond}"
 
     def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
@@ -148,7 +157,7 @@ class VirtualRuntime:
                 self._profiles,
                 measures_decisions=self.decisions == "measured",
                 hosts=hosts,
-                lease_s=self.lease_s,
+                lease_s=longest_silence_s(self.lease_s, self.cluster),
             )
             return session.run()
 
@@ -157,7 +166,7 @@ class VirtualRuntime:
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
             return None
-        if self.hosts is not None or self.devices is not None:
+        if self.cluster.hosts is not None or self.cluster.devices is not None:
             return None
         scored = learner.progress is not None
         rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)

@@ -31,6 +31,7 @@ from bench.tasks import ROUNDS
 from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import Experiment
+from runtime.config.parse import Cluster
 from runtime.core.job import Job
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
@@ -181,7 +182,7 @@ def _run(
             save_parameters_to=None,
             tick=tick,
         )
-        outcome = LiveRuntime(num_workers=num_workers).run(experiment, NO_STRAGGLERS)
+        outcome = LiveRuntime(cluster=Cluster(num_workers=num_workers)).run(experiment, NO_STRAGGLERS)
         recorder.close()
     if outcome.status != "done":
         raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")

@@ -18,8 +18,8 @@ STOP_FRAC, CONTINUE_FRAC = 1 / 3, 0.6
 """Of the faults are pauses; of these end before the lease does."""
 SETTINGS = (
     "cluster.device={base_s: 0.004}",
-    f"cluster.lease_s={LEASE_S}",
-    "cluster.heartbeat_s=0.2",
+    f"runtime.lease_s={LEASE_S}",
+    "runtime.heartbeat_s=0.2",
     "checkpoint_every_s=0.3",
     "max_time_s=240",
     "save_parameters=true",

@@ -77,7 +77,7 @@ def job(tmp_path: Path) -> tuple[str, ...]:
     cores = "null" if missing("cgroup_cpu") else "4.0"  # cpulimit does not work beside duty cycles
     hosts = ("cluster=hosts", f"cluster.hosts.cpu_cores={cores}", "cluster.hosts.real_cores_per_core=0.05")
     hosts = (*hosts, "cluster.hosts.latency_ms=1")
-    length = (f"cluster.cpu_by={by}", "workload.epochs=null", "max_time_s=60", "cluster.telemetry_every_s=0.1")
+    length = (f"runtime.cpu_by={by}", "workload.epochs=null", "max_time_s=60", "runtime.telemetry_every_s=0.1")
     return (*LEDGER, *hosts, *length, "straggler=trace", f"straggler.path={plan}")
 
 

@@ -13,7 +13,7 @@ from tests.support.runs import DIGITS, LEDGER
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 DEADLINE_S = 8
-STUCK = (*LEDGER, "cluster.device={base_s: 0.01}", f"cluster.start_deadline_s={DEADLINE_S}", "workload.epochs=null")
+STUCK = (*LEDGER, "cluster.device={base_s: 0.01}", f"runtime.start_deadline_s={DEADLINE_S}", "workload.epochs=null")
 
 
 def test_a_stopped_agent_ends_the_run_when_it_is_needed(start: Start) -> None:
@@ -34,7 +34,7 @@ def test_a_stopped_agent_that_nobody_needs_is_not_noticed(start: Start) -> None:
 
 def test_a_run_that_does_not_start_in_time_says_so(start: Start) -> None:
     """Stopped while it imports the framework, which takes it longer than we need."""
-    run = start("run", *DIGITS, "cluster.start_deadline_s=3")
+    run = start("run", *DIGITS, "runtime.start_deadline_s=3")
     run.await_that(lambda: run.agents, "the agent")
     os.kill(run.agent_pid, signal.SIGSTOP)
-    assert "cluster.start_deadline_s=3" in run.fail()
+    assert "runtime.start_deadline_s=3" in run.fail()

@@ -340,7 +340,7 @@ def plans() -> dict[str, bytes]:
 def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: dict[str, bytes]) -> None:
     records = []
     for run_dir in (tmp_path / "one", tmp_path / "other"):
-        words = ["cluster=virtual", "draw=false", "view=none"]
+        words = ["runtime=virtual", "draw=false", "view=none"]
         words += [] if make(name).validation_samples else ["backend=none", "workload.target=null"]
         done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}")
         assert done.exit_code == 0, done.err

@@ -12,7 +12,7 @@ from runtime.live.hosts import rules
 
 @dataclass(kw_only=True)
 class BrokenLinks(LiveRuntime):  # type: ignore[misc]
-    """As ``cluster=hosts``."""
+    """As ``runtime=live``."""
 
     def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
         rules.burst_bytes = lambda rate: 600

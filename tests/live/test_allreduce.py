@@ -126,7 +126,7 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
 
 
 def test_without_restarts_the_others_go_on_at_once(start: Start) -> None:
-    run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "cluster.max_restarts=0")
+    run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "runtime.max_restarts=0")
     run.await_training(5)
     assert run.strike(("worker", 0))
     run.finish()

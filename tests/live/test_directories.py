@@ -64,7 +64,7 @@ def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     assert sorted(path.name for path in outside.iterdir()) == ["analysis", "data", "out"]
     meta = json.loads((outside / "out" / "meta.json").read_text())
     assert meta["job"]["task_fields"]["data_dir"] == "data"  # as it was written, or equal runs would differ
-    virtual = run_from(outside, checkout, *JOB, "cluster=virtual", *NOMINAL, *more, "hydra.run.dir=v")
+    virtual = run_from(outside, checkout, *JOB, "runtime=virtual", *NOMINAL, *more, "hydra.run.dir=v")
     assert virtual.returncode == 0, virtual.stderr
     ends = [Record(outside / name).notes("Finished")[0]["parameters_sha256"] for name in ("out", "v")]
     assert ends[0] == ends[1]  # BSP is bit-equal, on the same data

@@ -87,8 +87,8 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
         "workload.global_batch_samples=128",
         "workload.epochs=null",
         "max_time_s=6.0",
-        "cluster.telemetry_every_s=0.5",
-        f"cluster.cpu_by={by}",
+        "runtime.telemetry_every_s=0.5",
+        f"runtime.cpu_by={by}",
         *words,
     )
     run.finish()
@@ -109,12 +109,12 @@ def test_without_cpulimit_it_says_so_before_anything_starts(start: Start, tmp_pa
     for name in ("git", "uname"):
         if found := shutil.which(name):
             (tools / name).symlink_to(found)
-    words = ("straggler=cpu_throttle", "cluster.cpu_by=cpulimit", "cluster.device=null")
+    words = ("straggler=cpu_throttle", "runtime.cpu_by=cpulimit", "cluster.device=null")
     run = start("run", *words, env={"PATH": str(tools)})
     code, _, err = run.wait()
     assert code == 2
     assert err.strip().splitlines() == [
-        "run.py: cluster.cpu_by=cpulimit: cpulimit: not found; apt-get install cpulimit, or use cluster.cpu_by=auto"
+        "run.py: runtime.cpu_by=cpulimit: cpulimit: not found; apt-get install cpulimit, or use runtime.cpu_by=auto"
     ]
     assert not (tmp_path / "run").exists()
 
@@ -128,7 +128,7 @@ def test_a_plan_for_hosts_needs_hosts(start: Start) -> None:
 
 def test_what_the_machine_gave_stands_in_the_record(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.2, 0.3, "worker:0", "pause", 1))
-    run = start("run", *LEDGER, *PACED, "workload.epochs=5", *words, "cluster.telemetry_every_s=0.2").finish()
+    run = start("run", *LEDGER, *PACED, "workload.epochs=5", *words, "runtime.telemetry_every_s=0.2").finish()
     machine = json.loads((run.run_dir / "meta.json").read_bytes())["machine"]
     assert machine["containment"] in ("processes", "none")
     assert machine["means"]["throttles"] == "none"

@@ -32,7 +32,7 @@ BASE = (*DIGITS, "workload.epochs=2", "save_parameters=true")
 PACED = ("cluster.device={base_s: 0.03}", "checkpoint_every_s=0.2")
 SLEEPY = ("straggler=persistent", "straggler.sleep_iters=null", "straggler.sleep_s=0.02", "straggler.intensity=1.0")
 
-VIRTUAL = ("cluster=virtual", "cluster.device={base_s: 0.03}")
+VIRTUAL = ("runtime=virtual", "cluster.device={base_s: 0.03}")
 
 Trouble = Callable[[Run], None]
 
@@ -112,7 +112,7 @@ SPECS = {
     "1 server, injected sleep": Spec(4, 1, "tcp", SLEEPY),
     "worker and server killed": Spec(4, 2, "tcp", PACED, kill_a_worker_and_a_server),
     "worker and server killed, 3 servers, shm": Spec(4, 3, "shm", PACED, kill_a_worker_and_a_server),
-    "worker killed at the barrier": Spec(4, 2, "tcp", ("cluster.lease_s=20",), kill_at_the_barrier),
+    "worker killed at the barrier": Spec(4, 2, "tcp", ("runtime.lease_s=20",), kill_at_the_barrier),
     "ssp with bound 0": Spec(more=("strategy=ssp", "strategy.bound=0")),
     "no backup workers": Spec(more=("strategy=backup_workers", "strategy.num_backup=0")),
     "x of all workers": Spec(more=("strategy=static_x", "strategy.x=4")),

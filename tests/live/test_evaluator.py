@@ -12,7 +12,7 @@ from tests.support.runs import LEDGER
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.parametrize(("asked", "niceness"), [((), 5), (("cluster.evaluator_niceness=7",), 7)])
+@pytest.mark.parametrize(("asked", "niceness"), [((), 5), (("runtime.evaluator_niceness=7",), 7)])
 def test_only_the_evaluator_is_nice(start: Start, asked: tuple[str, ...], niceness: int) -> None:
     run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=null", "max_time_s=60", *asked)
     run.await_training(1)

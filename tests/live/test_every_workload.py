@@ -89,7 +89,7 @@ def test_twenty_updates_reduce_the_loss(name: str, backend: str, data_dir: Path,
         "strategy=bsp",
         "straggler=none",
         "cluster.num_workers=2",
-        f"cluster.start_deadline_s={PATIENCE_S:g}",
+        f"runtime.start_deadline_s={PATIENCE_S:g}",
         f"max_time_s={PATIENCE_S:g}",
     )
     run.finish(PATIENCE_S)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.live
 LEASE_S = 1.0
 PACED = (
     "cluster.device={base_s: 0.01}",
-    f"cluster.lease_s={LEASE_S}",
-    "cluster.heartbeat_s=0.2",
+    f"runtime.lease_s={LEASE_S}",
+    "runtime.heartbeat_s=0.2",
     "checkpoint_every_s=0.3",
 )
 ENDLESS = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
@@ -84,7 +84,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
     """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
-    run = start("run", *DIGITS, *wide, "cluster.num_workers=2", "cluster.iteration_deadline_s=30")
+    run = start("run", *DIGITS, *wide, "cluster.num_workers=2", "runtime.iteration_deadline_s=30")
     run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
     assert run.strike(("worker", 0))
     run.finish()
@@ -97,11 +97,11 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
 
 
 def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Start) -> None:
-    wide = ("workload.task.hidden_units=200000", "cluster.max_restarts=0")
+    wide = ("workload.task.hidden_units=200000", "runtime.max_restarts=0")
     run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
     run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
     assert run.strike(("worker", 0))
-    assert "worker 0 is gone (killed by signal 9) and cluster.max_restarts=0 is used up" in run.fail()
+    assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
 def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
@@ -121,7 +121,7 @@ def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
 
 
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
-    run = start("run", *LEDGER, *PACED, "cluster.max_restarts=0", "workload.epochs=2", "save_parameters=true")
+    run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
     assert run.strike(("worker", 2))
     run.finish()
@@ -133,7 +133,7 @@ def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start
 
 
 def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
-    run = start("run", *ENDLESS, "cluster.max_restarts=0", "cluster.num_workers=2")
+    run = start("run", *ENDLESS, "runtime.max_restarts=0", "cluster.num_workers=2")
     run.await_training(5)
     assert run.strike(("worker", 0))
     assert run.strike(("worker", 1))

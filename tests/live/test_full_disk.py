@@ -15,7 +15,7 @@ from tests.support.runs import LEDGER, ROOT
 pytestmark = pytest.mark.live
 
 RUN = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.001}", "workload.epochs=null", "max_time_s=90")
-TALKS = "cluster.telemetry_every_s=0.01"
+TALKS = "runtime.telemetry_every_s=0.01"
 """The record grows fast, however slow the machine is."""
 
 

@@ -111,7 +111,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
         "workload.task.hidden_units=1024",
         "workload.epochs=null",
         "max_time_s=4",
-        "cluster.telemetry_every_s=0.25",
+        "runtime.telemetry_every_s=0.25",
         *words,
     ).finish()
     tables = load_run(run.run_dir).tables
@@ -166,7 +166,7 @@ def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
 
 
 def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> None:
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "cluster=broken_links")
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "runtime=broken_links", "cluster=two_hosts")
     words = [word for word in LEDGER if not word.startswith("cluster.")]
     run = start("run", *words, *conf, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
     line = run.fail()

@@ -283,7 +283,7 @@ def test_a_strategy_that_decides_otherwise_is_caught(run: Run) -> None:
 
 def test_time_does_not_go_back_at_the_end(start: Start) -> None:
     """What tasks still say while the final parameters are scored is dated no later than the job's end."""
-    run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=4", "cluster.lease_s=20")
+    run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=4", "runtime.lease_s=20")
     run.await_training(3)
     evaluator = run.pid_of("evaluator")
     os.kill(evaluator, signal.SIGSTOP)

@@ -29,7 +29,7 @@ STRICT = ("strategy.rho=0.01", "strategy.warmup_updates=5", "strategy.refresh_ev
 """cos(r, g) must be 1/3."""
 EQUAL = ("strategy.rho=0.0", "strategy.rescale=false", "strategy.warmup_updates=0", "strategy.refresh_every=1")
 """All of the ledger's gradients, which are orthogonal to the reference, are accepted, and count exactly."""
-PACED = ("cluster.device={base_s: 0.01}", "cluster.lease_s=1.0", "cluster.heartbeat_s=0.2", "checkpoint_every_s=0.3")
+PACED = ("cluster.device={base_s: 0.01}", "runtime.lease_s=1.0", "runtime.heartbeat_s=0.2", "checkpoint_every_s=0.3")
 
 
 def assert_sound(run: Run) -> None:
@@ -43,7 +43,7 @@ def assert_sound(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [("topology.transport=tcp",), ("topology.transport=shm",), ("cluster=virtual", "cluster.device={base_s: 0.01}")],
+    [("topology.transport=tcp",), ("topology.transport=shm",), ("runtime=virtual", "cluster.device={base_s: 0.01}")],
     ids=lambda more: more[0],
 )
 def test_scores_are_those_of_one_process(start: Start, more: tuple[str, ...]) -> None:
@@ -116,10 +116,10 @@ def kill_or_let_go_on(scorer: int) -> None:
 
 
 def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Start) -> None:
-    run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, "workload.epochs=null", "cluster.max_restarts=0")
+    run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, "workload.epochs=null", "runtime.max_restarts=0")
     run.await_events("Scored", 5)
     assert run.strike(("scorer", 0))
-    assert "scorer is gone (killed by signal 9) and cluster.max_restarts=0 is used up" in run.fail()
+    assert "scorer is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
 def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
@@ -129,7 +129,7 @@ def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
 
 def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
     """It gives signs of life as far as the lease can tell, but no reference."""
-    deadline = ("cluster.lease_s=60", "cluster.iteration_deadline_s=1.0")
+    deadline = ("runtime.lease_s=60", "runtime.iteration_deadline_s=1.0")
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, *deadline, "workload.epochs=null")
     run.await_events("Scored", 5)
     stopped = run.pid_of("scorer")
@@ -138,6 +138,6 @@ def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
     run.await_events("Scored", len(scored(run)) + 10)
     run.interrupt()
     assert {note["reason"] for note in run.notes("Fenced")} == {
-        "no reference gradient within cluster.iteration_deadline_s=1"
+        "no reference gradient within runtime.iteration_deadline_s=1"
     }
     assert_sound(run)

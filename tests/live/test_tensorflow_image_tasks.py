@@ -25,7 +25,7 @@ RUN_S = 300.0
 BSP = (
     *("workload=resnet20_cifar10_laptop", "+workload.task.dataset.verify=false", "workload.global_batch_samples=32"),
     *("workload.task.train_samples=320", "workload.task.test_samples=64", "workload.epochs=5", "straggler=none"),
-    *("strategy=bsp", "cluster=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
+    *("strategy=bsp", "runtime=virtual", "cluster.num_workers=2", *QUICK, "cluster.device={base_s: 0.03}"),
 )
 CNN = ("workload.task.model=cnn", "workload.task.width=1.0", "workload.optimizer.lr=0.005")
 """Without normalisation: with it, roundings grow (tests/unit/backends/test_roundings.py)."""

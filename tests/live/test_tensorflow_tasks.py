@@ -26,17 +26,17 @@ UPDATES = 50
 START_S = 180.0
 """A start takes 3 s of processor time for every task; the machine may be busy with something else."""
 CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
-SMALL = (*CNN, *QUICK, "cluster.num_workers=2", "workload.epochs=5", f"cluster.start_deadline_s={START_S:g}")
+SMALL = (*CNN, *QUICK, "cluster.num_workers=2", "workload.epochs=5", f"runtime.start_deadline_s={START_S:g}")
 TENSORFLOW = (*SMALL, "backend=tensorflow")
 PLANTED = (
     *("workload.task.dataset.samples=2048", "workload.epochs=7", "straggler=none", *QUICK, "strategy=bsp"),
-    *("cluster.num_workers=2", f"cluster.start_deadline_s={START_S:g}"),
+    *("cluster.num_workers=2", f"runtime.start_deadline_s={START_S:g}"),
 )
 """56 updates, on samples that are drawn here."""
 CLICKS = ("workload=wide_deep_criteo_laptop", *PLANTED)
 DROPPING = ("workload=xdeepfm_criteo_laptop", "workload.task.size.dropout=0.3", *PLANTED, "backend=tensorflow")
 PACED = ("cluster.device={base_s: 0.03}",)
-VIRTUAL = ("cluster=virtual", *PACED)
+VIRTUAL = ("runtime=virtual", *PACED)
 SHAPES = {
     "tensorflow": TENSORFLOW,
     "torch": (*SMALL, "backend=torch"),
@@ -58,7 +58,7 @@ Losses = dict[tuple[int, int], float]
 
 def overrides(name: str) -> tuple[str, ...]:
     words = SHAPES[name]
-    return tuple(word for word in words if not ("cluster=virtual" in words and word.startswith("cluster.start")))
+    return tuple(word for word in words if not ("runtime=virtual" in words and word.startswith("runtime.start")))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def await_gone(pids: Iterable[int], timeout_s: float = 30.0) -> None:
 
 
 def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
-    endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"cluster.start_deadline_s={START_S:g}")
+    endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"runtime.start_deadline_s={START_S:g}")
     run = start("run", *endless, "backend=tensorflow", "cluster.num_workers=4", "topology.num_servers=2")
     run.await_training(3, START_S)
     ours, agent = run.pids(), run.agent_pid

@@ -51,5 +51,5 @@ class Leases:
         """For people: the start has taken too long, and who is missing; servers are known by whom they keep waiting."""
         missing = [task.name for task in self.tasks.values() if task.role != "server" and task.state != "attached"]
         waiting = ", ".join(missing[:NAMED]) + (" and others" if len(missing) > NAMED else "")
-        deadline = f"cluster.start_deadline_s={self.settings.start_deadline_s:g}"
+        deadline = f"runtime.start_deadline_s={self.settings.start_deadline_s:g}"
         return f"not ready after {deadline}: {waiting}; see logs/, or allow more on a busy machine"

@@ -320,7 +320,7 @@ class Session:
 
         def check() -> None:
             if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
-                reason = f"no reference gradient within cluster.iteration_deadline_s={limit_s:g}"
+                reason = f"no reference gradient within runtime.iteration_deadline_s={limit_s:g}"
                 self.supervisor.kill(self.supervisor.tasks["scorer", 0], incarnation, reason)
 
         self.loop.after(limit_s, check)

@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
-    """``cluster.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
+    """``runtime.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
     suits_s = (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
     return asked_s if asked_s is not None else min(suits_s, LONGEST_S)
 

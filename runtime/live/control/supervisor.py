@@ -307,7 +307,7 @@ class Supervisor:
         limit = self.settings.max_restarts
         restarting = limit is None or self.restarts <= limit
         if not restarting and not (task.role == "worker" and self.started):
-            self.listener.failed(f"{task.name} is gone ({reason}) and cluster.max_restarts={limit} is used up")
+            self.listener.failed(f"{task.name} is gone ({reason}) and runtime.max_restarts={limit} is used up")
             return
         self._replace(task, reason, restarting)
 
@@ -366,7 +366,7 @@ class Supervisor:
             self.kill(task, task.incarnation, reason)
         for worker in self.listener.overdue(now, limit):
             task = self.tasks["worker", worker]
-            self.kill(task, task.incarnation, f"no gradient within cluster.iteration_deadline_s={limit:g}")
+            self.kill(task, task.incarnation, f"no gradient within runtime.iteration_deadline_s={limit:g}")
         self.loop.after(self.leases.period_s, self._tick)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _isolation(hosts: Hosts | None, around: Circumstances, missing: Look) -> Iso
 def _quota_means(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
     """A control group is exact and costs nothing; stopping and continuing processes needs no privilege."""
     if cpu_by == "cgroup":
-        _demand("cgroup_cpu", "cluster.cpu_by=cgroup", missing, "or use cluster.cpu_by=duty")
+        _demand("cgroup_cpu", "runtime.cpu_by=cgroup", missing, "or use runtime.cpu_by=duty")
         return "cgroup"
     return "duty" if cpu_by == "duty" or missing("cgroup_cpu") else "cgroup"
 
@@ -126,14 +126,14 @@ def _throttle_means(
     if cpu_by == "cpulimit":
         if whole := [target for target in around.targets_of("cpu") if target.startswith("host:")]:
             raise ConfigError(
-                f"cluster.cpu_by=cpulimit: limits single processes, not {whole[0]}; use cluster.cpu_by=auto"
+                f"runtime.cpu_by=cpulimit: limits single processes, not {whole[0]}; use runtime.cpu_by=auto"
             )
         if quotas == "duty":
             raise ConfigError(
-                "cluster.cpu_by=cpulimit: would continue what the quotas of hosts stop, without control groups; use "
-                "cluster.cpu_by=duty, or set cluster.hosts.cpu_cores=null"
+                "runtime.cpu_by=cpulimit: would continue what the quotas of hosts stop, without control groups; use "
+                "runtime.cpu_by=duty, or set cluster.hosts.cpu_cores=null"
             )
-        _demand("cpulimit", "cluster.cpu_by=cpulimit", missing, "or use cluster.cpu_by=auto")
+        _demand("cpulimit", "runtime.cpu_by=cpulimit", missing, "or use runtime.cpu_by=auto")
         return "cpulimit"
     if quotas == "duty" or quotas == "cgroup":
         return quotas  # type: ignore[return-value]

@@ -40,7 +40,7 @@ SPECS = find_specs(ROOT / "conf" / "experiment")
 WHOLE: dict[str, Any] = {
     "title": "two systems",
     "where": "Table I",
-    "settings": ["cluster=virtual", "workload.epochs=2"],
+    "settings": ["runtime=virtual", "workload.epochs=2"],
     "axes": {
         "role": {"worker": ["straggler=persistent"], "server": ["straggler=persistent_server"]},
         "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp", "workload.epochs=3"]},
@@ -76,7 +76,7 @@ def test_later_settings_win(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
     first, second, *_ = cells(spec)
     assert settings_of(spec, first) == [
-        *("cluster=virtual", "workload.epochs=2", "straggler=persistent", "strategy=bsp", "seed=0"),
+        *("runtime=virtual", "workload.epochs=2", "straggler=persistent", "strategy=bsp", "seed=0"),
     ]
     assert "workload.epochs=3" in settings_of(spec, second)
     assert "workload.epochs=2" not in settings_of(spec, second)

@@ -18,7 +18,7 @@ from runtime.run.experiment import run_experiment
 from tests.unit.run.test_preflight import composed
 
 LINE = (
-    "cluster=virtual backend=none backend.progress=digits_mlp strategy={} draw=false view=none max_time_s=60 "
+    "runtime=virtual backend=none backend.progress=digits_mlp strategy={} draw=false view=none max_time_s=60 "
     "workload.global_batch_samples=64"
 )
 NOT_IN_ROWS = ("loss", "issued_s", "start_s")

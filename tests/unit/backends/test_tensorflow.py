@@ -105,7 +105,7 @@ def test_a_number_of_threads_is_one_at_least() -> None:
 @pytest.mark.parametrize("backend", ["torch", "numpy"])
 def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: Path) -> None:
     workload = {"torch": "digits", "numpy": "ledger"}[backend]
-    words = [f"workload={workload}", f"backend={backend}", "cluster=virtual", "draw=false", "view=none"]
+    words = [f"workload={workload}", f"backend={backend}", "runtime=virtual", "draw=false", "view=none"]
     script = (
         "import atexit, os, runpy, sys\n"
         "names = ('tensorflow', 'keras', 'torch')\n"

@@ -15,7 +15,7 @@ from runtime.errors import ConfigError
 from tests.support.cli import ROOT, run_cli
 
 TRACE = "time,duration,target,kind,magnitude\n0,5,worker:0,slowdown,2.0\n"
-VIRTUAL = ("cluster=virtual", "workload.epochs=1", "view=none", "draw=false", "eval_every_s=null")
+VIRTUAL = ("runtime=virtual", "workload.epochs=1", "view=none", "draw=false", "eval_every_s=null")
 
 
 def test_directories_and_files_that_are_there_become_absolute(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from runtime.config.parse import MAX_SEED, Config, parse
 from runtime.errors import ConfigError
 
 RAW: dict[str, Any] = {
-    "names": {"strategy": "bsp", "straggler": "none", "cluster": "local", "backend": "numpy"},
+    "names": {"strategy": "bsp", "straggler": "none", "runtime": "live", "cluster": "local", "backend": "numpy"},
     "strategy": {"_target_": "strategies.bsp.BSP"},
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
     "workload": {
@@ -32,7 +32,8 @@ RAW: dict[str, Any] = {
         "eval_every_s": 0.5,
         "convergence": None,
     },
-    "cluster": {"_target_": "runtime.live.LiveRuntime", "num_workers": 4},
+    "runtime": {"_target_": "runtime.live.LiveRuntime"},
+    "cluster": {"num_workers": 4},
     "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
     "topology": {"name": "ps", "num_servers": 2, "transport": "tcp", "collective": None},
     "seed": 0,
@@ -98,7 +99,7 @@ def test_a_complete_configuration_is_accepted_and_immutable() -> None:
         ("workload.eval_every_s", None),
         ("topology.transport", "shm"),
         ("view", "none"),
-        ("cluster.anything", "is the class's own affair"),
+        ("runtime.anything", "is the class's own affair"),
     ],
 )
 def test_accepted(path: str, value: Any) -> None:

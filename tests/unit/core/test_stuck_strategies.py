@@ -245,7 +245,7 @@ def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", ["[]", "null"])
 def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
-    words = ("workload=ledger", "backend=numpy", "cluster=virtual", "draw=false", "view=none", "straggler=none")
+    words = ("workload=ledger", "backend=numpy", "runtime=virtual", "draw=false", "view=none", "straggler=none")
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mute.yaml").write_text(
         f"_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: {answer}\n"

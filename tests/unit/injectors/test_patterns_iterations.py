@@ -154,7 +154,7 @@ def ran(tmp_path: Path, times_s: np.ndarray[Any, Any], *words: str) -> Run:
     path = written(tmp_path, "\n".join(["worker,iteration,seconds", *lines]))
     settings = [
         *(
-            "cluster=virtual",
+            "runtime=virtual",
             "cluster.costs=ideal",
             "backend=none",
             "topology.num_servers=1",

@@ -25,7 +25,7 @@ from injectors.plan import (
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2)
 HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=3)
-CURE = "this cluster has no hosts; choose cluster=hosts, or cluster=virtual with cluster.hosts set"
+CURE = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
 
 def window(start_s: float, end_s: float, target: str = "worker:1", **fields: Any) -> Disturbance:

@@ -66,6 +66,6 @@ def test_a_few_of_those_who_are_missing_are_named() -> None:
     server = Task(role="server", id=0)
     leases = watched(server, *(worker(number) for number in range(6)), worker(6, state="attached"))
     assert leases.not_ready() == (
-        "not ready after cluster.start_deadline_s=10: worker 0, worker 1, worker 2, worker 3 and others; "
+        "not ready after runtime.start_deadline_s=10: worker 0, worker 1, worker 2, worker 3 and others; "
         "see logs/, or allow more on a busy machine"
     )

@@ -188,7 +188,7 @@ def test_who_does_not_come_in_time_is_named() -> None:
             world.connect(key)
     world.live(10.5)
     ((_, reason),) = [words for words in world.heard if words[0] == "failed"]
-    assert reason.startswith("not ready after cluster.start_deadline_s=10: ")
+    assert reason.startswith("not ready after runtime.start_deadline_s=10: ")
     assert reason.endswith("; see logs/, or allow more on a busy machine")
     assert "worker 1" in reason
 
@@ -379,7 +379,7 @@ def test_without_restarts_a_dead_server_ends_the_run() -> None:
     world.die(("server", 0))
     ((_, reason),) = [words for words in world.heard if words[0] == "failed"]
     assert "server 0 is gone" in reason
-    assert "cluster.max_restarts=0" in reason
+    assert "runtime.max_restarts=0" in reason
 
 
 # ---- the evaluator --------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tests.support.runs import ROOT, read_lines
 from tests.unit.live.test_supervisor import started
 
 NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-RUN = ("cluster=virtual", "workload=ledger", "backend=numpy", "workload.epochs=4", "straggler=none", "view=none")
+RUN = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=4", "straggler=none", "view=none")
 
 
 def limited(program: Callable[[], None], limit_bytes: int) -> int:

@@ -15,7 +15,7 @@ from runtime.run.claiming import claim, claimed
 from runtime.run.preflight import preflight
 from tests.support.cli import ROOT, run_cli
 
-JOB = ("workload=ledger", "backend=numpy", "cluster=virtual", "workload.epochs=1", "straggler=none")
+JOB = ("workload=ledger", "backend=numpy", "runtime=virtual", "workload.epochs=1", "straggler=none")
 QUIET = ("view=none", "draw=false", "eval_every_s=null")
 CLAIM = """
 import sys, time
@@ -124,7 +124,7 @@ def test_a_directory_that_is_taken_away_is_made_again(tmp_path: Path, monkeypatc
 
 
 def test_a_run_that_is_refused_late_leaves_nothing(tmp_path: Path) -> None:
-    words = ("workload=resnet20_cifar10", "cluster=virtual", "cluster.device={base_s:0.1}", "hydra.run.dir=out/x")
+    words = ("workload=resnet20_cifar10", "runtime=virtual", "cluster.device={base_s:0.1}", "hydra.run.dir=out/x")
     done = run_cli(*words, cwd=tmp_path)
     assert done.exit_code == 2
     assert "cifar10" in done.err

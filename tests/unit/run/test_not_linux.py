@@ -12,7 +12,7 @@ import pytest
 from runtime.record import meta
 from tests.support.cli import ROOT, run_cli
 
-JOB = ("cluster=virtual", "workload.epochs=1", "view=plain")
+JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
 
 
@@ -41,7 +41,7 @@ def test_a_virtual_run_gives_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        ("cluster=virtual_hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
+        ("runtime=virtual", "cluster=hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
         ("topology=allreduce", *TIMED),
         ("record=iterations", *TIMED),
     ],
@@ -58,7 +58,7 @@ def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], tmp_pat
     done = on_a_mac("run.py", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "need Linux, and this is darwin" in done.stderr
-    assert "cluster=virtual" in done.stderr
+    assert "runtime=virtual" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -74,4 +74,4 @@ def test_windows_is_told_in_one_line() -> None:
     script = "import os, pathlib; os.name = 'nt'; import runtime"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Stragglab needs Linux (macOS will do for cluster=virtual); on Windows, use WSL\n"
+    assert done.stderr == "Stragglab needs Linux (macOS will do for runtime=virtual); on Windows, use WSL\n"

@@ -80,15 +80,16 @@ def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
         yield from composer.jobs(composer.master())
 
 
-GROUPS = ("strategy", "cluster", "workload", "backend", "topology", "straggler")
+GROUPS = ("strategy", "runtime", "cluster", "workload", "backend", "topology", "straggler")
 NEEDS = {
     "workload=ledger": " backend=numpy",
     "backend=numpy": " workload=ledger",
-    "backend=none": " cluster=virtual workload.target=null",
+    "backend=none": " runtime=virtual workload.target=null",
     **{
-        f"workload={name}": " cluster=virtual backend=none"
+        f"workload={name}": " runtime=virtual backend=none"
         for name in ("criteo_scale", "imagenet_scale", "cifar_scale")
     },
+    "cluster=antdt": " runtime=virtual workload=criteo_scale backend=none",
     **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": " cluster.device=null"
@@ -168,9 +169,9 @@ def test_a_port_in_use() -> None:
         sock.bind(("127.0.0.1", 0))
         sock.listen()
         port = sock.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"^cluster.port={port}: address already in use; choose another, or 0"):
-            preflight([f"cluster.port={port}"])
-    preflight([f"cluster.port={port}"])
+        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
+            preflight([f"runtime.port={port}"])
+    preflight([f"runtime.port={port}"])
 
 
 def test_a_straggler_target_that_does_not_exist(tmp_path: Path) -> None:

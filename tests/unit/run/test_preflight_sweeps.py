@@ -10,7 +10,7 @@ from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from tests.support.cli import ROOT
 
-VIRTUAL = ("cluster=virtual", "straggler=none")
+VIRTUAL = ("runtime=virtual", "straggler=none")
 
 
 def write(path: Path, text: str) -> Path:
@@ -58,10 +58,10 @@ def launcher(tmp_path: Path) -> list[str]:
 
 
 def test_another_launcher_is_refused_for_live_jobs(launcher: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"^hydra/launcher=crowd: .* cluster=local .*, or choose cluster=virtual"):
+    with pytest.raises(ConfigError, match=r"^hydra/launcher=crowd: .* runtime=live .*, or choose runtime=virtual"):
         preflight([*launcher, "-m", "seed=0,1"])
-    with pytest.raises(ConfigError, match=r"^hydra/launcher=crowd: .* cluster=local "):
-        preflight([*launcher, "-m", "cluster=virtual,local", "straggler=none"])
+    with pytest.raises(ConfigError, match=r"^hydra/launcher=crowd: .* runtime=live "):
+        preflight([*launcher, "-m", "runtime=virtual,live", "straggler=none"])
 
 
 def test_another_launcher_is_welcome_to_virtual_jobs(launcher: list[str]) -> None:

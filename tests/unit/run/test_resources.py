@@ -34,7 +34,7 @@ def default() -> Config:
     ("line", "message"),
     [
         ("workload.task.hidden_units=100000000000", r"^workload=digits: hidden_units=100000000000, .* TB of memory"),
-        ("cluster=virtual workload.task.hidden_units=100000000000", r"^workload=digits: .* need at least 90 TB"),
+        ("runtime=virtual workload.task.hidden_units=100000000000", r"^workload=digits: .* need at least 90 TB"),
         ("topology=allreduce workload.task.hidden_units=100000000000", r"^workload=digits: .* TB of memory"),
         ("workload=ledger backend=numpy workload.task.num_samples=100000000000", r"^workload=ledger: num_samples="),
         ("topology.num_servers=1000000", r"topology\.num_servers=1000000 need at least 4 TB of memory"),
@@ -49,7 +49,7 @@ def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: py
 
 
 def test_without_gradients_a_model_of_any_size_fits() -> None:
-    preflight(["cluster=virtual", "backend=none", "workload.target=null", "workload.task.hidden_units=100000000000"])
+    preflight(["runtime=virtual", "backend=none", "workload.target=null", "workload.task.hidden_units=100000000000"])
 
 
 @pytest.mark.parametrize(("model", "hidden_units"), [("mlp", 1), ("mlp", 128), ("cnn", 3), ("cnn", 32)])

@@ -40,7 +40,7 @@ LOST = [
     ">/dev/full 2>&1",
     "2>&1 | head -1",
 ]
-RUN = ("cluster=virtual", "workload=ledger", "backend=numpy", "straggler=none", "workload.epochs=1", "max_time_s=20")
+RUN = ("runtime=virtual", "workload=ledger", "backend=numpy", "straggler=none", "workload.epochs=1", "max_time_s=20")
 
 
 def shell(program: str, *words: str, lost: str) -> tuple[int, str, str]:

@@ -60,7 +60,7 @@ class FakeRunner:
 
     def _tell(self, said: dict[str, str], rows: list[dict[str, str]]) -> Telling:
         by, end_s, batch = (
-            said.get("cluster.cpu_by"),
+            said.get("runtime.cpu_by"),
             float(said["max_time_s"]),
             int(said["workload.global_batch_samples"]),
         )
@@ -170,7 +170,7 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     assert not (bench.out / "unfinished").exists()
     assert sorted(path.stem for path in (bench.out / "plans").iterdir()) == sorted(QUICK)
     said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
-    assert {"cluster=hosts", "cluster.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
+    assert {"cluster=hosts", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
         *said
     }
 
@@ -220,9 +220,9 @@ def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None
     bench.quick()
     path = bench.out / "records" / "cgroup_50ms_1"
     said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text())
-    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump([*said, "cluster.lease_s=9"]))
+    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump([*said, "runtime.lease_s=9"]))
     line = bench.refused("-o", str(bench.out), "--quick")
-    assert "cgroup_50ms_1: of other settings (cluster.lease_s=9); choose another -o, or remove it" in line
+    assert "cgroup_50ms_1: of other settings (runtime.lease_s=9); choose another -o, or remove it" in line
     (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
     plan = (path / "plan.json").read_text()
     (path / "plan.json").write_text(plan.replace("0.75", "0.7"))

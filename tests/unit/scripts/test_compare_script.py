@@ -41,7 +41,7 @@ class FakeRunner:
         if new.name == self.interrupted_at:
             raise KeyboardInterrupt
         log.write_text("run.py: bsp on digits: it broke\nrecord: somewhere\n" if new.name in self.failing else "")
-        strategy, virtual = said["strategy"], said["cluster"].startswith("virtual")
+        strategy, virtual = said["strategy"], said["runtime"] == "virtual"
         told = story(
             strategy,
             seed=int(said["seed"]),
@@ -132,8 +132,9 @@ def test_the_settings_reach_the_runs(bench: Bench) -> None:
     ]
     ours = {word for word in script.GRIDS["local"].settings if not word.startswith("workload.epochs=")}
     common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=1", "draw=false", "view=none"}
-    assert set(words[0]) == {*common, "cluster=local"}
-    assert set(words[1]) == {*common, "cluster=virtual", "cluster.costs='ideal'"}
+    common |= {"cluster=local"}
+    assert set(words[0]) == {*common, "runtime=live"}
+    assert set(words[1]) == {*common, "runtime=virtual", "cluster.costs='ideal'"}
     assert [len(set(each)) for each in words] == [len(each) for each in words]
 
 
@@ -297,7 +298,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["seed=3"], "seed=3: is chosen by this program"),
         (["+cluster.costs=ideal"], "is chosen by this program"),
         (["workload.epoch=3"], "did you mean workload.epochs?"),
-        (["cluster.heartbeat_s=3"], "cluster.heartbeat_s=3: no such setting of cluster=virtual"),
+        (["runtime.heartbeat_s=3"], "runtime.heartbeat_s=3: no such setting of runtime=virtual"),
         (["epochs"], "epochs"),
         (["--quick"], "--quick"),
         (["--report", "{here}"], "is a directory; name a file"),

@@ -19,7 +19,7 @@ from tests.unit.analysis.test_fidelity import PNG, story
 SPEC = {
     "title": "two systems",
     "where": "Table I",
-    "settings": ["cluster=virtual", "cluster.costs=ideal"],
+    "settings": ["runtime=virtual", "cluster.costs=ideal"],
     "axes": {
         "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=3"]},
         "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]},
@@ -143,7 +143,7 @@ def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -
     model = tmp_path / "mine.yaml"
     model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
     bench.run()
-    bench.describe(settings=["cluster=virtual", f"cluster.costs={model}"])
+    bench.describe(settings=["runtime=virtual", f"cluster.costs={model}"])
     runner = FakeRunner()
     bench.run(runner=runner)
     assert len(runner.ran) == 8
@@ -297,7 +297,7 @@ def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: 
     code, _, err = bench.run(name="toy_fig9")
     assert (code, err) == (2, "experiment.py: toy_fig9: no such experiment; there are toy_table\n")
     monkeypatch.setattr(script, "preflight", preflight)
-    bench.describe(settings=["cluster=virtual", "workload.epoch=3"])
+    bench.describe(settings=["runtime=virtual", "workload.epoch=3"])
     code, _, err = bench.run()
     assert code == 2
     assert "did you mean workload.epochs?" in err

@@ -61,7 +61,7 @@ def test_none_is_left_when_the_others_are_no_longer_wanted(tmp_path: Path) -> No
 
 def test_a_run_in_a_fork_leaves_the_same_record_as_one_of_its_own(tmp_path: Path) -> None:
     """The same bytes, several at a time or not, but for what says where and when it ran."""
-    words = ["cluster=virtual", "workload.epochs=1", "draw=false", "view=none", "strategy=ssp"]
+    words = ["runtime=virtual", "workload.epochs=1", "draw=false", "view=none", "strategy=ssp"]
 
     def work(name: str) -> int:
         runner = run_child if name == "child" else run_here
@@ -90,6 +90,6 @@ def test_a_program_in_a_fork_is_told_what_a_child_is_told(tmp_path: Path, monkey
 
 
 def test_what_is_refused_in_a_fork_says_so_in_its_log(tmp_path: Path) -> None:
-    words = ["cluster=virtual", "strategy.bond=3", f"hydra.run.dir={tmp_path / 'run'}"]
+    words = ["runtime=virtual", "strategy.bond=3", f"hydra.run.dir={tmp_path / 'run'}"]
     assert dict(in_forks(["x"], lambda _: run_here(words, tmp_path / "log"), 1)) == {"x": 2}
     assert (tmp_path / "log").read_text().count("\n") == 1

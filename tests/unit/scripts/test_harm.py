@@ -46,7 +46,7 @@ def config_of(*words: str) -> Config:
 
 @pytest.mark.parametrize("strategy", ["bsp", "backup_workers"])
 def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -> None:
-    words = ["cluster=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
+    words = ["runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
     config = config_of(*words, f"strategy={strategy}", "straggler=slowdown")
     assert run_experiment(config, tmp_path / "run") == 0
     outcome, record = outcome_of_job(config), load_run(tmp_path / "run")
@@ -55,7 +55,7 @@ def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -
 
 
 def test_live_jobs_are_not_timed_without_a_record() -> None:
-    with pytest.raises(ConfigError, match="cluster=local: is not virtual"):
+    with pytest.raises(ConfigError, match="runtime=live: is not virtual"):
         outcome_of_job(config_of())
 
 

@@ -17,8 +17,8 @@ MARGIN = 0.03
 """Of BSP's time under the same plan: nobody may be slower by more, and who acts is faster by more."""
 
 CLUSTER = (
-    "cluster=virtual_hosts cluster.costs=ideal cluster.device={base_s:0.02,per_sample_s:0.00125} cluster.hosts.count=5 "
-    "topology.num_servers=1 workload=digits workload.epochs=14 backend.num_parameters=100000 straggler=trace"
+    "runtime=virtual cluster=hosts cluster.costs=ideal cluster.device={base_s:0.02,per_sample_s:0.00125} "
+    "cluster.hosts.count=5 topology.num_servers=1 workload=digits workload.epochs=14 backend.num_parameters=100000 straggler=trace"
 )
 """Worker 0 has host 0 to itself, and the server host 4; a round takes 98 ms, of which 26 are the links'."""
 
@@ -98,7 +98,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
     ratios, switches = [], []
     for seed in range(seeds):
         line = (
-            f"cluster=virtual cluster.costs={tmp_path}/noisy.yaml cluster.num_workers={num_workers} straggler=none "
+            f"runtime=virtual cluster.costs={tmp_path}/noisy.yaml cluster.num_workers={num_workers} straggler=none "
             f"workload=digits workload.global_batch_samples=256 workload.epochs={epochs} seed={seed} "
         )
         outcome, states = run_line(f"{line} strategy={detector} {DETECTORS[detector][0]}")
@@ -114,5 +114,5 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
 )
 def test_small_batches_are_not_moved_to_and_fro(strategy: str, straggler: str) -> None:
     """16 workers of 8 samples: steps of 32 took 1.25, 1.20, 1.23 times BSP's time, one long pause 1.14 times."""
-    line = f"cluster=virtual cluster.num_workers=16 topology.num_servers=4 workload.epochs=40 straggler={straggler} "
+    line = f"runtime=virtual cluster.num_workers=16 topology.num_servers=4 workload.epochs=40 straggler={straggler} "
     assert jct_s(f"{line} strategy={strategy}") < jct_s(f"{line} strategy=bsp") * (1 + MARGIN)

@@ -65,7 +65,7 @@ def test_the_virtual_clock_takes_one_pass_for_all_samples(weighs: bool, seconds:
 )
 def test_a_workload_decides(workload: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
     """Four workers on ``base_s = 0.02, per_sample_s = 0.00125``, two parts each."""
-    calm = ("cluster=virtual", "cluster.costs=ideal", "straggler=none", "eval_every_s=null", "checkpoint_every_s=null")
+    calm = ("runtime=virtual", "cluster.costs=ideal", "straggler=none", "eval_every_s=null", "checkpoint_every_s=null")
     small = ("workload.epochs=1", "workload.target=null", "draw=false", "view=none", f"hydra.run.dir={tmp_path}/run")
     done = run_cli(*calm, *small, "strategy=coding_cyclic", *workload)
     assert done.exit_code == 0, done.err

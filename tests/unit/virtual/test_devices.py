@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.backends.base import micro_batches
 from runtime.cluster.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
+from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.pacing import Pacer
@@ -98,8 +99,8 @@ def test_a_mix_names_the_device_of_every_worker() -> None:
 def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
     assert slowest_s(parse_devices(MIX, 4), 4) == 1.25
     assert slowest_s([None, None], 4) is None
-    assert LiveRuntime(num_workers=4, devices=MIX).base_iter_s(4) == 1.25
-    assert VirtualRuntime(num_workers=4, devices=MIX).base_iter_s(4) == 1.25
+    assert LiveRuntime(cluster=Cluster(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
+    assert VirtualRuntime(cluster=Cluster(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
 @pytest.mark.parametrize("runtime", [LiveRuntime, VirtualRuntime])
 def test_a_mix_that_says_too_little_or_too_much(runtime: Any, changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        runtime(num_workers=4, devices={**MIX, **changes})
+        runtime(cluster=Cluster(num_workers=4, devices={**MIX, **changes}))
     assert complaint in str(refused.value)
 
 
@@ -132,7 +133,7 @@ def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
 
 def test_a_virtual_device_takes_time() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
-        VirtualRuntime(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}})
+        VirtualRuntime(cluster=Cluster(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_virtual_device_takes_time() -> None:
         ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: says nothing of worker 4"),
         ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
         ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
-        ("workload=criteo_scale", "cannot train workload=criteo_scale; choose cluster=virtual backend=none"),
+        ("workload=criteo_scale", "cannot train workload=criteo_scale; choose runtime=virtual backend=none"),
         ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
     ],
 )
@@ -161,7 +162,7 @@ def test_each_virtual_worker_has_its_own() -> None:
 
 
 def test_each_live_worker_is_told_its_own() -> None:
-    fields = LiveRuntime(num_workers=4, devices=MIX).device_fields()
+    fields = LiveRuntime(cluster=Cluster(num_workers=4, devices=MIX)).device_fields()
     assert fields is not None
     assert [one["per_sample_s"] for one in fields] == [0.0, 0.25, 0.0, 0.25]
-    assert LiveRuntime(num_workers=4).device_fields() is None
+    assert LiveRuntime(cluster=Cluster(num_workers=4)).device_fields() is None

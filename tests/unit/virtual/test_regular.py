@@ -18,7 +18,7 @@ from injectors.plan import ClusterShape, Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.api import Experiment, Outcome
 from runtime.cluster.device import DeviceProfile
-from runtime.config.parse import parse
+from runtime.config.parse import Cluster, parse
 from runtime.core.job import Job
 from runtime.record.columns import ColumnRecorder
 from runtime.run.experiment import run_experiment
@@ -228,7 +228,7 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     taken: list[str] = []
     kind = getattr(virtual, loops)
     monkeypatch.setattr(kind, "run", lambda self: taken.append(loops) or RegularRun.run(self))
-    command = re.search(r"python run\.py (cluster=virtual backend=none record=iterations .*?)\n```", TEXT, re.DOTALL)
+    command = re.search(r"python run\.py (runtime=virtual backend=none record=iterations .*?)\n```", TEXT, re.DOTALL)
     assert command is not None
     line = " ".join(command[1].replace("\\\n", " ").split()).replace("1000000", "12000").replace("=1000 ", "=60 ")
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
@@ -258,7 +258,7 @@ def test_the_runtime_takes_the_long_way_where_it_must(
     monkeypatch.setattr(RegularRun, "run", lambda self: pytest.fail("the short way"))
     recorder = ColumnRecorder(tmp_path)
     job = job_of(num_samples=NUM_WORKERS * BATCH * 2)
-    runtime = VirtualRuntime(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about)
+    runtime = VirtualRuntime(cluster=Cluster(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about))
     experiment = make_experiment(job, BSP(), recorder, tmp_path, columns=recorder.rows)
     outcome = runtime.run(experiment, Schedule(build_plan("test", 0, 1000.0, windows)))
     recorder.close()

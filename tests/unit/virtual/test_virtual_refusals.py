@@ -12,10 +12,10 @@ from runtime.virtual.costs import DIRECTORY
 from tests.support.cli import run_cli
 
 REFUSED = 2
-VIRTUAL = "cluster=virtual"
+VIRTUAL = "runtime=virtual"
 NONE = f"{VIRTUAL} backend=none"
 UNSCORED = f"{NONE} workload.target=null"
-HOSTS = "cluster=virtual_hosts"
+HOSTS = "runtime=virtual cluster=hosts"
 REAL = "cluster.device=null cluster.costs=@real.yaml"
 COSTS = "schema: 1\nvalues: {control_s: 0.001}\n"
 PROGRESS = """schema: 1
@@ -46,7 +46,7 @@ MODELS = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
 BAD_LINES = [
     ("costs=ideal", "costs=ideal: no such setting"),
     (
-        "cluster=virtual cluster.costs=ideal cluster.device={base_s:0,per_sample_s:0}",
+        "runtime=virtual cluster.costs=ideal cluster.device={base_s:0,per_sample_s:0}",
         "an iteration must take some time",
     ),
     # cost models
@@ -70,24 +70,29 @@ BAD_LINES = [
         f"{VIRTUAL} cluster.costs=ideal cluster.device=null",
         "cluster.device=null: the cost model ideal does not say how long computing takes; give a device profile",
     ),
-    (f"{VIRTUAL} cluster.device={{speed:1}}", "no such setting of cluster=virtual; did you mean"),
+    (f"{VIRTUAL} cluster.device={{speed:1}}", "no such setting of cluster=local; did you mean"),
     (f"{VIRTUAL} cluster.device.base_s=-1", "base_s=-1.0 must be 0 or more"),
     (
-        "cluster=virtual_hosts topology=allreduce",
-        "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=virtual",
+        "runtime=virtual cluster=hosts topology=allreduce",
+        "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local",
     ),
     (f"{VIRTUAL} cluster.num_workers=0", "cluster.num_workers=0: must be at least 1"),
     (f"{VIRTUAL} cluster.num_workers=129", "workload.global_batch_samples=128: smaller than cluster.num_workers=129"),
     (
         f"{VIRTUAL} cluster.cost=ideal",
-        "cluster.cost=ideal: no such setting of cluster=virtual; did you mean cluster.costs?",
+        "cluster.cost=ideal: no such setting of cluster=local; did you mean cluster.costs?",
     ),
     (f"{VIRTUAL} +cluster.cost=ideal", "cluster.cost: no such setting; did you mean cluster.costs?"),
-    (f"{VIRTUAL} cluster.port=0", "cluster.port=0: no such setting of cluster=virtual"),
-    ("cluster.costs=ideal", "cluster.costs=ideal: no such setting of cluster=local"),
-    (f"{VIRTUAL} cluster.decisions=guessed", "cluster.decisions=guessed: must be one of fixed, measured"),
+    (f"{VIRTUAL} runtime.port=0", "runtime.port=0: no such setting of runtime=virtual"),
+    ("cluster=virtual", "cluster=virtual: is written runtime=virtual now"),
+    ("cluster=virtual_hosts", "cluster=virtual_hosts: is written runtime=virtual cluster=hosts now"),
+    ("cluster=virtual_gc_a", "cluster=virtual_gc_a: is written runtime=virtual cluster=gc_a now"),
+    ("cluster.lease_s=3", "cluster.lease_s=3: is written runtime.lease_s=3 now"),
+    ("runtime.costs=ideal", "runtime.costs=ideal: no such setting of runtime=live"),
+    ("cluster=antdt", "runtime=live: the cluster is only modelled (20 machines with 16 cores each"),
+    (f"{VIRTUAL} runtime.decisions=guessed", "runtime.decisions=guessed: must be one of fixed, measured"),
     # hosts
-    (f"{VIRTUAL} cluster.lease_s=0", "cluster.lease_s=0: must be more than 0"),
+    (f"{VIRTUAL} runtime.lease_s=0", "runtime.lease_s=0: must be more than 0"),
     (f"{HOSTS} cluster.hosts.count=0", "cluster.hosts.count=0: must be at least 1"),
     (f"{HOSTS} cluster.hosts.cpu_cores=0.01", "cluster.hosts.real_cores_per_core=0.1: makes 0.001 cores"),
     (f"{HOSTS} +cluster.hosts.cpu=4", "cluster.hosts.cpu: no such setting"),
@@ -115,7 +120,7 @@ BAD_LINES = [
         "cluster.device: paces the iterations of worker:0",
     ),
     (
-        "cluster=virtual_star straggler=cpu_throttle cluster.device.base_s=0.6",
+        "runtime=virtual cluster=star straggler=cpu_throttle cluster.device.base_s=0.6",
         "cluster.device: paces the iterations of worker:0",
     ),
     (
@@ -128,7 +133,7 @@ BAD_LINES = [
     ),
     (f"{VIRTUAL} straggler=link_throttle", "this cluster has no hosts"),
     # no gradients
-    ("backend=none", "backend=none: computes no gradients; cluster=local needs them, choose cluster=virtual"),
+    ("backend=none", "backend=none: computes no gradients; runtime=live needs them, choose runtime=virtual"),
     (
         NONE,
         "workload.target=0.95: backend=none measures no accuracy; estimate it with backend.progress=NAME, or set "
@@ -154,7 +159,7 @@ BAD_LINES = [
 
 GOOD_LINES = [
     VIRTUAL,
-    f"{VIRTUAL} cluster.costs=ideal topology.transport=shm cluster.decisions=measured",
+    f"{VIRTUAL} cluster.costs=ideal topology.transport=shm runtime.decisions=measured",
     f"{VIRTUAL} cluster.costs=@good.yaml",
     f"{VIRTUAL} workload=ledger backend=numpy save_parameters=true",
     UNSCORED,

@@ -14,7 +14,7 @@ from workloads.data import DataError, Split, store
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.digits import Digits
 
-VIRTUAL = ("cluster=virtual", "workload.epochs=1", "view=none", "draw=false", "straggler=none", "eval_every_s=null")
+VIRTUAL = ("runtime=virtual", "workload.epochs=1", "view=none", "draw=false", "straggler=none", "eval_every_s=null")
 Spoil = Callable[[Path], Any]
 
 
