@@ -23,7 +23,7 @@ class Part(NamedTuple):
 class Grid(NamedTuple):
     """The runs of one page.
 
-    ``settings`` are those of all jobs, ``of_strategy`` and ``of_straggler`` of some; ``slower`` makes devices, or cores,
+    ``settings`` are those of all jobs, ``of_strategy`` and ``of_straggler`` of some; ``slower`` makes devices or cores
     1 % slower. Of the first ``repeats`` seeds there are second live runs, and virtual ones on slower devices.
     """
 

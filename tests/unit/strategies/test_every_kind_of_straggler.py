@@ -18,7 +18,8 @@ MARGIN = 0.03
 
 CLUSTER = (
     "runtime=virtual cluster=hosts cluster.costs=ideal cluster.device={base_s:0.02,per_sample_s:0.00125} "
-    "cluster.hosts.count=5 topology.num_servers=1 workload=digits workload.epochs=14 backend.num_parameters=100000 straggler=trace"
+    "cluster.hosts.count=5 topology.num_servers=1 workload=digits workload.epochs=14 backend.num_parameters=100000 "
+    "straggler=trace"
 )
 """Worker 0 has host 0 to itself, and the server host 4; a round takes 98 ms, of which 26 are the links'."""
 
