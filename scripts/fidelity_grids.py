@@ -91,8 +91,8 @@ and jobs that last for hours."""
 _NOTE_ALLREDUCE = """\
 The synchronous strategies, for which replicas and a ring are meant. Not compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
-Here times hang on how fast the processor is, which on a shared machine changes from hour to hour: fit the cost model in the
-hour of the live runs (`--costs`). One fitted six hours earlier was 11 to 41 % too fast in its parts, and JCT 9 to 20 %.
+Here times hang on how fast the processor is, which on a shared machine changes from hour to hour: fit the cost model in
+the hour of the live runs (`--costs`). One fitted six hours earlier was 11 to 41 % too fast in its parts, JCT 9 to 20 %.
 
 Iterations take 25 to 45 ms here, and a quota's period 10. What waits for the next period is modelled for work, not for
 each message: a score (`zeno_pp`) takes 36 ms live and less than 1 on the clock, and sending takes a throttled worker 10
