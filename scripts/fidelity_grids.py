@@ -92,12 +92,7 @@ _NOTE_ALLREDUCE = """\
 The synchronous strategies, for which replicas and a ring are meant. Not compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
 Here times hang on how fast the processor is, which on a shared machine changes from hour to hour: fit the cost model in
-the hour of the live runs (`--costs`). One fitted six hours earlier was 11 to 41 % too fast in its parts, JCT 9 to 20 %.
-
-Iterations take 25 to 45 ms here, and a quota's period 10. What waits for the next period is modelled for work, not for
-each message: a score (`zeno_pp`) takes 36 ms live and less than 1 on the clock, and sending takes a throttled worker 10
-to 28 ms instead of 7. LB-BSP looks at computing alone, so live it leaves that worker half of its batch, and on the
-clock one sample.
+the hour of the live runs, and choose it with `--costs`. docs/virtual.md says what was found where the two differ.
 
 Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttles of the
 whole job's length but for one worker's."""
