@@ -90,6 +90,9 @@ and jobs that last for hours."""
 _NOTE_ALLREDUCE = """\
 The synchronous strategies, for which replicas and a ring are meant. Not compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
+Here times hang on how fast the processor is, which on a shared machine changes from hour to hour: fit the cost model in
+the hour of the live runs, and choose it with `--costs`. docs/virtual.md says what was found where the two differ.
+
 Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttles of the
 whole job's length but for one worker's."""
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.tasks.collectives.ring import BLOCK_FLOATS, Ring, steps
 from runtime.live.transport.address import Address, listen
-from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.auth import Greeting, Identity, call
 from runtime.live.transport.entrance import Entrance
 from runtime.live.transport.messages import Peer
 
@@ -239,6 +239,22 @@ def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callab
     with dial(rank.address) as sock:
         call(sock, SECRET, Identity("worker", 1, 0, 4))
         rank.entrance.forget_before(5)
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+
+
+def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
+    make: Callable[..., Rank], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, welcome = make(0), Greeting.welcome
+
+    def interrupted(greeting: Greeting) -> None:
+        welcome(greeting)
+        rank.entrance.forget_before(5)
+
+    monkeypatch.setattr(Greeting, "welcome", interrupted)
+    with dial(rank.address) as sock:
+        call(sock, SECRET, Identity("worker", 1, 0, 4))
         with suppress(ConnectionResetError):
             assert sock.recv(1) == b""
 

@@ -113,9 +113,8 @@ def test_limits_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes an ordinary user")
-def test_an_ordinary_user_with_few_processes(tmp_path: Path) -> None:
+def test_an_ordinary_user_with_few_processes() -> None:
     """With ulimit -u 8 the agent died, and nobody knew of what."""
-
     # it becomes one only after its imports: CI's Python lies in root's home, where nobody else may read
     script = """
 import os, resource

@@ -94,7 +94,10 @@ JITTER = "schema: 1\nvalues:\n  jitter_sigma: 0.1297\n  jitter_rho: 0.7283\n"
 def test_equal_workers_with_noise_cost_next_to_nothing(
     detector: str, num_workers: int, epochs: int, seeds: int, tmp_path: Path
 ) -> None:
-    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average."""
+    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average.
+
+    Of these six seeds Sync-Switch switches in three, 2, 4 and 1 times in 40 epochs.
+    """
     (tmp_path / "noisy.yaml").write_text(JITTER)
     ratios, switches = [], []
     for seed in range(seeds):
@@ -107,6 +110,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
         switches.append(max(states.of.get("switches", [0])))
     assert fmean(ratios) < 1 + MARGIN
     assert fmean(switches) <= 2
+    assert max(switches) <= 4
 
 
 @pytest.mark.parametrize(
