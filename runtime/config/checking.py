@@ -35,8 +35,8 @@ def convert(value: Any, kind: Any, path: str) -> Any:
     type does not have. Raises ``TypeError`` for a type that says nothing about plain data.
     """
     _refuse_unknown(value, inspect.type_info(kind), path)
-    for key, inner, inner_kind in _free_entries(value, kind):
-        convert(inner, inner_kind, join(path, key))
+    for where, inner, inner_kind in _free_entries(value, kind, path):
+        convert(inner, inner_kind, where)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -88,11 +88,16 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _free_entries(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Entries of a mapping whose keys are free (msgspec does not say which of them is wrong) with their type."""
-    for option in (kind, *typing.get_args(kind)):
-        if isinstance(value, Mapping) and typing.get_origin(option) is dict:
-            yield from ((str(key), inner, typing.get_args(option)[1]) for key, inner in value.items())
+def _free_entries(value: Any, kind: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Entries of mappings whose keys are free (msgspec does not say which of them is wrong), each with its type."""
+    for option in (kind, *typing.get_args(kind)) if isinstance(value, Mapping) else ():
+        if typing.get_origin(option) is dict:
+            inner_kind = typing.get_args(option)[1]
+            yield from ((join(path, str(key)), inner, inner_kind) for key, inner in value.items())
+        elif isinstance(option, type) and issubclass(option, msgspec.Struct):
+            for name, field_kind in typing.get_type_hints(option, include_extras=True).items():
+                if name in value:
+                    yield from _free_entries(value[name], field_kind, join(path, name))
 
 
 def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:

@@ -54,12 +54,12 @@ class Cluster(_Strict, frozen=True):
     """Machines as data, whoever runs jobs on them; ``conf/cluster/local.yaml`` says what every field means."""
 
     num_workers: Count
-    device: dict[str, Any] | None = None
-    devices: dict[str, Any] | None = None
-    hosts: dict[str, Any] | None = None
-    nominal_iter_s: Positive | None = None
-    costs: str = "ideal"
-    only_modelled: str | None = None
+    device: dict[str, float] | None
+    devices: dict[str, Any] | None
+    hosts: dict[str, Any] | None
+    nominal_iter_s: Positive | None
+    costs: str
+    only_modelled: str | None
 
 
 class Topology(_Strict, frozen=True):

@@ -31,7 +31,6 @@ from bench.tasks import ROUNDS
 from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import Experiment
-from runtime.config.parse import Cluster
 from runtime.core.job import Job
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
@@ -48,6 +47,7 @@ from runtime.record.recorder import Fanout, Recorder
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Arrived, Lost, Strategy
+from tests.support.clusters import cluster_of
 
 WARM_UP = 5
 BACKENDS = {
@@ -182,7 +182,7 @@ def _run(
             save_parameters_to=None,
             tick=tick,
         )
-        outcome = LiveRuntime(cluster=Cluster(num_workers=num_workers)).run(experiment, NO_STRAGGLERS)
+        outcome = LiveRuntime(cluster=cluster_of(num_workers=num_workers)).run(experiment, NO_STRAGGLERS)
         recorder.close()
     if outcome.status != "done":
         raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")

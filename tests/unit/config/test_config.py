@@ -11,6 +11,7 @@ import pytest
 
 from runtime.config.parse import MAX_SEED, Config, parse
 from runtime.errors import ConfigError
+from tests.support.clusters import BARE
 
 RAW: dict[str, Any] = {
     "names": {"strategy": "bsp", "straggler": "none", "runtime": "live", "cluster": "local", "backend": "numpy"},
@@ -33,7 +34,7 @@ RAW: dict[str, Any] = {
         "convergence": None,
     },
     "runtime": {"_target_": "runtime.live.LiveRuntime"},
-    "cluster": {"num_workers": 4},
+    "cluster": {**BARE, "num_workers": 4},
     "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
     "topology": {"name": "ps", "num_servers": 2, "transport": "tcp", "collective": None},
     "seed": 0,

@@ -91,14 +91,14 @@ def state_forgets_what_is_handed_out(patch: pytest.MonkeyPatch) -> None:
 
 def load_forgets(name: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        original = runtime.shards._load_epoch
+        original = runtime.core.shards._load_epoch
 
         def load(cut: Cut, state: dict[str, Any]) -> Epoch:
             epoch = original(cut, state)
             setattr(epoch, name, getattr(Epoch(cut), name))
             return epoch
 
-        patch.setattr(runtime.shards, "_load_epoch", load)
+        patch.setattr(runtime.core.shards, "_load_epoch", load)
 
     plant.__name__ = f"load_forgets_{name}"
     return plant
@@ -141,7 +141,7 @@ def last_shard_as_long_as_the_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def shuffle_repeats_a_shard(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runtime.shards, "permute_one", lambda position, length, key: position // 2)
+    patch.setattr(runtime.core.shards, "permute_one", lambda position, length, key: position // 2)
 
 
 def what_came_back_comes_first(patch: pytest.MonkeyPatch) -> None:

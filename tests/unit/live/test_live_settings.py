@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.control.settings import num_computing, start_deadline_s
 from runtime.live.runtime import LiveRuntime
+from tests.support.clusters import cluster_of
 from tests.support.harness import make_job
 
 
@@ -39,16 +39,16 @@ def test_workers_evaluator_and_scorer_compute() -> None:
 def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(ValueError, match=f"{name}={value}: must be"):
-        LiveRuntime(cluster=Cluster(num_workers=1), **wrong)
+        LiveRuntime(cluster=cluster_of(num_workers=1), **wrong)
 
 
 @pytest.mark.parametrize(
     ("lease_s", "hosts", "expected"), [(None, None, 2.0), (None, {"count": 2}, 4.0), (9.0, None, 9.0)]
 )
 def test_a_lease_that_was_not_given_suits_the_cluster(lease_s: Any, hosts: Any, expected: float) -> None:
-    assert LiveRuntime(cluster=Cluster(num_workers=1, hosts=hosts), lease_s=lease_s).longest_silence_s == expected
+    assert LiveRuntime(cluster=cluster_of(num_workers=1, hosts=hosts), lease_s=lease_s).longest_silence_s == expected
 
 
 def test_a_cluster_that_is_only_modelled_has_no_live_runs() -> None:
     with pytest.raises(ConfigError, match=r"^runtime=live: .* \(a thousand nodes\); choose runtime=virtual"):
-        LiveRuntime(cluster=Cluster(num_workers=1, only_modelled="a thousand nodes"))
+        LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled="a thousand nodes"))

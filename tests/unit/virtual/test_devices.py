@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from runtime.backends.base import micro_batches
 from runtime.cluster.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
-from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.pacing import Pacer
@@ -22,6 +21,7 @@ from runtime.virtual.tasks.learner import NoLearner
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
 from tests.support.cli import run_cli
+from tests.support.clusters import cluster_of
 from tests.support.harness import make_experiment
 from tests.unit.live.test_pacing import hold
 from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
@@ -99,8 +99,8 @@ def test_a_mix_names_the_device_of_every_worker() -> None:
 def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
     assert slowest_s(parse_devices(MIX, 4), 4) == 1.25
     assert slowest_s([None, None], 4) is None
-    assert LiveRuntime(cluster=Cluster(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
-    assert VirtualRuntime(cluster=Cluster(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
+    assert LiveRuntime(cluster=cluster_of(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
+    assert VirtualRuntime(cluster=cluster_of(num_workers=4, devices=MIX)).base_iter_s(4) == 1.25
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
 @pytest.mark.parametrize("runtime", [LiveRuntime, VirtualRuntime])
 def test_a_mix_that_says_too_little_or_too_much(runtime: Any, changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        runtime(cluster=Cluster(num_workers=4, devices={**MIX, **changes}))
+        runtime(cluster=cluster_of(num_workers=4, devices={**MIX, **changes}))
     assert complaint in str(refused.value)
 
 
@@ -133,7 +133,7 @@ def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
 
 def test_a_virtual_device_takes_time() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
-        VirtualRuntime(cluster=Cluster(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
+        VirtualRuntime(cluster=cluster_of(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_each_virtual_worker_has_its_own() -> None:
 
 
 def test_each_live_worker_is_told_its_own() -> None:
-    fields = LiveRuntime(cluster=Cluster(num_workers=4, devices=MIX)).device_fields()
+    fields = LiveRuntime(cluster=cluster_of(num_workers=4, devices=MIX)).device_fields()
     assert fields is not None
     assert [one["per_sample_s"] for one in fields] == [0.0, 0.25, 0.0, 0.25]
-    assert LiveRuntime(cluster=Cluster(num_workers=4)).device_fields() is None
+    assert LiveRuntime(cluster=cluster_of(num_workers=4)).device_fields() is None

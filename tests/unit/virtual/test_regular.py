@@ -18,7 +18,7 @@ from injectors.plan import ClusterShape, Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.api import Experiment, Outcome
 from runtime.cluster.device import DeviceProfile
-from runtime.config.parse import Cluster, parse
+from runtime.config.parse import parse
 from runtime.core.job import Job
 from runtime.record.columns import ColumnRecorder
 from runtime.run.experiment import run_experiment
@@ -37,6 +37,7 @@ from strategies.bsp import BSP
 from strategies.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
 from strategies.ssp import SSP
+from tests.support.clusters import cluster_of
 from tests.support.harness import make_experiment, make_job
 from tests.support.runs import ROOT
 from tests.unit.run.test_preflight import composed
@@ -258,7 +259,7 @@ def test_the_runtime_takes_the_long_way_where_it_must(
     monkeypatch.setattr(RegularRun, "run", lambda self: pytest.fail("the short way"))
     recorder = ColumnRecorder(tmp_path)
     job = job_of(num_samples=NUM_WORKERS * BATCH * 2)
-    runtime = VirtualRuntime(cluster=Cluster(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about))
+    runtime = VirtualRuntime(cluster=cluster_of(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about))
     experiment = make_experiment(job, BSP(), recorder, tmp_path, columns=recorder.rows)
     outcome = runtime.run(experiment, Schedule(build_plan("test", 0, 1000.0, windows)))
     recorder.close()

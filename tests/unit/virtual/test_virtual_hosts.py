@@ -12,12 +12,12 @@ import pytest
 from injectors.plan import Kind
 from runtime.api import Circumstances
 from runtime.cluster.hosts import parse_hosts
-from runtime.config.parse import Cluster
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import Machines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
+from tests.support.clusters import cluster_of
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
@@ -112,18 +112,20 @@ def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
     """An iteration of 0.1 core-seconds on 0.4 cores takes 0.25 s, unless a device takes longer."""
     (tmp_path / "real.yaml").write_text(REAL)
     costs = str(tmp_path / "real.yaml")
-    runtime = VirtualRuntime(cluster=Cluster(num_workers=2, costs=costs, hosts=FIELDS))
+    runtime = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS))
     assert (runtime.num_hosts, runtime.base_iter_s(8)) == (3, pytest.approx(0.25))
     described = runtime.machine(Circumstances(num_servers=1))["hosts"]
     assert [list(host["tasks"]) for host in described] == [["worker:0"], ["worker:1"], ["server:0"]]
     assert (
-        VirtualRuntime(cluster=Cluster(num_workers=2, costs=costs, hosts=FIELDS, device={"base_s": 0.5})).base_iter_s(8)
+        VirtualRuntime(
+            cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS, device={"base_s": 0.5})
+        ).base_iter_s(8)
         == 0.5
     )
-    assert VirtualRuntime(cluster=Cluster(num_workers=2, costs=costs, hosts={"count": 1})).base_iter_s(8) == 0.1
-    nominal = Cluster(num_workers=2, costs=costs, hosts=FIELDS, nominal_iter_s=0.06)
+    assert VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts={"count": 1})).base_iter_s(8) == 0.1
+    nominal = cluster_of(num_workers=2, costs=costs, hosts=FIELDS, nominal_iter_s=0.06)
     assert VirtualRuntime(cluster=nominal).base_iter_s(8) == 0.06, "as live: one plan for both"
-    plain = VirtualRuntime(cluster=Cluster(num_workers=2, costs=costs))
+    plain = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs))
     assert (plain.num_hosts, plain.base_iter_s(8), plain.machine(Circumstances())) == (0, 0.1, {})
 
 

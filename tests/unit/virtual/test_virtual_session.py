@@ -20,7 +20,6 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
-from runtime.config.parse import Cluster
 from runtime.core.executor import cut_for
 from runtime.core.job import Job
 from runtime.virtual import VirtualRuntime
@@ -33,6 +32,7 @@ from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
+from tests.support.clusters import cluster_of
 from tests.support.harness import make_experiment, make_job
 from tests.support.invariants import problems
 from workloads.ledger import Ledger
@@ -327,7 +327,7 @@ def test_whenever_it_happens_every_sample_counts_once(
 def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tuple[Outcome, Tape]:
     """A job on ``runtime=virtual`` as ``run.py`` would run it."""
     tape = Tape()
-    cluster = Cluster(num_workers=4, device={"base_s": 0.02}, costs=costs)
+    cluster = cluster_of(num_workers=4, device={"base_s": 0.02}, costs=costs)
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
     return runtime.run(make_experiment(job, ASP(), tape, **changes), slow(w1=1.0)), tape
