@@ -227,7 +227,7 @@ def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: Ledger) -> No
 
 
 def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(janitor, "_hired", [])
+    monkeypatch.setattr(hiring, "_hired", [])
     with pytest.raises(RuntimeError, match=r"hire\(\) first"):
         find("cpu").create("0123456789abcdef", hiring.entrust)
     hired = start_janitor()
