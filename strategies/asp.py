@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.gated import GatedStrategy
-from strategies.gates import EachGate, Gate
-from strategies.protocol import DATA_POLICIES, Rhythm
-from strategies.weights import STALENESS_RULES, check_lr_rule
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import EachGate
 
 
 @final
 @dataclass(kw_only=True)
-class ASP(GatedStrategy):
+class ASP(Composition):
     """Every gradient is applied as it arrives and its worker goes on at once with the newest parameters.
 
     Source: Dean et al., "Large scale distributed deep networks", NeurIPS 2012. ``data`` is what sets the two baselines
@@ -30,18 +29,6 @@ class ASP(GatedStrategy):
     data: str = "even"
     lr_rule: str = "batch_linear"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        check_lr_rule(self.lr_rule)
-        if self.data not in DATA_POLICIES:
-            raise ValueError(f"data={self.data}: must be one of {', '.join(DATA_POLICIES)}")
-
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+    def compose(self) -> Parts:
         """Nobody waits."""
-        return EachGate(workers)
-
-    def rhythm(self) -> Rhythm | None:
-        """Everybody may be ahead; what depends on the staleness cannot be known beforehand."""
-        if self.lr_rule in STALENESS_RULES:
-            return None
-        return Rhythm(lr_scale=1.0 if self.lr_rule == "unit" else None, bound=None)
+        return Parts(gate=EachGate(), lr_rule=self.lr_rule)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from strategies.gated import GatedStrategy
-from strategies.gates import FirstFreshGate, Gate
-from strategies.protocol import Apply, Command, Compute, Drop, Started
-from strategies.weights import split_evenly
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import FirstFreshGate
+from strategies.load.shares import EnlargedLoad, EvenLoad
 
 
 @final
 @dataclass(kw_only=True)
-class BackupWorkers(GatedStrategy):
+class BackupWorkers(Composition):
     """Of N workers, the first N - ``num_backup`` fresh gradients form the update; later ones are dropped.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016 (TensorFlow's SyncReplicasOptimizer), as AntDT
@@ -33,31 +33,13 @@ class BackupWorkers(GatedStrategy):
         requeue: False loses the samples of dropped gradients, as in the original.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply, Drop})
-
     num_backup: int = 1
     enlarge: bool = True
     requeue: bool = True
     data: str = "dynamic"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if not isinstance(self.num_backup, int) or isinstance(self.num_backup, bool) or self.num_backup < 0:
-            raise ValueError(f"num_backup={self.num_backup}: must be a whole number, 0 or more")
-
-    def validate(self, num_workers: int) -> None:
-        """At least one worker must be waited for."""
-        if self.num_backup >= num_workers:
-            raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")
-
-    def shares(self, started: Started) -> list[int]:
-        """The global batch split among those waited for; the backups get the same shares again."""
-        self._needed = needed = len(started.workers) - self.num_backup
-        if not self.enlarge:
-            return list(started.batch_samples)
-        split = split_evenly(sum(started.batch_samples), needed)
-        return [split[i % needed] for i in range(len(started.workers))]
-
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+    def compose(self) -> Parts:
         """The first N - num_backup fresh gradients."""
-        return FirstFreshGate(workers, self._needed, version)
+        gate = FirstFreshGate(num_backup=self.num_backup)
+        load = EnlargedLoad(num_backup=self.num_backup) if self.enlarge else EvenLoad()
+        return Parts(gate=gate, load=load, requeue=self.requeue)

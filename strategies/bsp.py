@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from strategies.gated import GatedStrategy
-from strategies.gates import AllGate, Gate
-from strategies.protocol import Rhythm
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import AllGate
 
 
 @final
 @dataclass(kw_only=True)
-class BSP(GatedStrategy):
+class BSP(Composition):
     """One update per round of all workers; the round takes as long as its slowest worker.
 
     Source: Valiant, "A bridging model for parallel computation", CACM 1990; the baseline of every system here.
@@ -21,14 +21,8 @@ class BSP(GatedStrategy):
     same samples again, so a crash does not change the parameters; one that left for good leaves the round.
     """
 
-    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
-
     data: str = "dynamic"
 
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+    def compose(self) -> Parts:
         """Everybody waits for everybody."""
-        return AllGate(workers)
-
-    def rhythm(self) -> Rhythm:
-        """Nobody is ahead."""
-        return Rhythm(bound=0)
+        return Parts(gate=AllGate())

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import final
 
-from strategies.checks import check_number, check_whole
-from strategies.gated import GatedStrategy
-from strategies.gates import Gate, GroupsGate
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Lost, Started
-from strategies.watching.clustering import cluster_by_ratio
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import GroupsGate
+from strategies.modes.regroup import Regroup
 from strategies.watching.own_times import OwnTimes
-from strategies.weights import check_lr_rule
 
 
 @final
 @dataclass(kw_only=True)
-class DynamicX(GatedStrategy):
+class DynamicX(Composition):
     """Workers are clustered by their predicted iteration times; every cluster updates the parameters by itself.
 
     Source: STAR, section IV-B (dynamic-x-order: agglomerative clustering). Decided at ``Arrived``: the last gradient of
@@ -48,54 +44,11 @@ class DynamicX(GatedStrategy):
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        check_number("tolerance_frac", self.tolerance_frac, 0.0)
-        check_whole("regroup_iters", self.regroup_iters, 1)
-        check_number("window_s", self.window_s, above=0.0)
-        check_whole("warmup_iters", self.warmup_iters)
-        check_lr_rule(self.lr_rule)
-
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        """Clusters as they are known now."""
-        self._groups = GroupsGate(self._clusters(workers))
-        return self._groups
-
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """Measure, ask the gate, and cluster anew when it is time."""
-        if isinstance(event, Started):
-            self._own = OwnTimes(self.window_s, self.warmup_iters)
-            self._times_s: dict[int, float] = {}
-            self._since = 0
-        if isinstance(event, Arrived):
-            self._own.arrived(event)
-        elif isinstance(event, Lost):
-            self._own.gone(event.worker)
-            if not event.restarting:
-                self._times_s.pop(event.worker, None)
-        commands = list(super().handle(event))
-        if isinstance(event, Arrived) and event.grad.samples:
-            commands += self._regrouped(event.t)
-        return commands
-
-    def _regrouped(self, t: float) -> list[AnyCommand]:
-        """What new clusters make complete, when it is time for new clusters."""
-        members = sorted(self._groups.members())
-        self._since += 1
-        if self._since < self.regroup_iters * len(members):
-            return []
-        self._since = 0
-        for worker in members:
-            if (mean_s := self._own.mean_s(worker, t)) is not None:
-                self._times_s[worker] = mean_s
-        verdicts = self._groups.regroup(self._clusters(members))
-        return [command for verdict in verdicts for command in self._carry_out(verdict)]
-
-    def _clusters(self, workers: Iterable[int]) -> list[list[int]]:
-        """The workers by predicted time, fastest first."""
-        workers = list(workers)
-        if not self._times_s:
-            return [workers]
-        usual_s = median(self._times_s.values())
-        times_s = [self._times_s.get(worker, usual_s) for worker in workers]
-        return [[workers[index] for index in group] for group in cluster_by_ratio(times_s, 1 + self.tolerance_frac)]
+    def compose(self) -> Parts:
+        """Groups of workers, formed again and again by their own times."""
+        return Parts(
+            gate=GroupsGate(),
+            detectors={"times": OwnTimes(self.window_s, self.warmup_iters)},
+            schedule=Regroup(tolerance_frac=self.tolerance_frac, regroup_iters=self.regroup_iters),
+            lr_rule=self.lr_rule,
+        )

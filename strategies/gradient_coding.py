@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import SCHEMES
@@ -13,9 +13,9 @@ from strategies.coding.rounds import Rounds
 from strategies.coding.schemes import ONE_PART_EACH
 from strategies.coding.speeds import Speeds
 from strategies.coding.terms import check_tolerance
-from strategies.gated import GatedStrategy
-from strategies.gates import AllGate, Gate
-from strategies.load.allocation import split_min_max
+from strategies.composed import Composed
+from strategies.gates import AllGate
+from strategies.load.shares import EvenLoad, ThroughputLoad, is_speed
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -31,12 +31,13 @@ from strategies.protocol import (
     Restored,
     Started,
     Stop,
+    Strategy,
 )
 
 
 @final
 @dataclass(kw_only=True)
-class GradientCoding(GatedStrategy):
+class GradientCoding(Strategy):
     """A round of the global batch is cut into k parts, each computed by s + 1 workers; each sends one weighted sum.
 
     Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
@@ -64,7 +65,7 @@ class GradientCoding(GatedStrategy):
         code_seed: of the random matrices.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Partition, Apply, Drop})
+    needs = frozenset[type[Command]]({Compute, Partition, Apply, Drop})
 
     scheme: str = "heter_aware"
     s: int = 1
@@ -93,6 +94,9 @@ class GradientCoding(GatedStrategy):
         check_whole("code_seed", self.code_seed)
         if not isinstance(self.eager, bool):
             raise ValueError(f"eager={self.eager}: must be true or false")
+        by_throughput = self.throughputs is not None and self.scheme not in ONE_PART_EACH
+        load = ThroughputLoad(throughputs=tuple(self.throughputs or ())) if by_throughput else EvenLoad()
+        self._uncoded = Composed(gate=AllGate(), load=load)
 
     def validate(self, num_workers: int) -> None:
         """So many can do without s of them. The code itself is built for the batch, which bounds its parts."""
@@ -115,7 +119,7 @@ class GradientCoding(GatedStrategy):
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """A round of rows; without stragglers to tolerate, BSP."""
         if self.s == 0:
-            return super().handle(event)
+            return self._uncoded.handle(event)
         match event:
             case Started(workers=workers):
                 measured_iters = 0 if self.throughputs or self.scheme in ONE_PART_EACH else self.estimate_iters
@@ -143,20 +147,9 @@ class GradientCoding(GatedStrategy):
             case _:
                 return ()
 
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        """Everybody is needed."""
-        return AllGate(workers)
-
-    def shares(self, started: Started) -> list[int]:
-        """Even, or by the throughputs where the scheme knows them."""
-        if self.throughputs is None or self.scheme in ONE_PART_EACH:
-            return list(started.batch_samples)
-        workers = len(self.throughputs)
-        return split_min_max(sum(started.batch_samples), self.throughputs, [1] * workers, [None] * workers)
-
     def log_state(self) -> dict[str, float | int | str]:
         """Of the round and its code; without redundancy of the gate."""
-        return super().log_state() if self.s == 0 else self._rounds.log_state()
+        return self._uncoded.log_state() if self.s == 0 else self._rounds.log_state()
 
     def _recipe(self, batch_samples: int | None) -> Recipe:
         limits = self.draws, self.max_amplification, self.prune, self.code_seed, batch_samples
@@ -166,11 +159,7 @@ class GradientCoding(GatedStrategy):
         if self.throughputs is None:
             return
         known = isinstance(self.throughputs, Sequence) and not isinstance(self.throughputs, str)
-        if not known or not all(_is_speed(value) for value in self.throughputs):
+        if not known or not all(map(is_speed, self.throughputs)):
             raise ValueError(
                 f"throughputs={self.throughputs}: must be a list of positive numbers, one per worker, or null"
             )
-
-
-def _is_speed(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

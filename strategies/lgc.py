@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from typing import ClassVar, final
+from typing import final
 
 from strategies.checks import check_whole
-from strategies.gated import GatedStrategy
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
 from strategies.gates import BlocksGate, DelayedGate, Gate
-from strategies.protocol import AnyCommand, AnyEvent, Apply, Command, Compute, Drop, Started
-from strategies.weights import check_lr_rule, split_evenly
-
-LATE_BEGINS = ("in_time", "next_update")
 
 
 @final
 @dataclass(kw_only=True)
-class LGC(GatedStrategy):
+class LGC(Composition):
     """An update waits for the ``k_fastest`` fresh gradients and takes along those that come one update late.
 
     Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
@@ -48,8 +43,6 @@ class LGC(GatedStrategy):
         lr_rule: see :mod:`strategies.weights`.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Compute, Apply, Drop})
-
     k_fastest: int | None = None
     max_delay_versions: int = 1
     blocks: int = 1
@@ -58,50 +51,11 @@ class LGC(GatedStrategy):
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if self.k_fastest is not None:
-            check_whole("k_fastest", self.k_fastest, 1)
-        check_whole("max_delay_versions", self.max_delay_versions)
+    def compose(self) -> Parts:
+        """K fresh gradients, and the slightly late; or K whole workers, and the parts of the others."""
         check_whole("blocks", self.blocks, 1)
-        if self.late_begin not in LATE_BEGINS:
-            raise ValueError(f"late_begin={self.late_begin}: must be one of {', '.join(LATE_BEGINS)}")
-        check_lr_rule(self.lr_rule)
-
-    def validate(self, num_workers: int) -> None:
-        """So many must be able to be fresh."""
-        if self.k_fastest is not None and self.k_fastest > num_workers:
-            raise ValueError(f"k_fastest={self.k_fastest}: must be at most the number of workers ({num_workers})")
-
-    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Every part must hold a sample."""
-        if self.blocks > (smallest := global_batch_samples // num_workers):
-            raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
-
-    def shares(self, started: Started) -> list[int]:
-        """Batches as they are."""
-        self._needed = self.k_fastest or ceil(0.75 * len(started.workers))
-        return super().shares(started)
-
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """As every gated strategy; the gate goes by the clock."""
-        self._now_s = event.t
-        if not isinstance(event, Started) and isinstance(self._gate, DelayedGate):
-            self._gate.now_s = event.t
-        return super().handle(event)
-
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        """K fresh ones, and the slightly late."""
-        if self.blocks > 1:
-            self._gate = BlocksGate(workers, self._needed, self.max_delay_versions, self.blocks, version)
-            return self._gate
-        waits = self.late_begin == "next_update"
-        return DelayedGate(workers, self._needed, self.max_delay_versions, version, now_s=self._now_s, waits=waits)
-
-    def _compute(self, worker: int) -> Compute:
-        """The next part of its batch."""
-        if self.blocks == 1:
-            return super()._compute(worker)
-        assert isinstance(self._gate, BlocksGate)
-        part = split_evenly(self._batch[worker], self.blocks)[self._gate.done[worker]]
-        return Compute(worker=worker, num_samples=part)
+        needed, delay = self.k_fastest, self.max_delay_versions
+        whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)
+        in_parts = BlocksGate(k_fastest=needed, max_delay_versions=delay, blocks=self.blocks)
+        gate: Gate = whole if self.blocks == 1 else in_parts
+        return Parts(gate=gate, lr_rule=self.lr_rule, requeue=self.requeue)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
-from strategies.gated import GatedStrategy
-from strategies.gates import ExactlyGate, Gate
-from strategies.weights import check_lr_rule
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import ExactlyGate
 
 
 @final
 @dataclass(kw_only=True)
-class StaticX(GatedStrategy):
+class StaticX(Composition):
     """The parameters are updated with the mean of every ``x`` gradients that arrive, whoever computed them.
 
     Source: STAR, section IV-B (static-x-order). Decided at ``Arrived``: the x-th gradient since the last update makes
@@ -34,16 +33,6 @@ class StaticX(GatedStrategy):
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        check_whole("x", self.x, 1)
-        check_lr_rule(self.lr_rule)
-
-    def validate(self, num_workers: int) -> None:
-        """So many gradients must be able to wait."""
-        if self.x > num_workers:
-            raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
-
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
+    def compose(self) -> Parts:
         """Exactly x, however old they are."""
-        return ExactlyGate(workers, self.x)
+        return Parts(gate=ExactlyGate(x=self.x), lr_rule=self.lr_rule)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.roll import Roll
@@ -11,20 +12,23 @@ from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class AllGate:
     """Everybody waits for everybody. New workers enter with the next round, or at once when nobody else is left.
 
     ``missing`` are the members whose gradient of this round is not here yet.
     """
 
-    def __init__(self, workers: Iterable[int]) -> None:
+    rounds: ClassVar[bool] = True
+    drops: ClassVar[bool] = False
+    bound: ClassVar[int] = 0
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them."""
         self.roll = Roll(workers)
         self.missing = set(self.roll.members)
         self.buffer: dict[int, Grad] = {}
-
-    def begin(self) -> tuple[int, ...]:
-        """All members."""
-        return self.roll.begin()
+        return self.roll.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Buffer it; the last one completes the round."""
@@ -55,7 +59,7 @@ class AllGate:
         self.buffer = {}
         self.roll.enter()
         self.missing = set(self.roll.members)
-        return Verdict(apply=update, go=self.roll.begin(), opens=not update)
+        return Verdict(apply=update, go=self.roll.all(), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many of the round are here."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,15 +25,22 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 NOTHING = Verdict()
 
 
+@runtime_checkable
 class Gate(Protocol):
-    """A gate is created anew at the start and after every ``Restored``, with all ``workers`` idle.
+    """A gate begins at the start and again after every ``Restored``, with all workers idle.
 
     Workers that the runtime is restarting stay members: a barrier waits for them, because their samples wait too, and
     they may be told to go like everybody else.
+
+    ``rounds`` says that an update is one of all members, who then go together (so the parameters may as well live with
+    the workers); ``drops`` that gradients may be dropped.
     """
 
-    def begin(self) -> tuple[int, ...]:
-        """Workers that may compute first."""
+    rounds: ClassVar[bool]
+    drops: ClassVar[bool]
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """Forget everything: ``workers`` are idle, ``version`` updates are applied. Who may compute first."""
         ...
 
     def arrived(self, grad: Grad) -> Verdict:
@@ -50,6 +57,25 @@ class Gate(Protocol):
 
     def log_state(self) -> dict[str, float | int | str]:
         """What is worth recording."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A gate of which its ``bound`` says everything: see :class:`strategies.protocol.Rhythm`."""
+
+    @property
+    def bound(self) -> int | None:
+        """Iterations that a worker may be ahead of the slowest; None: any number."""
+        ...
+
+
+@runtime_checkable
+class Dividing(Protocol):
+    """A gate whose workers compute their batch in parts."""
+
+    def portion(self, worker: int) -> tuple[int, int]:
+        """Which part is next, and how many there are."""
         ...
 
 

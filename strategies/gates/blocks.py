@@ -2,46 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
+from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.needed import check_most, three_quarters
 from strategies.gates.roll import Roll
-from strategies.protocol import Grad
+from strategies.protocol import Grad, Started
 
 
 @final
+@dataclass(kw_only=True)
 class BlocksGate:
     """K workers that are whole make the update, with all parts that the others have brought by then.
 
-    A worker is whole when ``num_blocks`` parts on the parameters of now are here; then it waits. Until then it goes on
+    A worker is whole when ``blocks`` parts on the parameters of now are here; then it waits. Until then it goes on
     with the next part at once, on the newest parameters, also after a part that was late or too late. ``done`` are the
     fresh parts of every worker since the last update.
+
+    Attributes:
+        k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
+        max_delay_versions: updates by which a part may be late and still count.
+        blocks: parts of a batch, m.
     """
 
-    def __init__(self, workers: Iterable[int], num_whole: int, max_delay: int, num_blocks: int, version: int) -> None:
-        self.roll = Roll(workers)
-        self.num_whole, self.max_delay, self.num_blocks = num_whole, max_delay, num_blocks
-        self.version = version
-        self.done = dict.fromkeys(self.roll.begin(), 0)
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
+
+    k_fastest: int | None = None
+    max_delay_versions: int = 1
+    blocks: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.k_fastest is not None:
+            check_whole("k_fastest", self.k_fastest, 1)
+        check_whole("max_delay_versions", self.max_delay_versions)
+        check_whole("blocks", self.blocks, 1)
+
+    def validate(self, num_workers: int) -> None:
+        """So many can be whole."""
+        check_most("k_fastest", self.k_fastest, num_workers)
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Every part holds a sample."""
+        if self.blocks > (smallest := global_batch_samples // num_workers):
+            raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
+
+    def start(self, started: Started) -> None:
+        """How many are waited for, whoever leaves or joins later."""
+        self.num_whole = self.k_fastest or three_quarters(len(started.workers))
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them."""
+        self.roll, self.version = Roll(workers), version
+        self.done = dict.fromkeys(self.roll.all(), 0)
         self.computing = set(self.roll.members)
         self.buffer: list[Grad] = []
+        return self.roll.all()
 
-    def begin(self) -> tuple[int, ...]:
-        """All workers."""
-        return self.roll.begin()
+    def portion(self, worker: int) -> tuple[int, int]:
+        """The parts of a batch are computed in turn."""
+        return self.done[worker], self.blocks
 
     def arrived(self, grad: Grad) -> Verdict:
         """A part: the worker goes on, unless it is whole or finds no more data."""
         worker = grad.worker
-        if grad.samples and self.version - grad.version > self.max_delay:
+        if grad.samples and self.version - grad.version > self.max_delay_versions:
             return Verdict(drop=(grad,), go=(worker,))
         self.buffer.append(grad)
         if not grad.samples:
-            self.done[worker] = self.num_blocks
+            self.done[worker] = self.blocks
         elif grad.version == self.version:
             self.done[worker] += 1
-        if self.done[worker] < self.num_blocks:
+        if self.done[worker] < self.blocks:
             return Verdict(go=(worker,))
         self.computing.discard(worker)
         return self._test()
@@ -53,7 +89,7 @@ class BlocksGate:
             return NOTHING
         self.roll.leave(worker)
         self.computing.discard(worker)
-        if self.done.get(worker, 0) < self.num_blocks:
+        if self.done.get(worker, 0) < self.blocks:
             self.done.pop(worker, None)
         return self._test()
 
@@ -66,17 +102,17 @@ class BlocksGate:
         return Verdict(go=(worker,))
 
     def _test(self) -> Verdict:
-        whole = sum(done >= self.num_blocks for done in self.done.values())
+        whole = sum(done >= self.blocks for done in self.done.values())
         if whole < min(self.num_whole, len(self.done)) or not (self.buffer or self.roll.deserted):
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []
         self.version += any(grad.samples for grad in update)
         self.roll.enter()
-        self.done = dict.fromkeys(self.roll.begin(), 0)
+        self.done = dict.fromkeys(self.roll.all(), 0)
         go = self.roll.members - self.computing
         self.computing |= go
         return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many workers are whole, and how many parts wait."""
-        return {"whole": sum(done >= self.num_blocks for done in self.done.values()), "parts": len(self.buffer)}
+        return {"whole": sum(done >= self.blocks for done in self.done.values()), "parts": len(self.buffer)}

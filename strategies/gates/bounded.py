@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
+from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class BoundedGate:
     """Worker i may start iff c_i - min_j c_j <= bound, c = iterations finished. Every event costs O(1) amortised.
 
     With bound 0 nobody can read before the round is complete, so the updates of a round are merged into one: then the
     gate equals ``AllGate`` bit for bit, momentum included.
+
+    Attributes:
+        bound: iterations, 0 or more.
     """
 
-    def __init__(self, workers: Iterable[int], bound: int) -> None:
-        self.bound = bound
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = False
+
+    bound: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("bound", self.bound)
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them; they are at clock 0."""
         self.clock = dict.fromkeys(sorted(workers), 0)
         self.low = 0
         self.at_clock = Counter({0: len(self.clock)})
         self.blocked: defaultdict[int, set[int]] = defaultdict(set)
         self.lost_work: set[int] = set()
         self.merged: list[Grad] = []
-
-    def begin(self) -> tuple[int, ...]:
-        """All workers are at clock 0."""
         return tuple(self.clock)
 
     def arrived(self, grad: Grad) -> Verdict:

@@ -2,53 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
+from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.needed import check_most, three_quarters
 from strategies.gates.roll import Roll
-from strategies.protocol import Grad
+from strategies.protocol import AnyEvent, Grad, Started
+
+LATE_BEGINS = ("in_time", "next_update")
 
 
 @final
+@dataclass(kw_only=True)
 class DelayedGate:
-    """A gradient that is at most ``max_delay`` versions old waits for the next update, an older one is dropped.
+    """A gradient that is at most ``max_delay_versions`` old waits for the next update, an older one is dropped.
 
     Who has delivered a fresh gradient waits for the update that it is part of. Who has delivered a late one begins
     anew at once if its next one will be in time: taking as long as the last, and updates coming as they did last, at
-    most ``max_delay`` versions late. Otherwise (or always, with ``waits``) it waits too: starting at once would make
-    its next gradient older still. With fewer than K that can still be fresh (workers have left, or compute on old
-    parameters) those suffice.
+    most ``max_delay_versions`` late. Otherwise (or always, with ``late_begin=next_update``) it waits too: starting at
+    once would make its next gradient older still. With fewer than K that can still be fresh (workers have left, or
+    compute on old parameters) those suffice.
 
-    ``base`` is the version that every worker computes on, at least, and ``begun_s`` when it began; ``now_s`` is set by
-    the host before every call.
+    ``base`` is the version that every worker computes on, at least, and ``begun_s`` when it began.
+
+    Attributes:
+        k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
+        max_delay_versions: updates by which a gradient may be late and still count.
+        late_begin: when a late worker begins again: ``in_time`` or ``next_update``.
     """
 
-    def __init__(
-        self,
-        workers: Iterable[int],
-        num_fresh: int,
-        max_delay: int,
-        version: int,
-        *,
-        now_s: float = 0.0,
-        waits: bool = False,
-    ) -> None:
-        self.roll = Roll(workers)
-        self.num_fresh, self.max_delay, self.version, self.waits = num_fresh, max_delay, version, waits
-        self.now_s = self.updated_s = now_s
-        self.period_s = 0.0
-        self.base = dict.fromkeys(self.roll.begin(), version)
-        self.begun_s = dict.fromkeys(self.base, now_s)
-        self.buffer: list[Grad] = []
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
 
-    def begin(self) -> tuple[int, ...]:
-        """All workers."""
-        return self.roll.begin()
+    k_fastest: int | None = None
+    max_delay_versions: int = 1
+    late_begin: str = "in_time"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.k_fastest is not None:
+            check_whole("k_fastest", self.k_fastest, 1)
+        check_whole("max_delay_versions", self.max_delay_versions)
+        if self.late_begin not in LATE_BEGINS:
+            raise ValueError(f"late_begin={self.late_begin}: must be one of {', '.join(LATE_BEGINS)}")
+        self.now_s = 0.0
+
+    def validate(self, num_workers: int) -> None:
+        """So many can be fresh."""
+        check_most("k_fastest", self.k_fastest, num_workers)
+
+    def start(self, started: Started) -> None:
+        """How many are waited for, whoever leaves or joins later."""
+        self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
+
+    def saw(self, event: AnyEvent) -> None:
+        """The gate goes by the clock."""
+        self.now_s = event.t
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them, now."""
+        self.roll, self.version = Roll(workers), version
+        self.updated_s, self.period_s = self.now_s, 0.0
+        self.base = dict.fromkeys(self.roll.all(), version)
+        self.begun_s = dict.fromkeys(self.base, self.now_s)
+        self.buffer: list[Grad] = []
+        return self.roll.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Too late: drop and recompute. Otherwise buffer, and update when enough fresh ones are here."""
-        if grad.samples and self.version - grad.version > self.max_delay:
+        if grad.samples and self.version - grad.version > self.max_delay_versions:
             return Verdict(drop=(grad,), go=self._go(grad.worker))
         self.base.pop(grad.worker, None)
         self.buffer.append(grad)
@@ -90,10 +115,11 @@ class DelayedGate:
         return workers
 
     def _in_time(self, worker: int) -> bool:
-        """Whether what it would begin now will be late by ``max_delay`` at most."""
+        """Whether what it would begin now will be late by ``max_delay_versions`` at most."""
         takes_s = self.now_s - self.begun_s.get(worker, self.now_s)
         ready_s = self.now_s + takes_s - self.updated_s
-        return not self.waits and worker in self.roll.members and ready_s < (self.max_delay + 1) * self.period_s
+        begins = self.late_begin == "in_time" and worker in self.roll.members
+        return begins and ready_s < (self.max_delay_versions + 1) * self.period_s
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many gradients wait, and how many of them are late."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 from strategies.gates.base import NOTHING, Verdict
 from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class EachGate:
     """Nobody waits."""
 
-    def __init__(self, workers: Iterable[int]) -> None:
-        self.workers = tuple(sorted(workers))
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = False
+    bound: ClassVar[None] = None
 
-    def begin(self) -> tuple[int, ...]:
-        """All workers."""
-        return self.workers
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them."""
+        return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
         """Apply it and go on."""

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
+from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class ExactlyGate:
     """Who has delivered waits for the update that its gradient is part of; nothing is ever dropped.
 
     With fewer gradients waiting or under way than x, all of those suffice. x = N is ``AllGate``, x = 1 ``EachGate``.
+
+    Attributes:
+        x: gradients per update, from 1 to the number of workers.
     """
 
-    def __init__(self, workers: Iterable[int], num_per_update: int) -> None:
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = False
+
+    x: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("x", self.x, 1)
+
+    def validate(self, num_workers: int) -> None:
+        """So many gradients can wait."""
+        if self.x > num_workers:
+            raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them."""
         self.members = set(workers)
-        self.num_per_update = num_per_update
         self.computing = set(self.members)
         self.lost_work: set[int] = set()
         self.buffer: list[Grad] = []
-
-    def begin(self) -> tuple[int, ...]:
-        """All workers."""
         return tuple(sorted(self.members))
 
     def arrived(self, grad: Grad) -> Verdict:
@@ -53,7 +70,7 @@ class ExactlyGate:
 
     def _test(self) -> Verdict:
         """Every event brings the buffer nearer to what is needed by one at most, so an update always takes it all."""
-        needed = min(self.num_per_update, len(self.buffer) + len(self.computing))
+        needed = min(self.x, len(self.buffer) + len(self.computing))
         if not self.buffer or len(self.buffer) < needed:
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []

@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
 
+from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.needed import check_most, three_quarters
 from strategies.gates.roll import Roll
-from strategies.protocol import Grad
+from strategies.protocol import Grad, Started
 
 
 @final
+@dataclass(kw_only=True)
 class FirstFreshGate:
     """A gradient is fresh iff it was computed on the version of now. A worker is never interrupted.
 
     With fewer members than K the gate waits for all of them: a fixed K is how TensorFlow's SyncReplicasOptimizer
     comes to hang.
+
+    Attributes:
+        k: gradients per update, from 1 to the number of workers.
+        num_backup: workers that are not waited for, instead of ``k``; neither: a quarter, rounded down.
     """
 
-    def __init__(self, workers: Iterable[int], num_needed: int, version: int) -> None:
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
+
+    k: int | None = None
+    num_backup: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.k is not None:
+            check_whole("k", self.k, 1)
+        if self.num_backup is not None:
+            check_whole("num_backup", self.num_backup)
+        if self.k is not None and self.num_backup is not None:
+            raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
+
+    def validate(self, num_workers: int) -> None:
+        """So many can come."""
+        check_most("k", self.k, num_workers)
+        if self.num_backup is not None and self.num_backup >= num_workers:
+            raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")
+
+    def start(self, started: Started) -> None:
+        """How many are waited for, whoever leaves or joins later."""
+        num_workers = len(started.workers)
+        fewer = None if self.num_backup is None else num_workers - self.num_backup
+        self.num_needed = self.k or fewer or three_quarters(num_workers)
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them, backups included."""
         self.roll = Roll(workers)
-        self.num_needed = num_needed
         self.version = version
         self.buffer: dict[int, Grad] = {}
-
-    def begin(self) -> tuple[int, ...]:
-        """All members, backups included."""
-        return self.roll.begin()
+        return self.roll.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Late: drop and recompute. Fresh: buffer, and update when enough are here."""

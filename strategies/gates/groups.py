@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import final
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class GroupsGate:
     """Within a group everybody waits for everybody, and no group waits for another.
 
-    ``groups`` divide the workers. One group is ``AllGate``, groups of one are ``EachGate``. A gradient that waits, and
-    the order of one that is still to come, belong to their worker and go with it from group to group.
+    All workers are one group to begin with; a schedule may :meth:`regroup` them. One group is ``AllGate``, groups of
+    one are ``EachGate``. A gradient that waits, and the order of one that is still to come, belong to their worker and
+    go with it from group to group.
 
     ``place`` is the group of every worker; of one that has left, where a gradient that it left behind is used.
     """
 
-    def __init__(self, groups: Sequence[Iterable[int]]) -> None:
-        self.place: dict[int, int] = {}
-        self._divide(groups)
-        self.computing = self.members()
-        self.lost_work: set[int] = set()
-        self.buffer: list[Grad] = []
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = False
 
     def members(self) -> set[int]:
         """Of all groups."""
         return set[int]().union(*self.groups)
 
-    def begin(self) -> tuple[int, ...]:
-        """All workers."""
-        return tuple(sorted(self.computing))
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All of them."""
+        self.place: dict[int, int] = {}
+        self._divide([workers])
+        self.computing = self.members()
+        self.lost_work: set[int] = set()
+        self.buffer: list[Grad] = []
+        return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
         """Buffer it; the last one of its group makes the update."""

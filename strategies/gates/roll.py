@@ -18,8 +18,8 @@ class Roll:
         self.lost_work: set[int] = set()
         self.newcomers: set[int] = set()
 
-    def begin(self) -> tuple[int, ...]:
-        """All members."""
+    def all(self) -> tuple[int, ...]:
+        """All members, by rank."""
         return tuple(sorted(self.members))
 
     @property

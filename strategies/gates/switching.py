@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
-from typing import final
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from strategies.protocol import Grad
 
 
 @final
+@dataclass(kw_only=True)
 class SwitchingGate:
     """``AllGate`` while ``together``, else ``EachGate``; who joins computes at once and is one of all.
 
@@ -22,23 +24,35 @@ class SwitchingGate:
     if it is no longer slow. One at a time, or probes could take the last samples of an epoch from each other for ever.
     All are let in when they are not together any more, when nobody else is left, and when somebody finds less data than
     it was to compute: what is left of the epoch may be with them.
+
+    Attributes:
+        together: whether it begins with all together.
     """
 
-    def __init__(self, workers: Collection[int], together: bool, slow: AbstractSet[int] = frozenset()) -> None:
-        self.together, self.slow = together, slow
-        self.out = self._unwanted(workers)
-        self.probing: set[int] = set()
-        self.to_probe: list[int] = []
-        self.groups = GroupsGate(self._divided(set(workers) - self.out))
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
+
+    together: bool = True
+
+    def __post_init__(self) -> None:
+        """Nobody is slow unless a schedule says so."""
+        self.slow: AbstractSet[int] = frozenset()
+        self.groups = GroupsGate()
 
     @property
     def computing(self) -> set[int]:
         """Who has an order to compute, or has lost one."""
         return self.groups.computing | self.probing
 
-    def begin(self) -> tuple[int, ...]:
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All who are not left out."""
-        return self.groups.begin()
+        self.out = self._unwanted(workers)
+        self.probing: set[int] = set()
+        self.to_probe: list[int] = []
+        members = set(workers) - self.out
+        first = self.groups.begin(members, version)
+        self.groups.regroup(self._divided(members))  # completes nothing: they are about to compute
+        return first
 
     def arrived(self, grad: Grad) -> Verdict:
         """Who proves to be slow delivers, and is not waited for any more."""

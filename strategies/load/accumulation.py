@@ -1,154 +1,146 @@
-"""AntDT-DD's problem (Eq. 4): batch sizes and numbers of accumulated micro-batches per type of device (pure).
-
-``minimise max_k C_k F_k(B_k)  subject to  sum_k n_k C_k B_k = B,  low_k <= B_k <= high_k,  least <= C_k <= most``
-
-The equation need not have a solution in whole samples that are equal for all workers of a type, so totals are given to
-workers: for every choice of the C_k, an exact min-max split of B in which worker i of type k gets a total in
-[C_k low_k, C_k high_k], computed as C_k micro-batches of near-equal size.
-"""
+"""AntDT-DD's load policy: a profile, then one plan of batches and micro-batches (AntDT section VI-B, Eq. 4; pure)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import ClassVar, final
 
-from strategies.load.allocation import relaxed, split_by_time
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
+from strategies.load.drifts import Drifts
+from strategies.load.micro_batches import Plan, solve, solve_anyhow
+from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
+from strategies.protocol import AnyEvent, Arrived, Compute, Started
+from strategies.watching.warmup import Warmup
 
-EARLIER = 1 - 1e-9
-"""Two plans whose times differ by less are equal; the one with fewer micro-batches is taken."""
+MOST_PROFILES = 3
+"""A cluster whose speeds change all the time is not made for this; a profile costs a third of its iterations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A type of device: ``seconds(b)`` of one micro-batch, non-decreasing, and its bounds in samples.
+@final
+@dataclass(kw_only=True)
+class AccumulationLoad:
+    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``strategies.antdt_dd.AntDTDD``.
 
-    ``low_samples`` is the saturation point, below which a micro-batch is hardly faster; ``high_samples`` what memory
-    holds (None: any).
+    Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
+    and after another profile when a worker turns out not to be as fast as this one said.
     """
 
-    name: str
-    seconds: Callable[[int], float]
-    low_samples: int = 1
-    high_samples: int | None = None
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
 
-    def total_s(self, samples: int, accum: int) -> float:
-        """Seconds of ``samples`` in ``accum`` micro-batches that differ by at most one."""
-        share, rest = divmod(samples, accum)
-        larger_s = rest * self.seconds(share + 1) if rest else 0.0
-        return larger_s + (accum - rest) * self.seconds(share)
+    accum_min: int = 1
+    accum_max: int = 5
+    types: tuple[str, ...] | None = None
+    type_ratio: float = 1.2
+    devices: dict[str, DeviceSpec] | None = None
+    max_batch_samples: int | None = None
+    profile_sizes: tuple[int, ...] | None = None
+    profile_iters: int = 5
+    check_iters: int = 100
+    curve: str = "measured"
+    warmup_iters: int = 3
 
-    def bounds(self, accum: int) -> tuple[int, int | None]:
-        """Least and most samples of a worker that accumulates ``accum`` micro-batches."""
-        return accum * self.low_samples, None if self.high_samples is None else accum * self.high_samples
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("accum_min", self.accum_min, 1)
+        check_whole("accum_max", self.accum_max, self.accum_min)
+        if self.accum_max > self.accum_min + 9:
+            raise ValueError(f"accum_max={self.accum_max}: at most 9 above accum_min={self.accum_min}, all are tried")
+        check_number("type_ratio", self.type_ratio, above=1)
+        if self.max_batch_samples is not None:
+            check_whole("max_batch_samples", self.max_batch_samples, 1)
+        if self.profile_sizes is not None:
+            check_sizes("profile_sizes", self.profile_sizes)
+        check_whole("profile_iters", self.profile_iters, 1)
+        check_whole("check_iters", self.check_iters)
+        check_choice("curve", self.curve, "measured", "linear")
+        check_whole("warmup_iters", self.warmup_iters)
+        check_types(self.types, self.devices)
 
+    def validate(self, num_workers: int) -> None:
+        """Every worker has a type."""
+        if self.types is not None and len(self.types) != num_workers:
+            raise ValueError(f"types={list(self.types)}: {len(self.types)} types for {num_workers} workers")
 
-class Plan(NamedTuple):
-    """``accum[k]`` micro-batches for type k, ``totals[i]`` samples for worker i; the slowest needs ``slowest_s``."""
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """The equation can be solved with the bounds that are known before the profile."""
+        try:
+            solve(global_batch_samples, *find_devices(self, {}, range(num_workers)), self._accums)
+        except ValueError as error:
+            bounded = next((name for name in ("devices", "max_batch_samples") if getattr(self, name)), "accum_min")
+            raise ValueError(f"{bounded}: {error}") from None
 
-    accum: tuple[int, ...]
-    totals: tuple[int, ...]
-    slowest_s: float
-    below_saturation: bool = False
+    @property
+    def _accums(self) -> range:
+        return range(self.accum_min, self.accum_max + 1)
 
+    # ---- events -----------------------------------------------------------------------------------------------------
 
-def solve(total: int, devices: Sequence[Device], types: Sequence[int], accums: range) -> Plan:
-    """The best plan for workers of ``types`` (indices into ``devices``).
+    def start(self, started: Started) -> None:
+        """An even split until the profile begins."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._warmup = Warmup(self.warmup_iters)
+        self._measured: dict[int, list[tuple[float, float]]] = {worker: [] for worker in started.workers}
+        self._accum = dict.fromkeys(started.workers, 1)
+        self._profile: list[Sizes] = []
+        self._plan: Plan | None = None
+        self._tries = 0
+        self._drifts = Drifts(self.check_iters, self.type_ratio)
+        self._members: tuple[int, ...] = ()
 
-    Least time first, then fewest micro-batches, then the lexicographically smallest C.
+    def saw(self, event: AnyEvent) -> None:
+        """The times of micro-batches."""
+        if isinstance(event, Arrived) and self._warmup.tells(event):
+            grad, accum = event.grad, self._accum[event.grad.worker]
+            one = grad.samples / accum, event.timings.bpt_s / accum
+            if self._plan is None:
+                self._measured[grad.worker].append(one)
+            else:
+                self._drifts.tell(grad.worker, *one)
 
-    Raises:
-        ValueError: no C in ``accums`` can reach ``total``; the message says which bound is in the way.
-    """
-    counts = Counter(types)
+    def order(self, worker: int) -> Compute:
+        """Its samples, and in how many micro-batches."""
+        return Compute(worker=worker, num_samples=self._sizes[worker], accum=self._accum[worker])
 
-    def micro_batches(accum: tuple[int, ...]) -> int:
-        return sum(counts[kind] * times for kind, times in enumerate(accum))
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """The next round of the profile or, once, the plan; begun anew or solved again when the members are others."""
+        changed, self._members = workers != self._members, workers
+        if changed and self._plan is None and not is_complete(self):
+            self._begin_profile(workers, self.warmup_iters)
+        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
+            self._tries += 1
+            self._plan, self._measured = None, {worker: [] for worker in self._measured}
+            self._begin_profile(workers, 0)
+        if self._profile:
+            self._sizes.update(sizes := self._profile.pop(0))
+            self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
+        elif changed or self._plan is None:
+            devices, types = find_devices(self, self._measured, workers)
+            self._plan = solve_anyhow(self._total, devices, types, self._accums)
+            self._drifts.begin(self._measured)
+            self._sizes.update(zip(workers, self._plan.totals, strict=True))
+            self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
 
-    best: Plan | None = None
-    for accum in sorted(product(accums, repeat=len(devices)), key=lambda accum: (micro_batches(accum), accum)):
-        if not _reaches(total, devices, counts, accum, None if best is None else best.slowest_s * EARLIER):
-            continue
-        best = _split(total, devices, types, accum)
-    if best is None:
-        raise ValueError(_obstacle(total, devices, counts, accums))
-    return best
+    def _begin_profile(self, workers: tuple[int, ...], warmup_iters: int) -> None:
+        """Each one after the first twice as long as the one before: what misled that was longer than it."""
+        sizes = self.profile_sizes or sizes_around(self._total, len(workers))
+        iters = self.profile_iters * 2**self._tries
+        self._profile = profile_rounds(self._total, workers, sizes, iters, warmup_iters)
 
+    def _parts(self, samples: int, worker: int) -> int:
+        """Micro-batches while the profile runs: no more than memory demands."""
+        spec = self.devices[self.types[worker]] if self.devices and self.types else DeviceSpec()
+        cap = spec.max_batch_samples or self.max_batch_samples
+        return 1 if cap is None else ceil(samples / cap)
 
-def solve_anyhow(total: int, devices: Sequence[Device], types: Sequence[int], accums: range) -> Plan:
-    """As :func:`solve`; where that is impossible below saturation, and at worst beyond what memory is said to hold.
-
-    For jobs that run: what was asked for may have become impossible when a worker left.
-    """
-    try:
-        return solve(total, devices, types, accums)
-    except ValueError:
-        eased = [replace(device, low_samples=1) for device in devices]
-    try:
-        return solve(total, eased, types, accums)._replace(below_saturation=True)
-    except ValueError:
-        highs = [eased[kind].bounds(accums[-1])[1] for kind in types]
-        _, more = relaxed(total, [0] * len(types), highs)
-        tops = {kind: None if top is None else ceil(top / accums[-1]) for kind, top in zip(types, more, strict=True)}
-        wider = [replace(device, high_samples=tops.get(kind)) for kind, device in enumerate(eased)]
-        return solve(total, wider, types, range(1, accums[-1] + 1))._replace(below_saturation=True)
-
-
-def _reaches(
-    total: int, devices: Sequence[Device], counts: Counter[int], accum: Sequence[int], within_s: float | None
-) -> bool:
-    """Whether ``total`` samples fit the bounds, and, unless None, can be done in ``within_s``."""
-    least, most = 0, 0.0
-    for kind, device in enumerate(devices):
-        low, high = device.bounds(accum[kind])
-        least += counts[kind] * low
-        top = total if high is None else min(high, total)
-        most += counts[kind] * (top if within_s is None else _most_within(device, accum[kind], low, top, within_s))
-    return least <= total <= most
-
-
-def _most_within(device: Device, accum: int, low: int, high: int, within_s: float) -> float:
-    """The largest total in [low, high] that is done in time; minus infinity when not even the smallest is."""
-    if low > high or device.total_s(low, accum) > within_s:
-        return float("-inf")
-    while low < high:
-        middle = (low + high + 1) // 2
-        if device.total_s(middle, accum) <= within_s:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _split(total: int, devices: Sequence[Device], types: Sequence[int], accum: tuple[int, ...]) -> Plan:
-    bounds = [devices[kind].bounds(accum[kind]) for kind in types]
-    times = [partial(_time_and_size, devices[kind], accum[kind]) for kind in types]
-    totals = split_by_time(total, times, [low for low, _ in bounds], [high for _, high in bounds])
-    slowest_s = max(time(samples)[0] for time, samples in zip(times, totals, strict=True))
-    return Plan(accum, tuple(totals), slowest_s)
-
-
-def _time_and_size(device: Device, accum: int, samples: int) -> tuple[float, int]:
-    """Where a curve is flat, equal devices shall have equal sizes."""
-    return device.total_s(samples, accum), samples
-
-
-def _obstacle(total: int, devices: Sequence[Device], counts: Counter[int], accums: range) -> str:
-    """Which bounds no accumulation gets around."""
-    lows = sum(counts[kind] * device.bounds(accums[0])[0] for kind, device in enumerate(devices))
-    highs = [device.bounds(accums[-1])[1] for device in devices]
-    if lows > total:
-        each = ", ".join(f"{device.name} {device.low_samples}" for device in devices)
-        return f"the least micro-batches ({each}), {accums[0]} per worker, sum to {lows} samples, more than the {total}"
-    most = sum(counts[kind] * (total if high is None else high) for kind, high in enumerate(highs))
-    each = ", ".join(f"{device.name} {device.high_samples}" for device in devices if device.high_samples is not None)
-    if most < total:
-        return (
-            f"the largest micro-batches ({each}), {accums[-1]} per worker, sum to {most} samples, less than the {total}"
-        )
-    spans = ", ".join(f"{device.name} {device.low_samples}..{device.high_samples}" for device in devices)
-    return f"no number of micro-batches from {accums[0]} to {accums[-1]} within {spans} sums to {total} samples"
+    def log_state(self) -> dict[str, float | int | str]:
+        """The phase, and the plan's time and size."""
+        state: dict[str, float | int | str] = {"profile_rounds_left": len(self._profile)}
+        if self._plan is None:
+            return state
+        below = int(self._plan.below_saturation)
+        micro_batches = sum(self._accum[worker] for worker in self._members)
+        return {**state, "planned_s": self._plan.slowest_s, "micro_batches": micro_batches, "below_saturation": below}

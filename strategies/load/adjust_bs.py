@@ -1,48 +1,169 @@
-"""ADJUST_BS: the sizes of a round of all workers, of which some may be new or unknown (pure; AntDT section VI-A)."""
+"""ADJUST_BS: workers get batches by their speeds while there are stragglers (AntDT section VI-A; pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from statistics import median
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, median, stdev
+from typing import ClassVar, final
 
-from strategies.load.allocation import relaxed, split_min_max
-from strategies.weights import split_evenly
+from strategies.hooks import Peers, Tick
+from strategies.load.round_sizes import round_sizes, slowest_s
+from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, Restored, Started, Wake
+from strategies.watching.detector import Paces, StragglerDetector
+
+CALM_DECISIONS = 2
+"""published: decisions without a transient straggler after which sizes may become even again, ..."""
+EVEN_RATIO = 1.1
+"""... if the fastest worker is less than so many times as fast as the slowest."""
+ALIKE_FRAC = 0.02
+"""at_equal_work: a worker differs from the median if it does so by more than this part of it, ..."""
+ALIKE_ERRORS = 3.0
+"""... and by more than so many standard errors of its mean: noise is no reason for another batch."""
+PAYING_FRAC = 0.98
+"""What a round must take of what it took, by prediction, for sizes to return by a part."""
+EARLY_FRAC = 0.9
+"""Or who gets more must have been done in less than this part of a round: what it does then tells how fast it is."""
 
 
-def round_sizes(
-    total: int,
-    workers: Sequence[int],
-    speeds: Mapping[int, float],
-    newcomers: Collection[int] = (),
-    base_samples: float = 0.0,
-    returning: Mapping[int, int] | None = None,
-) -> dict[int, int]:
-    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
+@final
+@dataclass(kw_only=True)
+class AdjustBS:
+    """Sizes are solved when there is a transient straggler or a worker was restarted, and hold from the next round on.
 
-    An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.watching.pace.Base`).
-
-    Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
-    gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.
-    Everybody gets at least one sample where there are enough, or it could never be measured again. Sizes that are
-    ``returning`` only come nearer to the even split than these are.
+    min max B_i / v_i with sum B_i = B: in every round the sizes assigned sum to the global batch, whoever leaves or
+    joins; a newcomer begins with B / N. Where the paper is silent: sizes become even again after two decisions without
+    a transient straggler, if all are about equally fast by then.
     """
-    even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
-    known = [speeds[worker] for worker in workers if worker in speeds]
-    if not known or len(newcomers) >= len(workers):
-        return even
-    share, usual = total // len(workers), median(known)
-    lows = [share if worker in newcomers else 1 for worker in workers]
-    highs = [share if worker in newcomers else None for worker in workers]
-    if returning is not None and returning.keys() == even.keys() and not newcomers:
-        pairs = [(returning[worker], even[worker]) for worker in workers]
-        lows, highs = [min(pair) for pair in pairs], [max(pair) for pair in pairs]
-    lows, highs = relaxed(total, lows, highs)
-    sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs, base_samples)
-    return dict(zip(workers, sizes, strict=True))
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Wake})
+    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = False
+
+    def meet(self, peers: Peers) -> None:
+        """Whoever says who is slow, and how fast everybody is."""
+        self._detector = peers.one(StragglerDetector)
+
+    def start(self, started: Started) -> None:
+        """Even sizes, for which nobody was asked yet."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._speeds: dict[int, float] = {}
+        self._round: set[int] = set()
+        self._stale = False
+        self._calm = 0
+
+    def order(self, worker: int) -> Compute:
+        """The size of its round."""
+        return Compute(worker=worker, num_samples=self._sizes[worker])
+
+    def saw(self, event: AnyEvent) -> None:
+        """The next incarnation of a worker that is gone will be a newcomer."""
+        match event:
+            case Lost(restarting=False):
+                self._gone(event.worker)
+            case Restored():
+                for worker in self._round - set(event.workers):
+                    self._gone(worker)
+
+    def _gone(self, worker: int) -> None:
+        self._round.discard(worker)
+        self._speeds.pop(worker, None)
+        self._stale = True
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """Whether sizes differ."""
+        return {"adjusted": bool(self._speeds)}
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def decide(self, tick: Tick) -> Sequence[AnyCommand]:
+        """New sizes if need be, which hold from the next round on."""
+        speeds = self._adjusted(tick)
+        if speeds is not None:
+            self._speeds, self._stale = speeds, True
+        return ()
+
+    def _adjusted(self, tick: Tick) -> dict[int, float] | None:
+        """Speeds in samples/s to solve the sizes from; empty: even sizes again; None: sizes stay as they are.
+
+        A worker that was killed counts no more, neither for the mean nor for the sizes.
+        """
+        gone = {int(node.partition(":")[2]) for node in tick.restarted if node.startswith("worker:")}
+        records = {worker: own for worker, own in self._detector.paces("short").items() if worker not in gone}
+        transient = self._detector.stragglers("short", gone)
+        if transient or gone:
+            slowest = ", ".join(f"worker:{one}" for one in transient[:5])
+            tick.said.append(f"ADJUST_BS: slow {slowest}" if transient else "ADJUST_BS among the others")
+            self._calm = 0
+        else:
+            self._calm += 1
+            if not self._speeds:
+                return None
+        if self._detector.published:
+            return self._published(gone, tick.said)
+        speeds = speeds_of(records)
+        if not transient and not gone:
+            tick.said.append("ADJUST_BS to what is left" if speeds else "ADJUST_BS to even sizes")
+        return speeds
+
+    def _published(self, gone: Collection[int], said: list[str]) -> dict[int, float] | None:
+        """The paper's throughputs; sizes return only when these are alike, which the paper does not tell."""
+        speeds = self._detector.monitor.speeds_samples_per_s("short")
+        speeds = {worker: speed for worker, speed in speeds.items() if worker not in gone}
+        if not self._calm:
+            return speeds
+        alike = speeds.keys() >= self._round and max(speeds.values()) < EVEN_RATIO * min(speeds.values())
+        if self._calm < CALM_DECISIONS or not alike:
+            return None
+        said.append("ADJUST_BS to even sizes")
+        return {}
+
+    # ---- rounds -----------------------------------------------------------------------------------------------------
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """If speeds or members have changed."""
+        newcomers = set(workers) - self._round
+        if self._stale or newcomers:
+            self._sizes |= self._solved(workers, newcomers)
+            self._round, self._stale = set(workers), False
+
+    def _solved(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
+        """Without a straggler, and with the same members, only steps to the even split that pay or probe."""
+        total, speeds, base = self._total, self._speeds, self._detector.base.samples
+        same = not newcomers and self._round == set(workers)
+        if not (self._calm and same):
+            return round_sizes(total, workers, speeds, newcomers, base)
+        now = {worker: self._sizes[worker] for worker in workers}
+        back = round_sizes(total, workers, speeds, newcomers, base, returning=now)
+        last_s = slowest_s(now, speeds, base)
+        pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * last_s
+        more = {worker: speed for worker, speed in speeds.items() if back.get(worker, 0) > now.get(worker, 0)}
+        early = any(slowest_s(now, {worker: more[worker]}, base) < EARLY_FRAC * last_s for worker in more)
+        return back if pays or early else now
 
 
-def slowest_s(sizes: Mapping[int, int], speeds: Mapping[int, float], base_samples: float = 0.0) -> float:
-    """Seconds until the last of the workers whose ``speeds`` are known is done with its part."""
-    return max(
-        ((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0
-    )
+def speeds_of(records: Paces) -> dict[int, float]:
+    """Samples per second at equal work, by worker; empty where nobody differs from the median by more than noise.
+
+    Whoever does not differ counts as fast as the median.
+    """
+    if not records:
+        return {}
+    means = {worker: fmean(own) for worker, own in records.items()}
+    center = median(means.values())
+    differs = {
+        worker
+        for worker, mean in means.items()
+        if abs(mean - center) > max(ALIKE_FRAC * center, ALIKE_ERRORS * _error(records[worker]))
+    }
+    if not differs:
+        return {}
+    return {worker: 1 / (mean if worker in differs else center) for worker, mean in means.items()}
+
+
+def _error(values: Sequence[float]) -> float:
+    """Standard error of the mean."""
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0

@@ -8,7 +8,7 @@ from typing import Protocol, final
 import msgspec
 
 from strategies.checks import check_number, check_whole
-from strategies.load.accumulation import Device
+from strategies.load.micro_batches import Device
 from strategies.load.profiling import Curve
 from strategies.watching.clustering import cluster_by_ratio
 

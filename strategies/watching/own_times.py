@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
-from statistics import median_low
+from dataclasses import dataclass
 from typing import final
 
-from strategies.protocol import Arrived
+from strategies.checks import check_number, check_whole
+from strategies.protocol import AnyEvent, Arrived, Lost, Started
 from strategies.watching.warmup import Warmup
 
 
 @final
+@dataclass
 class OwnTimes:
     """Own times (:attr:`strategies.protocol.Timings.own_s`) of the last ``window_s`` seconds, by worker.
 
     Whole batches only, and not the first ``warmup_iters`` of a process. Where iterations take longer than the window it
     holds the newest one.
+
+    Attributes:
+        window_s: seconds over which times are averaged.
+        warmup_iters: first iterations of a process that count for nothing.
     """
 
-    def __init__(self, window_s: float, warmup_iters: int) -> None:
-        self.window_s, self.warmup = window_s, Warmup(warmup_iters)
+    window_s: float = 6.0
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("window_s", self.window_s, above=0.0)
+        check_whole("warmup_iters", self.warmup_iters)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._warmup = Warmup(self.warmup_iters)
         self._records: dict[int, deque[tuple[float, float]]] = {}
+
+    def start(self, started: Started) -> None:
+        """Nothing is known."""
+        self._forget()
+
+    def saw(self, event: AnyEvent) -> None:
+        """Iterations, and whose process is gone."""
+        if isinstance(event, Arrived):
+            self.arrived(event)
+        elif isinstance(event, Lost):
+            self.gone(event.worker)
 
     def arrived(self, event: Arrived) -> bool:
         """A gradient; whether its time tells something."""
-        if not self.warmup.tells(event):
+        if not self._warmup.tells(event):
             return False
         records = self._records.setdefault(event.grad.worker, deque())
         records.append((event.t, event.timings.own_s))
@@ -37,65 +62,7 @@ class OwnTimes:
         """Its next process is measured afresh."""
         self._records.pop(worker, None)
 
-    def mean_s(self, worker: int, t: float) -> float | None:
-        """Mean of what is in the window at ``t``; None where that is nothing."""
+    def expected_s(self, worker: int, t: float) -> float | None:
+        """Of the coming iteration: the mean of what is in the window at ``t``; None where that is nothing."""
         recent = [seconds for at_s, seconds in self._records.get(worker, ()) if at_s >= t - self.window_s]
         return sum(recent) / len(recent) if recent else None
-
-
-@final
-class SlowLately:
-    """Flags workers all of whose times of the last ``duration_s`` seconds were longer than what is usual.
-
-    Usual is the lower median over all workers of their median time in that window; slow is who takes longer by more
-    than ``tolerance_frac`` of it. The flag is taken back when the worker's median is at most half of that above it; of
-    two times, and the two newest are looked at in any case, the shorter is the median. Compared with the rule that STAR
-    describes (:class:`predictors.fixed_duration.SlowFor`: latest times against the smallest latest of all, and one that
-    is not slow takes the flag back) neither the luck of the fastest of many workers nor a single time decides.
-    """
-
-    def __init__(self, tolerance_frac: float, duration_s: float) -> None:
-        self.tolerance_frac, self.duration_s = tolerance_frac, duration_s
-        self.median_s: dict[int, float] = {}
-        self.flagged: set[int] = set()
-        self._times: dict[int, deque[tuple[float, float]]] = {}
-
-    def took(self, t: float, worker: int, seconds: float) -> None:
-        """At time ``t`` the worker has finished an iteration of ``seconds`` (above zero)."""
-        times = self._times.setdefault(worker, deque())
-        times.append((t, seconds))
-        while len(times) > 2 and times[1][0] <= t - self.duration_s:
-            times.popleft()
-        self.median_s[worker] = median_low(one for _, one in times)
-        usual_s = median_low(self.median_s.values())
-        long_enough = len(times) > 1 and t - times[0][0] >= self.duration_s
-        if long_enough and min(one for _, one in times) > usual_s * (1 + self.tolerance_frac):
-            self.flagged.add(worker)
-        elif self.median_s[worker] <= usual_s * (1 + self.tolerance_frac / 2):
-            self.flagged.discard(worker)
-
-    def not_worth_waiting_for(self) -> set[int]:
-        """Those of the flagged without whom a round of the others gets more done a second.
-
-        Everybody computes as much, so a round of n whose slowest takes T does n / T: of four workers one that takes
-        1.25 times as long is still worth it.
-        """
-        workers = sorted(self.median_s, key=lambda worker: (worker in self.flagged, self.median_s[worker], worker))
-        rates, longest_s = [], 0.0
-        for number, worker in enumerate(workers, start=1):
-            longest_s = max(longest_s, self.median_s[worker])
-            rates.append(number / longest_s)
-        fewest = max(1, len(workers) - len(self.flagged))
-        best = max(range(fewest, len(workers) + 1), key=lambda number: (rates[number - 1], number), default=0)
-        return set(workers[best:])
-
-    def gone(self, worker: int) -> None:
-        """Its next process is measured afresh."""
-        self._times.pop(worker, None)
-        self.median_s.pop(worker, None)
-        self.flagged.discard(worker)
-
-    def only(self, workers: Container[int]) -> None:
-        """All others are gone."""
-        for worker in [worker for worker in self._times if worker not in workers]:
-            self.gone(worker)

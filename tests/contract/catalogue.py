@@ -23,6 +23,18 @@ RUSHED = {"short_window_s": 5.0, "long_window_s": 8.0, "decide_every_s": 2.0, "c
 RUSHED_COUNTS = {"report_iters": 1, "min_records": 2, "warmup_iters": 0, "max_restarts": 2}
 HURRIES: dict[str, dict[str, Any]] = {
     **{name: {**RUSHED, **RUSHED_COUNTS} for name in ("antdt_nd", "antdt_nd_asp")},
+    "composed": {
+        "detectors.speeds.min_records": 1,
+        "detectors.speeds.warmup_iters": 0,
+        "detectors.stragglers.short_window_s": 5.0,
+        "detectors.stragglers.long_window_s": 8.0,
+        "detectors.stragglers.report_iters": 1,
+        "detectors.stragglers.min_records": 2,
+        "detectors.stragglers.warmup_iters": 0,
+        "actions.kill_restart.cooldown_s": 4.0,
+        "actions.kill_restart.max_restarts": 2,
+        "decide_every_s": 2.0,
+    },
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
     "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
@@ -39,8 +51,11 @@ HURRIES: dict[str, dict[str, Any]] = {
 
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:
-    """What a YAML says, with some of it changed."""
-    loaded = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    """What a YAML says, with some of it changed; a setting of a part is named by its slot, ``gate.bound``."""
+    config = OmegaConf.load(CONF / f"{name}.yaml")
+    for path in [path for path in changes if "." in path]:
+        OmegaConf.update(config, path, changes.pop(path), force_add=False)
+    loaded = OmegaConf.to_container(config)
     return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from runtime.core.ledger import Ledger
-from strategies.gated import GatedStrategy
-from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Gate, Verdict
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -48,11 +49,11 @@ SEEDS = range(6)
 
 
 @dataclass(kw_only=True)
-class Sound(GatedStrategy):
+class Sound(Composition):
     """Nothing wrong with it: ASP. The planted faults are small changes of this."""
 
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return EachGate(workers)
+    def compose(self) -> Parts:
+        return Parts(gate=EachGate())
 
 
 class PeeksAtTheClock(Sound):
@@ -111,14 +112,14 @@ class LosesASample(Sound):
 class AveragesTheMeans(Sound):
     """Every worker's mean counts the same, whatever its batch."""
 
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return AllGate(workers)
+    def compose(self) -> Parts:
+        return Parts(gate=AllGate())
 
-    def _update(self, verdict: Verdict) -> Iterator[AnyCommand]:
+    def _update(self, verdict: Verdict, factor: float, commands: list[AnyCommand]) -> None:
         used = [grad for grad in verdict.apply if grad.samples]
         if used:
             weights = tuple(1 / (len(used) * grad.samples) for grad in used)
-            yield Apply(grads=tuple(grad.id for grad in used), weights=weights)
+            commands.append(Apply(grads=tuple(grad.id for grad in used), weights=weights))
 
 
 class ForgetfulMin(BoundedGate):
@@ -129,8 +130,8 @@ class ForgetfulMin(BoundedGate):
 
 
 class ForgetsLostInItsMin(Sound):
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return ForgetfulMin(workers, 1)
+    def compose(self) -> Parts:
+        return Parts(gate=ForgetfulMin(bound=1))
 
 
 class DeafGate(AllGate):
@@ -141,8 +142,8 @@ class DeafGate(AllGate):
 
 
 class IgnoresLost(Sound):
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return DeafGate(workers)
+    def compose(self) -> Parts:
+        return Parts(gate=DeafGate())
 
 
 class RigidGate(FirstFreshGate):
@@ -155,8 +156,8 @@ class RigidGate(FirstFreshGate):
 
 
 class NeedsMoreThanThereAre(Sound):
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return RigidGate(workers, len(workers), version)
+    def compose(self) -> Parts:
+        return Parts(gate=RigidGate(num_backup=0))
 
 
 @dataclass(kw_only=True)
@@ -165,13 +166,14 @@ class HoldsAGenerator(Sound):
 
 
 class ForgetsWhenPickled(Sound):
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return AllGate(workers)
+    def compose(self) -> Parts:
+        return Parts(gate=AllGate())
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
-        if "_gate" in state:
-            state["_gate"] = AllGate(state["_gate"].roll.members)
+        if "_version" in state:
+            state["_gate"] = AllGate()
+            state["_gate"].begin(self._gate.roll.members, self._version)  # type: ignore[attr-defined]
         return state
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from runtime.core.job import ComputeOrder
 from strategies.antdt_dd import AntDTDD
 from strategies.bsp import BSP
-from strategies.load.accumulation import Device, Plan, solve, solve_anyhow
 from strategies.load.device_types import DeviceSpec
+from strategies.load.micro_batches import Device, Plan, solve, solve_anyhow
 from strategies.load.profiling import Curve, profile_rounds
 from strategies.protocol import Apply, Compute
 from strategies.watching.clustering import cluster_by_ratio

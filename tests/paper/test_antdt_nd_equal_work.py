@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.antdt_nd import NEVER_MATURE, AntDTND
+from strategies.antdt_nd import AntDTND
 from strategies.bsp import BSP
 from strategies.protocol import Compute, Restart
+from strategies.watching.detector import NEVER_MATURE
 from tests.support.harness import HeapRun, Seconds, make_job
 
 SHIPPED: dict[str, Any] = {

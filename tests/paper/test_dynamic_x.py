@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from strategies.asp import ASP
 from strategies.bsp import BSP
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
 from strategies.dynamic_x import DynamicX
-from strategies.gated import GatedStrategy
-from strategies.gates import Gate, GroupsGate
-from strategies.protocol import Apply
+from strategies.gates import GroupsGate, Verdict
+from strategies.protocol import AnyEvent, Apply, Restored, Started
 from strategies.watching.clustering import cluster_by_ratio
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job
@@ -29,14 +30,30 @@ def eager(**changes: object) -> DynamicX:
     return DynamicX(**{"regroup_iters": 1, "warmup_iters": 0, **changes})  # type: ignore[arg-type]
 
 
-class Fixed(GatedStrategy):
+class Division:
+    """A schedule that divides the workers once."""
+
+    looks_at = (GroupsGate,)
+
+    def __init__(self, groups: Callable[[Sequence[int]], list[list[int]]]) -> None:
+        self.groups = groups
+
+    def meet(self, peers: Parts) -> None:
+        self.gate = peers.one(GroupsGate)
+
+    def then(self, event: AnyEvent) -> list[Verdict]:
+        return self.gate.regroup(self.groups(event.workers)) if isinstance(event, Started | Restored) else []
+
+
+class Fixed(Composition):
     """The gate with groups that never change."""
 
     def __init__(self, groups: Callable[[Sequence[int]], list[list[int]]], data: str = "dynamic") -> None:
         self.groups, self.data = groups, data
+        self.__post_init__()
 
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return GroupsGate(self.groups(workers))
+    def compose(self) -> Parts:
+        return Parts(gate=GroupsGate(), schedule=Division(self.groups))
 
 
 def alone(workers: Sequence[int]) -> list[list[int]]:

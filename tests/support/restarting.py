@@ -18,8 +18,8 @@ class Restarting(Strategy):
     A worker that is not there at that time is left alone.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = BSP.needs | {Restart}
-    topologies: ClassVar[frozenset[str]] = BSP.topologies
+    needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Restart}
+    topologies: ClassVar[frozenset[str]] = BSP().topologies
     watches_servers: ClassVar[bool] = True
 
     rule: str = "bsp"

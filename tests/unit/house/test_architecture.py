@@ -30,6 +30,7 @@ ROOMS = {
     "runtime/live/transport": "runtime.live.tasks.store",
     "runtime/virtual/machines": "runtime.virtual.tasks.workers",
     "analysis/records": "analysis.measures.stats",
+    "strategies/gates": "strategies.load.shares",
 }
 """A room, and what is above it, of every contract about rooms."""
 

@@ -20,8 +20,9 @@ from omegaconf import OmegaConf
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.record.recorder import Recorder
 from scripts.replay import main
-from strategies.gated import GatedStrategy
-from strategies.gates import EachGate, Gate
+from strategies.composing.composition import Composition
+from strategies.composing.parts import Parts
+from strategies.gates import EachGate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
 from tests.contract.catalogue import faults, spec
 from tests.support import invariants
@@ -41,9 +42,9 @@ Plant = Callable[..., Path]
 
 
 @dataclass(kw_only=True)
-class Sound(GatedStrategy):
-    def make_gate(self, workers: tuple[int, ...], version: int) -> Gate:
-        return EachGate(workers)
+class Sound(Composition):
+    def compose(self) -> Parts:
+        return Parts(gate=EachGate())
 
 
 class ThrowsDice(Sound):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.adjust_bs import round_sizes
+from strategies.load.round_sizes import round_sizes
 from strategies.nodes.restarts import Restarts
 from strategies.watching.flags import bounds, check_ratio, slow
 

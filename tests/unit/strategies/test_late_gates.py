@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, GroupsGate, SwitchingGate, Verdict
+from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, SwitchingGate, Verdict
 from strategies.gates.base import NOTHING
-from tests.unit.strategies.test_gates import applied, grad
+from tests.unit.strategies.test_gates import applied, grad, grouped, opened
 
 # ---- exactly x ------------------------------------------------------------------------------------------------------
 
 
 def test_exactly_takes_old_gradients_along() -> None:
-    gate = ExactlyGate(range(3), 2)
+    gate = opened(ExactlyGate(x=2), range(3))
     gate.arrived(grad(1))
     verdict = gate.arrived(grad(0))
     assert (applied(verdict), verdict.drop, verdict.go) == ([0, 1], (), (0, 1))
@@ -20,7 +20,7 @@ def test_exactly_takes_old_gradients_along() -> None:
 
 
 def test_exactly_needs_no_more_than_can_come() -> None:
-    gate = ExactlyGate(range(3), 3)
+    gate = opened(ExactlyGate(x=3), range(3))
     gate.arrived(grad(0))
     gate.arrived(grad(1))
     verdict = gate.lost(2, False)
@@ -28,14 +28,14 @@ def test_exactly_needs_no_more_than_can_come() -> None:
 
 
 def test_exactly_waits_for_a_worker_that_restarts() -> None:
-    gate = ExactlyGate(range(2), 2)
+    gate = opened(ExactlyGate(x=2), range(2))
     gate.arrived(grad(0))
     assert gate.lost(1, True) == NOTHING
     assert gate.joined(1).go == (1,)
 
 
 def test_exactly_uses_what_a_worker_left_behind_without_asking_it() -> None:
-    gate = ExactlyGate(range(3), 2)
+    gate = opened(ExactlyGate(x=2), range(3))
     gate.arrived(grad(0))
     assert gate.lost(0, False) == NOTHING
     verdict = gate.arrived(grad(1))
@@ -44,7 +44,7 @@ def test_exactly_uses_what_a_worker_left_behind_without_asking_it() -> None:
 
 def test_exactly_lets_a_newcomer_compute_at_once_and_only_once() -> None:
     """Also one that is back while what it left behind still waits."""
-    gate = ExactlyGate(range(3), 2)
+    gate = opened(ExactlyGate(x=2), range(3))
     gate.arrived(grad(0))
     gate.lost(0, False)
     assert gate.joined(0).go == (0,)
@@ -53,7 +53,7 @@ def test_exactly_lets_a_newcomer_compute_at_once_and_only_once() -> None:
 
 
 def test_exactly_goes_on_with_a_newcomer_when_all_others_have_left() -> None:
-    gate = ExactlyGate(range(1), 1)
+    gate = opened(ExactlyGate(x=1), range(1))
     assert gate.lost(0, False) == NOTHING
     assert gate.joined(7).go == (7,)
     assert applied(gate.arrived(grad(7))) == [7]
@@ -63,7 +63,7 @@ def test_exactly_goes_on_with_a_newcomer_when_all_others_have_left() -> None:
 
 
 def test_delayed_keeps_what_is_one_version_old_and_drops_what_is_older() -> None:
-    gate = DelayedGate(range(3), 1, 1, 0)
+    gate = opened(DelayedGate(k_fastest=1, max_delay_versions=1), range(3))
     assert applied(gate.arrived(grad(0))) == [0]
     assert gate.arrived(grad(1)) == NOTHING
     assert gate.log_state() == {"fresh": 0, "late": 1}
@@ -74,7 +74,7 @@ def test_delayed_keeps_what_is_one_version_old_and_drops_what_is_older() -> None
 
 def test_delayed_counts_a_late_report_without_samples_as_present() -> None:
     """There is nothing to drop, and at the end of the data nobody else may come."""
-    gate = DelayedGate(range(3), 2, 0, 0)
+    gate = opened(DelayedGate(k_fastest=2, max_delay_versions=0), range(3))
     gate.arrived(grad(0))
     gate.arrived(grad(1))
     assert gate.arrived(grad(2, samples=0)) == NOTHING
@@ -82,13 +82,13 @@ def test_delayed_counts_a_late_report_without_samples_as_present() -> None:
 
 
 def test_delayed_stays_on_its_version_when_an_update_has_no_samples() -> None:
-    gate = DelayedGate(range(2), 1, 0, 0)
+    gate = opened(DelayedGate(k_fastest=1, max_delay_versions=0), range(2))
     assert gate.arrived(grad(0, samples=0)).go == (0,)
     assert applied(gate.arrived(grad(1))) == [1], "version 0 is still the newest"
 
 
 def test_delayed_makes_an_update_of_late_gradients_when_none_can_be_fresh() -> None:
-    gate = DelayedGate(range(2), 1, 1, 0)
+    gate = opened(DelayedGate(k_fastest=1, max_delay_versions=1), range(2))
     gate.arrived(grad(0))
     assert gate.lost(0, False) == NOTHING
     verdict = gate.arrived(grad(1))
@@ -96,20 +96,20 @@ def test_delayed_makes_an_update_of_late_gradients_when_none_can_be_fresh() -> N
 
 
 def test_delayed_starts_from_the_restored_version() -> None:
-    gate = DelayedGate(range(2), 2, 1, 5)
+    gate = opened(DelayedGate(k_fastest=2, max_delay_versions=1), range(2), 5)
     assert gate.arrived(grad(0, 5)) == NOTHING
     assert applied(gate.arrived(grad(1, 5))) == [0, 1]
 
 
 def test_delayed_lets_a_newcomer_in_with_the_next_update() -> None:
-    gate = DelayedGate(range(2), 2, 1, 0)
+    gate = opened(DelayedGate(k_fastest=2, max_delay_versions=1), range(2))
     gate.arrived(grad(0))
     assert gate.joined(7) == NOTHING
     assert gate.arrived(grad(1)).go == (0, 1, 7)
 
 
 def test_delayed_lets_newcomers_in_at_once_when_all_others_have_left() -> None:
-    gate = DelayedGate(range(1), 1, 1, 0)
+    gate = opened(DelayedGate(k_fastest=1, max_delay_versions=1), range(1))
     gate.joined(7)
     assert gate.lost(0, False) == Verdict(go=(7,), opens=True)
     assert applied(gate.arrived(grad(7))) == [7]
@@ -119,7 +119,7 @@ def test_delayed_lets_newcomers_in_at_once_when_all_others_have_left() -> None:
 
 
 def test_blocks_go_on_until_the_worker_is_whole() -> None:
-    gate = BlocksGate(range(2), 1, 1, 2, 0)
+    gate = opened(BlocksGate(k_fastest=1, max_delay_versions=1, blocks=2), range(2))
     assert gate.arrived(grad(0)).go == (0,)
     assert gate.arrived(grad(1)).go == (1,)
     verdict = gate.arrived(grad(0))
@@ -129,14 +129,14 @@ def test_blocks_go_on_until_the_worker_is_whole() -> None:
 
 
 def test_blocks_count_a_report_without_samples_as_all_that_will_come() -> None:
-    gate = BlocksGate(range(2), 2, 1, 3, 0)
+    gate = opened(BlocksGate(k_fastest=2, max_delay_versions=1, blocks=3), range(2))
     gate.arrived(grad(0))
     assert gate.arrived(grad(0, samples=0)) == NOTHING
     assert applied(gate.arrived(grad(1, samples=0))) == [0, 0, 1]
 
 
 def test_blocks_use_the_parts_of_who_left() -> None:
-    gate = BlocksGate(range(2), 2, 1, 2, 0)
+    gate = opened(BlocksGate(k_fastest=2, max_delay_versions=1, blocks=2), range(2))
     gate.arrived(grad(1))
     assert gate.lost(1, False) == NOTHING
     gate.arrived(grad(0))
@@ -144,10 +144,10 @@ def test_blocks_use_the_parts_of_who_left() -> None:
 
 
 def test_blocks_let_newcomers_in_with_the_next_update_or_when_all_others_have_left() -> None:
-    gate = BlocksGate(range(1), 1, 1, 1, 0)
+    gate = opened(BlocksGate(k_fastest=1, max_delay_versions=1, blocks=1), range(1))
     assert gate.joined(7) == NOTHING
     assert gate.arrived(grad(0)).go == (0, 7)
-    gate = BlocksGate(range(1), 1, 1, 1, 0)
+    gate = opened(BlocksGate(k_fastest=1, max_delay_versions=1, blocks=1), range(1))
     gate.joined(7)
     assert gate.lost(0, False) == Verdict(go=(7,), opens=True)
 
@@ -155,20 +155,27 @@ def test_blocks_let_newcomers_in_with_the_next_update_or_when_all_others_have_le
 # ---- switching ------------------------------------------------------------------------------------------------------
 
 
-def without(*slow: int) -> SwitchingGate:
+def without(slow: set[int], together: bool = True) -> SwitchingGate:
     """Of four workers, those left out that are slow."""
-    return SwitchingGate(range(4), together=True, slow=set(slow))
+    gate = SwitchingGate(together=together)
+    gate.slow = slow
+    return opened(gate, range(4))
+
+
+def computing(gate: SwitchingGate) -> list[int]:
+    """Who has an order."""
+    return sorted(gate.computing)
 
 
 def test_switching_leaves_out_who_is_slow_but_not_everybody() -> None:
-    assert without(1, 3).begin() == (0, 2)
-    assert without(0, 1, 2, 3).begin() == (0, 1, 2, 3)
-    assert SwitchingGate(range(4), together=False, slow={1}).begin() == (0, 1, 2, 3)
+    assert computing(without({1, 3})) == [0, 2]
+    assert computing(without({0, 1, 2, 3})) == [0, 1, 2, 3]
+    assert computing(without({1}, together=False)) == [0, 1, 2, 3]
 
 
 def test_switching_probes_one_after_the_other() -> None:
     """Worker 2 is probed when worker 1 has delivered, worker 3 when worker 2 is lost; no new series meanwhile."""
-    gate = without(1, 2, 3)
+    gate = without({1, 2, 3})
     assert gate.probe() == (1,)
     assert gate.probe() == ()
     assert gate.arrived(grad(1)) == Verdict(drop=(grad(1),), go=(2,))
@@ -180,7 +187,7 @@ def test_switching_probes_one_after_the_other() -> None:
 
 def test_switching_lets_in_who_is_no_longer_slow() -> None:
     slow = {3}
-    gate = SwitchingGate(range(4), together=True, slow=slow)
+    gate = without(slow)
     gate.probe()
     slow.clear()
     assert gate.arrived(grad(3)) == Verdict(drop=(grad(3),), go=(3,))
@@ -190,7 +197,7 @@ def test_switching_lets_in_who_is_no_longer_slow() -> None:
 
 def test_switching_lets_all_in_when_the_data_runs_short() -> None:
     """A probe that is under way counts as the worker's first order; nobody is put out by a short batch."""
-    gate = without(2, 3)
+    gate = without({2, 3})
     gate.probe()
     assert gate.arrived(grad(0, samples=0)) == Verdict(go=(3,))
     assert gate.arrived(grad(1, samples=0)) == NOTHING
@@ -200,7 +207,7 @@ def test_switching_lets_all_in_when_the_data_runs_short() -> None:
 
 
 def test_switching_to_each_by_itself_lets_all_in() -> None:
-    gate = without(3)
+    gate = without({3})
     gate.arrived(grad(0))
     assert gate.switch() == [Verdict(go=(3,)), Verdict(apply=(grad(0),), go=(0,))]
     assert gate.arrived(grad(3)) == Verdict(apply=(grad(3),), go=(3,))
@@ -210,7 +217,7 @@ def test_switching_to_each_by_itself_lets_all_in() -> None:
 
 
 def test_groups_do_not_wait_for_each_other() -> None:
-    gate = GroupsGate([[0, 1], [2]])
+    gate = grouped([[0, 1], [2]])
     verdict = gate.arrived(grad(2))
     assert (applied(verdict), verdict.go) == ([2], (2,))
     assert gate.arrived(grad(1)) == NOTHING
@@ -220,7 +227,7 @@ def test_groups_do_not_wait_for_each_other() -> None:
 
 
 def test_groups_go_on_without_who_left() -> None:
-    gate = GroupsGate([[0, 1], [2]])
+    gate = grouped([[0, 1], [2]])
     gate.arrived(grad(0))
     verdict = gate.lost(1, False)
     assert (applied(verdict), verdict.go) == ([0], (0,))
@@ -228,7 +235,7 @@ def test_groups_go_on_without_who_left() -> None:
 
 
 def test_groups_use_what_the_last_of_a_group_left_behind() -> None:
-    gate = GroupsGate([[0, 1], [2]])
+    gate = grouped([[0, 1], [2]])
     gate.arrived(grad(0))
     assert gate.lost(0, False) == NOTHING, "worker 1 is still to come"
     verdict = gate.lost(1, False)
@@ -236,7 +243,7 @@ def test_groups_use_what_the_last_of_a_group_left_behind() -> None:
 
 
 def test_groups_move_what_waits_with_its_worker() -> None:
-    gate = GroupsGate([[0, 1, 2]])
+    gate = grouped([[0, 1, 2]])
     gate.arrived(grad(0))
     verdicts = gate.regroup([[1, 2], [0]])
     assert [(applied(verdict), verdict.go) for verdict in verdicts] == [([0], (0,))]
@@ -247,7 +254,7 @@ def test_groups_move_what_waits_with_its_worker() -> None:
 
 
 def test_groups_move_what_was_left_behind_to_the_first() -> None:
-    gate = GroupsGate([[0, 1], [2]])
+    gate = grouped([[0, 1], [2]])
     gate.arrived(grad(1))
     gate.lost(1, False)
     assert gate.regroup([[2], [0]]) == []
@@ -256,7 +263,7 @@ def test_groups_move_what_was_left_behind_to_the_first() -> None:
 
 def test_groups_let_a_newcomer_compute_at_once_by_itself() -> None:
     """Also one that is back while what it left behind still waits: both are one update then."""
-    gate = GroupsGate([[0, 1]])
+    gate = grouped([[0, 1]])
     gate.arrived(grad(0))
     gate.lost(0, False)
     assert gate.joined(0).go == (0,)
@@ -266,6 +273,6 @@ def test_groups_let_a_newcomer_compute_at_once_by_itself() -> None:
 
 
 def test_groups_begin_anew_with_the_first_to_come_when_nobody_was_there() -> None:
-    gate = GroupsGate([])
+    gate = grouped([])
     assert gate.joined(4).go == (4,)
     assert applied(gate.arrived(grad(4))) == [4]

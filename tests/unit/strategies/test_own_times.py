@@ -8,11 +8,12 @@ import pytest
 
 from runtime.live.transport import links as links_module
 from runtime.virtual.costs import Costs
-from strategies.load.forecast import Forecast
 from strategies.load.leader_straggler import Balancer
 from strategies.load.regaining import Regaining
 from strategies.protocol import Arrived, Grad, Timings
-from strategies.watching.own_times import OwnTimes, SlowLately
+from strategies.watching.forecast import Forecast
+from strategies.watching.own_times import OwnTimes
+from strategies.watching.slow_lately import SlowLately
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
 from tests.unit.virtual.test_virtual_host_tasks import Crew
@@ -81,12 +82,12 @@ def test_the_window_slides_and_keeps_nothing_else() -> None:
     own = OwnTimes(2.0, warmup_iters=1)
     for t in range(1, 1001):
         own.arrived(arrived(float(t), 0, float(t)))
-    assert own.mean_s(0, 1000.0) == 999.0
-    assert own.mean_s(0, 1002.0) == 1000.0
-    assert own.mean_s(0, 1003.0) is None
+    assert own.expected_s(0, 1000.0) == 999.0
+    assert own.expected_s(0, 1002.0) == 1000.0
+    assert own.expected_s(0, 1003.0) is None
     assert len(own._records[0]) == 3
     own.gone(0)
-    assert own.mean_s(0, 1000.0) is None
+    assert own.expected_s(0, 1000.0) is None
 
 
 def flags(times: list[tuple[float, int, float]], duration_s: float = 2.0) -> list[set[int]]:

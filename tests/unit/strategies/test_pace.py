@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.load.adjust_bs import round_sizes, slowest_s
-from strategies.nodes.nd_rules import speeds_of
+from strategies.load.adjust_bs import speeds_of
+from strategies.load.round_sizes import round_sizes, slowest_s
 from strategies.watching.pace import MOST_BASE, Base, fit_base, paces
 
 

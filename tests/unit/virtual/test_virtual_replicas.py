@@ -192,7 +192,7 @@ def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
 class RestartOnce(Strategy):
     """BSP that restarts worker 1 after its third update."""
 
-    needs = BSP.needs | {Restart}
+    needs = BSP().needs | {Restart}
 
     def __init__(self) -> None:
         self.inner, self.updates = BSP(), 0

@@ -4,28 +4,67 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors import Record, SpeedPredictor, speed_predictor
-from strategies.protocol import Arrived, Observed
+from predictors import SPEED_PREDICTORS, Record, SpeedPredictor, speed_predictor
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.protocol import AnyEvent, Arrived, Observed, Started
+from strategies.watching.warmup import Warmup
 
 
 @final
+@dataclass
 class Forecast:
     """A predictor per worker.
 
     Telemetry reports what a worker used and not what it could have had; use stands in for it, and what was reported
     last for what will be (persistence). Without telemetry both are 1 throughout and the past speeds are all there is.
     A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
+
+    Attributes:
+        predictor: ``narx``, ``arx``, ``ema`` or ``last``.
+        ema_alpha: weight of the newest iteration (``ema``), in (0, 1].
+        min_records: iterations of a worker before its own speed counts.
+        confirm_iters: iterations in a row that must have been slow before a worker counts as slow.
+        warmup_iters: first iterations of a process that count for nothing.
     """
 
-    def __init__(self, predictor: str, ema_alpha: float, min_records: int, confirm_iters: int = 1) -> None:
-        self.predictor, self.ema_alpha, self.min_records = predictor, ema_alpha, min_records
-        self.confirm_iters = confirm_iters
+    predictor: str = "narx"
+    ema_alpha: float = 0.2
+    min_records: int = 5
+    confirm_iters: int = 1
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_choice("predictor", self.predictor, *SPEED_PREDICTORS)
+        check_number("ema_alpha", self.ema_alpha, above=0)
+        if self.ema_alpha > 1:
+            raise ValueError(f"ema_alpha={self.ema_alpha}: must be at most 1")
+        check_whole("confirm_iters", self.confirm_iters, 1)
+        check_whole("min_records", self.min_records, 1)
+        check_whole("warmup_iters", self.warmup_iters)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._warmup = Warmup(self.warmup_iters)
         self._of: dict[int, SpeedPredictor] = {}
         self._newest: dict[int, deque[float]] = {}
         self._uses: dict[str, tuple[float, float]] = {}
+
+    def start(self, started: Started) -> None:
+        """Nothing is known."""
+        self._forget()
+
+    def saw(self, event: AnyEvent) -> None:
+        """Iterations, and what telemetry says of them."""
+        if isinstance(event, Arrived):
+            if self._warmup.tells(event):
+                self.arrived(event)
+        elif isinstance(event, Observed):
+            self.observed(event)
 
     def arrived(self, event: Arrived) -> None:
         """One more iteration whose time tells something."""

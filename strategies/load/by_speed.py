@@ -1,0 +1,84 @@
+"""LB-BSP on processors: batches in proportion to the speeds that are foreseen (Chen et al., SoCC 2020; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.checks import check_whole
+from strategies.hooks import Peers
+from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.load.regaining import Regaining
+from strategies.protocol import Compute, Started
+from strategies.watching.forecast import Forecast
+
+
+@final
+@dataclass(kw_only=True)
+class SpeedLoad:
+    """The slowest worker of the next round is done as early as can be, by what a :class:`Forecast` foresees.
+
+    The split is the exact integer one and not rounded shares, and who would stay early by rounding gets a sample more.
+    When members leave or join, sizes again sum to the global batch, if need be beyond the bounds.
+
+    Attributes:
+        min_batch_samples: nobody gets fewer; at least 1, since who computes nothing cannot be observed.
+        max_batch_samples: nobody gets more (memory); None: no bound.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (Forecast,)
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = False
+
+    min_batch_samples: int = 1
+    max_batch_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        if self.max_batch_samples is not None:
+            check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """The bounds leave a split."""
+        check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
+
+    def meet(self, peers: Peers) -> None:
+        """Whoever foresees speeds."""
+        self._forecast = peers.one(Forecast)
+
+    def start(self, started: Started) -> None:
+        """An even split; nothing is known yet."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._regaining = Regaining()
+        self._round = started.workers
+
+    def order(self, worker: int) -> Compute:
+        """The size of its round."""
+        return Compute(worker=worker, num_samples=self._sizes[worker])
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """Sizes in proportion to speeds, and a sample more for who would stay early by rounding."""
+        count = len(workers)
+        lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        speeds = self._forecast.speeds(workers)
+        before = [self._sizes[worker] for worker in workers]
+        sizes = self._split(workers, speeds, lows, highs)
+        least = self._regaining.lows(self._total, workers, speeds, before, sizes, lows)
+        if least != lows:
+            self._split(workers, speeds, *relaxed(self._total, least, highs))
+        self._round = workers
+
+    def _split(
+        self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]
+    ) -> list[int]:
+        sizes = split_min_max(self._total, speeds, lows, highs)
+        self._sizes.update(zip(workers, sizes, strict=True))
+        return sizes
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The extremes of the sizes."""
+        sizes = [self._sizes[worker] for worker in self._round]
+        return {"smallest_batch": min(sizes), "largest_batch": max(sizes)}

@@ -1,0 +1,113 @@
+"""LB-BSP on accelerators: samples move from the slowest worker to the fastest (Chen et al., SoCC 2020; pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.load.leader_straggler import Balancer
+from strategies.protocol import AnyEvent, Arrived, Compute, Started
+from strategies.watching.warmup import Warmup
+
+
+@final
+@dataclass(kw_only=True)
+class StepsLoad:
+    """Once per window of rounds a step of samples moves, a smaller one when the two swap roles.
+
+    Attributes:
+        min_batch_samples: nobody gets fewer; at least 1, since who computes nothing cannot be observed.
+        max_batch_samples: nobody gets more (memory); None: no bound.
+        delta_samples: size of a step.
+        delta_frac: the size of a step as a part of an even share, B / N, instead of ``delta_samples``.
+        window_iters: rounds between two steps.
+        dead_band_frac: part of the fastest worker's time by which the slowest must be later.
+        halving: whether swapped roles halve the step and double the window.
+        unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR).
+        times: whose times are compared: of ``computing`` or of the whole ``iteration``, transfers included (STAR).
+        warmup_iters: first iterations of a process that count for nothing.
+    """
+
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
+
+    min_batch_samples: int = 1
+    max_batch_samples: int | None = None
+    delta_samples: int = 32
+    delta_frac: float | None = None
+    window_iters: int = 8
+    dead_band_frac: float = 0.05
+    halving: bool = True
+    unanimous: bool = False
+    times: str = "computing"
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        if self.max_batch_samples is not None:
+            check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
+        check_whole("delta_samples", self.delta_samples, 1)
+        if self.delta_frac is not None:
+            check_number("delta_frac", self.delta_frac, above=0)
+            if self.delta_frac > 1:
+                raise ValueError(f"delta_frac={self.delta_frac}: must be at most 1, a whole share of the batch")
+        check_choice("times", self.times, "computing", "iteration")
+        check_whole("window_iters", self.window_iters, 1)
+        check_number("dead_band_frac", self.dead_band_frac, 0)
+        check_whole("warmup_iters", self.warmup_iters)
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """The bounds leave a split."""
+        check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
+
+    def start(self, started: Started) -> None:
+        """An even split; nothing is known yet."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._warmup = Warmup(self.warmup_iters)
+        share = self._total / len(started.workers)
+        delta = self.delta_samples if self.delta_frac is None else max(1, round(self.delta_frac * share))
+        self._balancer = Balancer(delta, self.window_iters, self.dead_band_frac, self.halving, self.unanimous)
+        self._times: dict[int, float] = {}
+        self._round = started.workers
+
+    def saw(self, event: AnyEvent) -> None:
+        """The times of this round."""
+        if isinstance(event, Arrived) and self._warmup.tells(event):
+            timings = event.timings
+            self._times[event.grad.worker] = timings.bpt_s if self.times == "computing" else timings.own_s
+
+    def order(self, worker: int) -> Compute:
+        """The size of its round."""
+        return Compute(worker=worker, num_samples=self._sizes[worker])
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """A step, if it is time; a new split in proportion to the sizes as they are when the members are others."""
+        count = len(workers)
+        lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        if workers == self._round:
+            self._rebalance(workers, lows, highs)
+        else:
+            usual = self._total / count
+            known = [float(self._sizes[worker]) if worker in self._round else usual for worker in workers]
+            self._sizes.update(zip(workers, split_min_max(self._total, known, lows, highs), strict=True))
+            self._balancer.restart()
+        self._times = {}
+        self._round = workers
+
+    def _rebalance(self, workers: tuple[int, ...], lows: list[int], highs: list[int | None]) -> None:
+        """Rounds in which some time tells nothing count for nobody."""
+        sizes = {worker: self._sizes[worker] for worker in workers}
+        if self._times.keys() == sizes.keys():
+            self._balancer.round_done(self._times, sizes)
+        if move := self._balancer.move(sizes, lows, highs):
+            self._sizes[move.leader] += move.samples
+            self._sizes[move.straggler] -= move.samples
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The extremes of the sizes, and the step."""
+        sizes = [self._sizes[worker] for worker in self._round]
+        return {"smallest_batch": min(sizes), "largest_batch": max(sizes), "delta_samples": self._balancer.delta}

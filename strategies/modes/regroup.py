@@ -1,0 +1,85 @@
+"""Clusters of workers that are about equally fast, formed again from time to time (STAR, section IV-B; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import ClassVar, final
+
+from strategies.checks import check_number, check_whole
+from strategies.gates.base import Verdict
+from strategies.gates.groups import GroupsGate
+from strategies.hooks import Peers
+from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
+from strategies.watching.base import ExpectsTimes
+from strategies.watching.clustering import cluster_by_ratio
+
+
+@final
+@dataclass(kw_only=True)
+class Regroup:
+    """After every ``regroup_iters`` iterations of all workers on average the clusters are formed anew.
+
+    The last time that is known holds for a worker that restarts or takes longer than it is looked back, the median of
+    the others for one of which nothing is known. All workers are one cluster to begin with.
+
+    Attributes:
+        tolerance_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
+        regroup_iters: iterations of every worker on average from one clustering to the next.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, ExpectsTimes)
+
+    tolerance_frac: float = 0.2
+    regroup_iters: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("tolerance_frac", self.tolerance_frac, 0.0)
+        check_whole("regroup_iters", self.regroup_iters, 1)
+
+    def meet(self, peers: Peers) -> None:
+        """The gate that is regrouped, and whoever expects times."""
+        self._gate = peers.one(GroupsGate)
+        self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
+
+    def start(self, started: Started) -> None:
+        """No time is known."""
+        self._times_s: dict[int, float] = {}
+        self._since = 0
+
+    def saw(self, event: AnyEvent) -> None:
+        """What is known of a worker that has left goes with it."""
+        if isinstance(event, Lost) and not event.restarting:
+            self._times_s.pop(event.worker, None)
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict]:
+        """What new clusters make complete, when it is time for new clusters."""
+        match event:
+            case Arrived(grad=grad) if grad.samples:
+                return self._regrouped(event.t)
+            case Restored(workers=workers):
+                return self._gate.regroup(self._clusters(workers))  # completes nothing: all are about to compute
+            case _:
+                return ()
+
+    def _regrouped(self, t: float) -> Sequence[Verdict]:
+        members = sorted(self._gate.members())
+        self._since += 1
+        if self._since < self.regroup_iters * len(members):
+            return ()
+        self._since = 0
+        for worker in members:
+            if (expected_s := self._expected.expected_s(worker, t)) is not None:
+                self._times_s[worker] = expected_s
+        return self._gate.regroup(self._clusters(members))
+
+    def _clusters(self, workers: Iterable[int]) -> list[list[int]]:
+        """The workers by expected time, fastest first."""
+        workers = list(workers)
+        if not self._times_s:
+            return [workers]
+        usual_s = median(self._times_s.values())
+        times_s = [self._times_s.get(worker, usual_s) for worker in workers]
+        return [[workers[index] for index in group] for group in cluster_by_ratio(times_s, 1 + self.tolerance_frac)]

@@ -1,0 +1,68 @@
+"""Periodic decisions: detectors take stock, then one action after the other decides (AntDT's Controller; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from strategies.checks import check_number
+from strategies.hooks import Deciding, Learning, Tick
+from strategies.nodes.timers import is_due
+from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke
+
+
+@final
+class Controller:
+    """Decides every ``decide_every_s`` seconds of the job, and not while everything is paused for a lost server."""
+
+    def __init__(self, decide_every_s: float, detectors: Sequence[Learning], actions: Sequence[Deciding]) -> None:
+        check_number("decide_every_s", decide_every_s, above=0.0)
+        self.decide_every_s, self.detectors, self.actions = decide_every_s, detectors, actions
+
+    def start(self, started: Started) -> None:
+        """No decision was made yet."""
+        self._pending_s = self._due_s = 0.0
+        self._halted = False
+        self._decided = ""
+
+    def saw(self, event: AnyEvent) -> None:
+        """What the scheduler expects, and whether everything is paused."""
+        match event:
+            case Scheduling(pending_s=pending_s):
+                self._pending_s = pending_s
+            case ServerLost():
+                self._halted = True
+            case Restored():
+                self._halted = False
+
+    def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        """A decision when the timer fires.
+
+        After a restore it is set again: it may have fired while everything was paused. If it did not, it comes too
+        early and is ignored.
+        """
+        match event:
+            case Woke(tag="decide") if is_due(event.t, self._due_s) and not self._halted:
+                return self._decide(event.t)
+            case Started() | Restored():
+                return [self._set_timer(event.t)]
+            case _:
+                return ()
+
+    def _set_timer(self, t: float) -> Wake:
+        self._due_s = t + self.decide_every_s
+        return Wake(at_s=self._due_s, tag="decide")
+
+    def _decide(self, t: float) -> list[AnyCommand]:
+        commands: list[AnyCommand] = [self._set_timer(t)]
+        tick = Tick(t=t, pending_s=self._pending_s, said=[], restarted=[])
+        for detector in self.detectors:
+            detector.learn()
+        for action in self.actions:
+            commands += action.decide(tick)
+        self._decided = "; ".join(tick.said) or "NONE"
+        return commands
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """What was decided last, and why."""
+        return {"decided": self._decided}

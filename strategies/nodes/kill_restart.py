@@ -1,0 +1,72 @@
+"""KILL_RESTART: the slowest persistent straggler is started again on another machine (AntDT section VI-A; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.checks import check_number, check_whole
+from strategies.hooks import Peers, Tick
+from strategies.nodes.restarts import Restarts
+from strategies.protocol import AnyCommand, Command, Restart, Started, Wake
+from strategies.watching.detector import StragglerDetector
+
+
+@final
+@dataclass(kw_only=True)
+class KillRestart:
+    """At every decision at most one node: a persistent server before a persistent worker, the slowest first.
+
+    Where the paper is silent: ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does
+    not stop the job for ever.
+
+    Attributes:
+        max_pending_s: seconds that a new worker may be expected to wait for its place.
+        max_restarts: of one node.
+        cooldown_s: seconds between two restarts of one node.
+        min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
+        min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
+    """
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
+    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
+
+    max_pending_s: float = 600.0
+    max_restarts: int = 3
+    cooldown_s: float = 600.0
+    min_slow_s: float = 0.0
+    min_update_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name in ("max_pending_s", "cooldown_s", "min_slow_s", "min_update_s"):
+            check_number(name, getattr(self, name), least=0.0)
+        check_whole("max_restarts", self.max_restarts)
+
+    def meet(self, peers: Peers) -> None:
+        """Whoever says which nodes are slow."""
+        self._detector = peers.one(StragglerDetector)
+
+    def start(self, started: Started) -> None:
+        """Nobody was restarted yet."""
+        self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
+
+    def decide(self, tick: Tick) -> Sequence[AnyCommand]:
+        """The node to restart, if there is any."""
+        servers = [f"server:{one}" for one in self._detector.slow_servers(self.min_update_s)]
+        transient = [f"worker:{one}" for one in self._detector.stragglers("short")]
+        workers = [f"worker:{one}" for one in self._detector.stragglers("long")]
+        self._restarts.watch(tick.t, {*servers, *workers, *transient})
+        if workers and tick.pending_s > self.max_pending_s:
+            tick.said.append(f"{workers[0]} stays: another would be pending for {tick.pending_s:.3g} s")
+            workers = []
+        picked = self._restarts.pick(tick.t, servers, tick.said) or self._restarts.pick(tick.t, workers, tick.said)
+        if picked is None:
+            return ()
+        tick.restarted.append(picked)
+        return [Restart(node=picked)]
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """How many nodes were restarted."""
+        return {"restarts": self._restarts.total}

@@ -1,0 +1,94 @@
+"""The vocabulary between a strategy and whatever runs it.
+
+Events (``events``) are past tense, commands (``commands``) are imperative, both are made of ``values``; all are frozen,
+keyword-only and serialisable (msgspec structs: created in about 0.2 us, encoded to JSON by the recorder, compared field
+by field in tests). ``strategy`` is the interface of a plug-in. Everything is imported from here.
+
+The life of one worker iteration::
+
+    Compute -> (parameters of one version are delivered, gradient computed, pushed) -> Arrived -> Apply | Drop
+
+Laws
+----
+1. ``handle`` is synchronous, total and single-threaded; its output depends only on the hyper-parameters and on the
+   events so far. ``event.t`` is non-decreasing seconds since the start of the job on the coordinator's clock. Workers
+   report durations, never timestamps.
+2. Every ``Compute`` ends in exactly one of ``Arrived``, ``Failed`` and ``Lost``, or is voided with everything else that
+   is outstanding by a ``Restored``. Results of a dead incarnation never arrive.
+3. Commands are carried out in order: ``Apply`` then ``Compute`` computes on the updated parameters.
+4. A gradient is a handle to the **sum** over its samples. It is used up by exactly one ``Apply`` or ``Drop``.
+5. An unlawful command raises :class:`ProtocolError` with what last happened to the worker concerned.
+"""
+
+from strategies.protocol.commands import (
+    AnyCommand,
+    Apply,
+    Checkpoint,
+    Command,
+    Compute,
+    Drop,
+    Evaluate,
+    Partition,
+    Restart,
+    Score,
+    Stop,
+    Wake,
+)
+from strategies.protocol.events import (
+    AnyEvent,
+    Arrived,
+    Evaluated,
+    Event,
+    Failed,
+    Joined,
+    Lost,
+    Observed,
+    Restored,
+    Scheduling,
+    Scored,
+    ServerLost,
+    Started,
+    Updated,
+    Woke,
+)
+from strategies.protocol.strategy import DATA_POLICIES, Rhythm, Strategy
+from strategies.protocol.timings import Timings
+from strategies.protocol.values import Grad, NodeUse, Part, ProtocolError
+
+__all__ = [
+    "DATA_POLICIES",
+    "AnyCommand",
+    "AnyEvent",
+    "Apply",
+    "Arrived",
+    "Checkpoint",
+    "Command",
+    "Compute",
+    "Drop",
+    "Evaluate",
+    "Evaluated",
+    "Event",
+    "Failed",
+    "Grad",
+    "Joined",
+    "Lost",
+    "NodeUse",
+    "Observed",
+    "Part",
+    "Partition",
+    "ProtocolError",
+    "Restart",
+    "Restored",
+    "Rhythm",
+    "Scheduling",
+    "Score",
+    "Scored",
+    "ServerLost",
+    "Started",
+    "Stop",
+    "Strategy",
+    "Timings",
+    "Updated",
+    "Wake",
+    "Woke",
+]

@@ -1,0 +1,74 @@
+"""Sync-Switch's straggler detection: who has been slow for some seconds (STAR, section V-A; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import final
+
+from predictors.fixed_duration import SlowFor
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
+from strategies.watching.slow_lately import SlowLately
+from strategies.watching.warmup import Warmup
+
+
+@final
+@dataclass(kw_only=True)
+class FlagDetector:
+    """Flags workers whose own times, link included, have been too long for ``duration_s``.
+
+    A process that is lost takes its worker's flag along, unless it was restarted on purpose.
+
+    Attributes:
+        duration_s: seconds for which a worker must have been slow.
+        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which one takes longer
+            that is slow.
+        judge: ``published`` (:class:`predictors.fixed_duration.SlowFor`), or ``median``
+            (:class:`strategies.watching.slow_lately.SlowLately`), which noise alone does not trigger.
+        warmup_iters: first iterations of a process that count for nothing.
+    """
+
+    duration_s: float = 5.0
+    tolerance_frac: float = 0.2
+    judge: str = "published"
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("duration_s", self.duration_s, 0.0)
+        check_number("tolerance_frac", self.tolerance_frac, 0.0)
+        check_choice("judge", self.judge, "published", "median")
+        check_whole("warmup_iters", self.warmup_iters)
+        self.restarted: AbstractSet[str] = frozenset()
+        self._forget()
+
+    def start(self, started: Started) -> None:
+        """Nobody is slow."""
+        self._forget()
+
+    def _forget(self) -> None:
+        rule = SlowFor if self.judge == "published" else SlowLately
+        self._warmup, self._slow = Warmup(self.warmup_iters), rule(self.tolerance_frac, self.duration_s)
+        self.flagged: AbstractSet[int] = self._slow.flagged
+        self._left_out: set[int] = self._slow.flagged if isinstance(self._slow, SlowFor) else set()
+        self.left_out: AbstractSet[int] = self._left_out
+
+    def saw(self, event: AnyEvent) -> None:
+        """Times, and whose process is gone."""
+        match event:
+            case Arrived(grad=grad) if self._warmup.tells(event):
+                self._slow.took(event.t, grad.worker, event.timings.own_s)
+            case Lost(worker=worker) if event.restarting or f"worker:{worker}" not in self.restarted:
+                self._slow.gone(worker)
+            case Restored():
+                self._slow.only(event.workers)
+            case _:
+                return
+        if isinstance(self._slow, SlowLately):
+            self._left_out.clear()
+            self._left_out.update(self._slow.not_worth_waiting_for())
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """How many workers are slow."""
+        return {"flagged": len(self.flagged)}

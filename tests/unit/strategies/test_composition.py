@@ -1,0 +1,289 @@
+"""Parts drive a strategy by their hooks: sizes, rounds, rates; and what a composition refuses."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from runtime.core.job import ComputeOrder
+from strategies.asp import ASP
+from strategies.composed import Composed
+from strategies.gates import AllGate, BlocksGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
+from strategies.load.accumulation import AccumulationLoad
+from strategies.load.adjust_bs import AdjustBS
+from strategies.load.by_speed import SpeedLoad
+from strategies.load.by_steps import StepsLoad
+from strategies.load.shares import EnlargedLoad
+from strategies.modes.regroup import Regroup
+from strategies.modes.sync_then_async import SyncThenAsync
+from strategies.nodes.kill_restart import KillRestart
+from strategies.protocol import Apply, Compute, Drop, Restart, Rhythm, Score, Started, Strategy, Wake
+from strategies.screens.descent import DescentScreen
+from strategies.ssp import SSP
+from strategies.static_x import StaticX
+from strategies.watching.detector import StragglerDetector
+from strategies.watching.forecast import Forecast
+from strategies.watching.own_times import OwnTimes
+from tests.contract.catalogue import make
+from tests.support.harness import Desk, HeapRun, make_job
+
+
+class Rotating:
+    """A load policy that gives the sizes 1, 2 and 3 to the next workers in every round."""
+
+    steady, needs_rounds = False, False
+
+    def start(self, started: Started) -> None:
+        self.sizes, self.rounds = dict.fromkeys(started.workers, 2), list[tuple[int, ...]]()
+
+    def order(self, worker: int) -> Compute:
+        return Compute(worker=worker, num_samples=self.sizes[worker])
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        self.rounds.append(workers)
+        self.sizes |= {worker: 1 + (worker + len(self.rounds)) % 3 for worker in workers}
+
+
+def desk(strategy: Strategy) -> Desk:
+    return Desk(strategy, make_job(num_workers=3, global_batch_samples=6)).start()
+
+
+def sizes(desk: Desk) -> list[int]:
+    """Of the last three orders, by worker."""
+    orders = [command for command in desk.commands if isinstance(command, Compute)][-3:]
+    return [order.num_samples for order in sorted(orders, key=lambda order: order.worker)]
+
+
+def test_sizes_change_for_all_workers_in_the_same_round() -> None:
+    at = desk(Composed(gate=AllGate(), load=Rotating()))
+    seen = [sizes(at)]
+    for _ in range(2):
+        for worker in (2, 0, 1):
+            at.arrive(worker)
+        seen.append(sizes(at))
+    assert seen == [[2, 3, 1], [3, 1, 2], [1, 2, 3]]
+    assert all(sum(one) == 6 for one in seen)
+
+
+def test_a_worker_that_returns_or_fails_within_a_round_keeps_the_size_of_the_round() -> None:
+    load = Rotating()
+    at = desk(Composed(gate=AllGate(), load=load))
+    at.fail(0)
+    at.lose(1)
+    at.join(1)
+    orders = [command for command in at.commands if isinstance(command, Compute)]
+    assert [(order.worker, order.num_samples) for order in orders] == [(0, 2), (1, 3), (2, 1), (0, 2), (1, 3)]
+    assert load.rounds == [(0, 1, 2)]
+
+
+def test_who_is_there_is_asked_for_sizes_after_losses_and_restores() -> None:
+    load = Rotating()
+    at = desk(Composed(gate=AllGate(), load=load))
+    at.arrive(0)
+    at.arrive(2)
+    at.lose(1, restarting=False)
+    at.lose_server()
+    at.restore()
+    assert load.rounds == [(0, 1, 2), (0, 2), (0, 2)]
+
+
+def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients() -> None:
+    """Each takes its new size with its next order: worker 1 at once, whose gradient was the third."""
+    load = Rotating()
+    at = desk(Composed(gate=EachGate(), load=load))
+    for _ in range(2):
+        at.arrive(1)
+    assert (load.rounds, at.commands[-1]) == ([(0, 1, 2)], Compute(worker=1, num_samples=3))
+    at.arrive(1)
+    assert (load.rounds, at.commands[-1]) == ([(0, 1, 2)] * 2, Compute(worker=1, num_samples=1))
+    at.lose(2, restarting=False)
+    at.arrive(0)
+    at.arrive(1)
+    assert load.rounds[2:] == [(0, 1)]
+
+
+# ---- ADJUST_LR ------------------------------------------------------------------------------------------------------
+
+
+def weights(strategy: Strategy) -> list[float]:
+    """By staleness, of gradients of one sample each: three workers, of which one is four times as slow."""
+    run = HeapRun(strategy, make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1.0, 1.0, 4.0]).run()
+    found = dict(zip(run.staleness, (weight for _, order, _ in run.applied for weight in order.weights), strict=True))
+    return [found[staleness] for staleness in sorted(found)]
+
+
+def test_a_late_gradient_counts_less_and_no_other_more() -> None:
+    for strategy in (ASP, SSP):
+        plain = weights(strategy(lr_rule="batch_linear"))
+        assert plain == [1.0] * len(plain)
+        assert len(plain) >= 3
+
+
+@pytest.mark.parametrize("make", [lambda rule: ASP(lr_rule=rule), lambda rule: SSP(lr_rule=rule, bound=None)])
+def test_the_penalty_is_that_of_the_staleness(make: Callable[[str], Strategy]) -> None:
+    run = HeapRun(make("inverse"), make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1, 1, 4]).run()
+    for (_, order, _), staleness in zip(run.applied, run.staleness, strict=True):
+        assert order.weights == (1 / max(1, staleness),)
+    assert max(run.staleness) >= 7
+    slow = [order.weights[0] for _, order, grads in run.applied if grads[0].worker == 2]
+    linear = HeapRun(make("linear"), make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1, 1, 4]).run()
+    assert max(slow) < 0.2
+    assert min(order.weights[0] for _, order, _ in linear.applied) == pytest.approx(1 / (1 + 0.3 * max(run.staleness)))
+
+
+def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
+    """Versions go back with the parameters: nothing is late that was computed on what was restored."""
+    at = Desk(ASP(lr_rule="inverse"), make_job(num_workers=2, global_batch_samples=2)).start()
+    for _ in range(5):
+        at.arrive(0)
+    at.lose_server()
+    at.restore()
+    at.arrive(1)
+    assert [command.weights for command in at.commands if isinstance(command, Apply)][-1] == (1.0,)
+
+
+def test_what_depends_on_staleness_has_no_rhythm() -> None:
+    """A runtime that knew the rates beforehand would get them wrong."""
+    assert ASP().rhythm() is not None
+    assert SSP().rhythm() is not None
+    assert ASP(lr_rule="inverse").rhythm() is None
+    assert SSP(lr_rule="linear").rhythm() is None
+
+
+# ---- what a composition refuses -------------------------------------------------------------------------------------
+
+
+def composed(**changes: Any) -> Composed:
+    return Composed(**{"gate": BoundedGate(bound=2), **changes})
+
+
+def restarting(**changes: Any) -> Composed:
+    """With AntDT's detector and restarts."""
+    parts = {"detectors": {"slow": StragglerDetector()}, "actions": {"kill": KillRestart()}, "decide_every_s": 300.0}
+    return composed(**{**parts, **changes})
+
+
+REFUSALS = {
+    "gate=3: is not a part for gate": {"gate": 3},
+    "load=EachGate: is not a part for load": {"load": EachGate()},
+    "schedule=EachGate: is not a part for schedule": {"schedule": EachGate()},
+    "screen=EachGate: is not a part for screen": {"screen": EachGate()},
+    "detectors.x=KillRestart: is not a part for detectors": {"detectors": {"x": KillRestart()}},
+    "detectors=OwnTimes": {"detectors": OwnTimes()},
+    "actions.x=AdjustBS: is not a part for actions": {"actions": {"x": AdjustBS()}},
+    "load=StepsLoad: compares the workers of a round, and BoundedGate has none": {"load": StepsLoad()},
+    "load=AccumulationLoad: compares the workers of a round": {"load": AccumulationLoad()},
+    "load=SpeedLoad: changes batches, which BlocksGate divides into parts": {
+        "gate": BlocksGate(),
+        "load": SpeedLoad(),
+        "detectors": {"speeds": Forecast()},
+    },
+    "screen=DescentScreen: judges every gradient by itself, and BoundedGate does not": {"screen": DescentScreen()},
+    "load=SpeedLoad: looks at a Forecast, and neither gate nor detectors is one": {"load": SpeedLoad()},
+    "schedule=Regroup: looks at a GroupsGate": {"schedule": Regroup(), "detectors": {"times": OwnTimes()}},
+    "schedule=SyncThenAsync: looks at a FlagsStragglers": {"gate": SwitchingGate(), "schedule": SyncThenAsync()},
+    "actions.kill=KillRestart: looks at a StragglerDetector": {"actions": {"kill": KillRestart()}, "decide_every_s": 3},
+    "detectors.times=OwnTimes: nothing looks at it": {"detectors": {"times": OwnTimes()}},
+    "decide_every_s=3.0: there is nothing to decide": {"decide_every_s": 3.0},
+    "lr_rule=none: must be one of": {"lr_rule": "none"},
+    "data=odd: must be one of": {"data": "odd"},
+}
+
+
+@pytest.mark.parametrize("line", REFUSALS)
+def test_parts_that_cannot_work_together_are_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(line)}"):
+        composed(**REFUSALS[line])
+
+
+def test_decisions_need_a_period_that_their_detectors_can_do_with() -> None:
+    assert restarting().needs == {Compute, Apply, Restart, Wake}
+    with pytest.raises(ValueError, match=r"^decide_every_s=null: must be the seconds between two decisions of KillR"):
+        restarting(decide_every_s=None)
+    with pytest.raises(ValueError, match=r"^decide_every_s=0: must be above 0"):
+        restarting(decide_every_s=0)
+    with pytest.raises(ValueError, match=r"^detectors.slow.short_window_s=300.0: must be at least decide_every_s"):
+        restarting(decide_every_s=301.0)
+
+
+def test_a_part_is_named_by_its_slot_where_the_user_wrote_it() -> None:
+    with pytest.raises(ValueError, match=r"^gate.x=5: must be at most the number of workers \(4\)"):
+        composed(gate=ExactlyGate(x=5)).validate(4)
+    with pytest.raises(ValueError, match=r"^x=5: must be at most the number of workers \(4\)"):
+        StaticX(x=5).validate(4)
+    with pytest.raises(ValueError, match=r"^load.min_batch_samples=9"):
+        restarting(load=SpeedLoad(min_batch_samples=9), detectors=DETECTORS).validate_batch(4, 32)
+
+
+DETECTORS = {"slow": StragglerDetector(), "speeds": Forecast()}
+
+
+def test_what_a_composition_needs_follows_from_its_parts() -> None:
+    assert composed().needs == {Compute, Apply}
+    assert composed(gate=BlocksGate()).needs == {Compute, Apply, Drop}
+    assert composed(gate=AllGate()).topologies == {"ps", "allreduce"}
+    assert composed().topologies == restarting(gate=AllGate()).topologies == {"ps"}
+    assert restarting().watches_servers
+    assert not composed().watches_servers
+    zeno = composed(gate=EachGate(), screen=DescentScreen(validation_samples=9))
+    assert (zeno.validation_samples, zeno.rescales, zeno.needs) == (9, True, {Compute, Apply, Drop, Score})
+
+
+def test_a_bounded_gate_alone_has_a_rhythm() -> None:
+    assert composed().rhythm() == Rhythm(bound=2)
+    assert composed(lr_rule="unit").rhythm() == Rhythm(bound=2, lr_scale=1.0)
+    assert composed(load=EnlargedLoad()).rhythm() is None
+    assert restarting().rhythm() is None
+    assert composed(gate=GroupsGate()).rhythm() is None
+
+
+# ---- a combination that no system has -------------------------------------------------------------------------------
+
+
+def applied_after(run: HeapRun, t: float) -> int:
+    """Samples of all later updates."""
+    return sum(grad.samples for at_s, _, grads in run.applied for grad in grads if at_s > t)
+
+
+def test_batches_follow_speeds_on_the_gate_of_ssp() -> None:
+    """Workers of 40, 40, 40 and 20 samples per second and B = 112: 32, 32, 32 and 16 samples take 0.8 s each. With the
+    nominal 28 the slow one takes 1.4 s, and by the bound of 3 the others are held to that."""
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        return sum(work.samples for work in order.ranges) / (20 if worker == 3 else 40)
+
+    job = make_job(global_batch_samples=112, max_time_s=86.0)
+    load = {"load": SpeedLoad(), "detectors": {"speeds": Forecast("last")}}
+    balanced = HeapRun(composed(gate=BoundedGate(bound=3), **load), job, seconds).run()
+    sizes = {grad.worker: grad.samples for _, _, grads in balanced.applied[-8:] for grad in grads}
+    assert sizes == {0: 32, 1: 32, 2: 32, 3: 16}
+    plain = HeapRun(composed(gate=BoundedGate(bound=3)), job, seconds).run()
+    assert applied_after(plain, 30) == pytest.approx(112 * 56 / 1.4, abs=112)
+    assert applied_after(balanced, 30) == pytest.approx(112 * 56 / 0.8, abs=112)
+
+
+def test_the_shipped_combination_restarts_a_persistent_straggler_and_gives_the_new_process_its_share_again() -> None:
+    """Worker 3 is half as fast until it is another process. The long window of 12 s has enough of it at the decision of
+    12 s, when it has done eight iterations of 1.4 s, of which three count for nothing. It was three iterations behind
+    at most, by the bound. Its forecast still is that of the old process, so it begins with 16 samples for 32."""
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        samples = sum(work.samples for work in order.ranges)
+        return samples / (20 if worker == 3 and order.incarnation == 0 else 40)
+
+    run = HeapRun(make("composed"), make_job(global_batch_samples=112, max_time_s=60.0), seconds).run()
+    assert [(t, node) for t, node, _ in run.restarts] == [(12.0, "worker:3")]
+    clocks = Counter[int]()
+    for t, _, grads in run.applied:
+        clocks.update(grad.worker for grad in grads)
+        assert t > 12 or max(clocks.values()) - clocks[3] <= 4
+    sizes = [grad.samples for _, _, grads in run.applied for grad in grads if grad.worker == 3]
+    assert [size for size, _ in groupby(sizes)] == [28, 16, 28]
+    assert {grad.worker: grad.samples for _, _, grads in run.applied[-8:] for grad in grads} == dict.fromkeys(
+        range(4), 28
+    )
