@@ -24,6 +24,7 @@ _KINDS = {
     inspect.VarTupleType: "a list",
     inspect.TupleType: "a list",
     inspect.DictType: "settings",
+    inspect.CustomType: "settings with a _target_",
 }
 _RANGES = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 

@@ -78,7 +78,7 @@ def is_allowed(target: str) -> bool:
 def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigError:
     """What a constructor or check said about one of its ``fields``, under the name the user knows the field by."""
     text = str(error)
-    named = re.match(r"(\w+)(=)?", text)
+    named = re.match(r"(\w+)((?:\.\w+)*=)?", text)
     if named is None or named[1] not in fields:
         return ConfigError(f"{path}: {text}" if path else text)
     if named[2]:

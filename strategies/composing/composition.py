@@ -107,6 +107,7 @@ class Composition(Strategy):
         self._counting = parts.having(Counting)
         self._following: list[Following] = [*parts.having(Following), *periodic]
         self._settling = parts.having(Settling)
+        self._alone = not (self._watching or self._following or self._settling or parts.screen)
         others = [
             parts.schedule,
             *periodic,
@@ -166,6 +167,8 @@ class Composition(Strategy):
     @final
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Every part in turn."""
+        if self._alone and isinstance(event, Arrived):  # nobody else listens: most of what BSP, ASP and SSP decide
+            return self._carried_out(self._gate.arrived(event.grad))
         if isinstance(event, Started):
             self._start(event)
         for watching in self._watching:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -113,6 +114,26 @@ def test_a_number_that_yaml_reads_differently(value: str, tmp_path: Path) -> Non
     (tmp_path / "strategy" / "mine.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {value}\n")
     with pytest.raises(ConfigError, match=r"strategy/mine\.yaml:2: YAML does not read .* as it is written"):
         preflight(["--config-dir", str(tmp_path), "strategy=mine"])
+
+
+def of_parts(gate: str, load: str) -> str:
+    """A strategy of one's own."""
+    parts = {"gate": f"strategies.gates.{gate}", "load": f"strategies.load.{load}"}
+    return "_target_: strategies.composed.Composed\n" + "".join(
+        f"{slot}:\n  _target_: {name}\n" for slot, name in parts.items()
+    )
+
+
+def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
+    """Parts that fit run; parts that do not are refused in one line that names the slot and the cure."""
+    (tmp_path / "strategy").mkdir()
+    mine = tmp_path / "strategy" / "mine.yaml"
+    mine.write_text(of_parts("AllGate", "by_steps.StepsLoad"))
+    preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
+    mine.write_text(of_parts("EachGate", "by_steps.StepsLoad"))
+    refusal = "strategy.load=StepsLoad: compares the workers of a round, and EachGate has none; take the gate AllGate"
+    with pytest.raises(ConfigError, match=re.escape(refusal)):
+        preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
 
 
 @pytest.mark.parametrize(
