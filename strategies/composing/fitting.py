@@ -79,4 +79,5 @@ def check_decisions(parts: Parts) -> None:
 
 
 def _shown(part: object) -> str:
-    return type(part).__name__ if not isinstance(part, str | int | float | None) else str(part)
+    """A part by its class, anything else as it was written."""
+    return type(part).__name__ if type(part).__module__.startswith("strategies.") else str(part)

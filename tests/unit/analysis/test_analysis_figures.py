@@ -38,6 +38,7 @@ def test_no_two_strategies_look_the_same() -> None:
     names = [path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")]
     assert names
     assert len(set(looks(names).values())) == len(names)
+    assert set(STRATEGY_COLOURS) <= {*names, "ddp"}, "a colour for what does not exist, or no longer"
 
 
 def test_a_caption_says_where_a_figure_is_from() -> None:
