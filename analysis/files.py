@@ -1,12 +1,18 @@
-"""Write a whole file or none: a kill leaves neither half a file nor a temporary one."""
+"""Write a whole file or none: a kill leaves neither half a file nor a temporary one; and the order of files' names."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key that puts fig10 behind fig9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

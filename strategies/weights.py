@@ -35,12 +35,6 @@ def staleness_factor(rule: str, staleness_updates: int) -> float:
     return 1.0 / (1.0 + LINEAR_PENALTY_PER_UPDATE * staleness_updates) if rule == "linear" else 1.0
 
 
-def split_evenly(total: int, parts: int) -> list[int]:
-    """``total`` as ``parts`` integers that differ by at most one, larger ones first."""
-    share, rest = divmod(total, parts)
-    return [share + (i < rest) for i in range(parts)]
-
-
 def check_lr_rule(rule: str) -> None:
     """Raise ``ValueError`` for a rule that does not exist."""
     if rule not in LR_RULES:

@@ -23,7 +23,7 @@ class DataError(ValueError):
 
 Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 """(seed, epoch of each, index of each) of training samples: what random pre-processing is keyed by, so that it repeats
-itself whoever computes it."""
+itself whoever computes it. Written twice: backends hand it over, and neither side may import the other."""
 
 
 class Split(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from analysis.claims.answers import Answer
 from analysis.claims.judge import CALIBRATED, CONTEXT, INCONCLUSIVE, MISSED, OPEN, VERDICTS, judge_magnitude
 from analysis.claims.ledger import Bounds, Claim
 from analysis.experiments.results import Results
-from analysis.experiments.spec import natural
+from analysis.files import natural
 from analysis.records.provenance import caption
 
 DASH = "\N{EN DASH}"

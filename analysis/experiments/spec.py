@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from analysis.files import natural
+
 LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 """Names of experiments and levels become parts of paths."""
 
@@ -142,11 +144,6 @@ def load_spec(path: Path) -> Spec:
 def find_specs(folder: Path) -> dict[str, Path]:
     """By name, in natural order."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: natural(path.stem))}
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Sort key that puts fig10 behind fig9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def cells(spec: Spec) -> Iterator[Cell]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from analysis.files import natural
 from analysis.records.schema import ROWS, Finished, Line, decode_line
 
 if TYPE_CHECKING:
@@ -95,12 +95,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 def find_runs(root: str | os.PathLike[str]) -> list[Path]:
     """Every directory at or below ``root`` that holds ``meta.json`` and ``events.jsonl``, in natural order."""
     found = [Path(folder) for folder, _, files in os.walk(root) if {"meta.json", "events.jsonl"} <= set(files)]
-    return sorted(found, key=_natural)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key that puts run 10 behind run 9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
+    return sorted(found, key=lambda path: natural(str(path)))
 
 
 def _load_meta(path: Path) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.core.job import ComputeOrder, Piece
-from runtime.core.shards import even_sizes
+from runtime.core.vectors import FloatVector
+from strategies.protocol import split_evenly
 
-FloatVector = NDArray[np.float32]
 Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 """(seed, epoch of each, index of each) of training samples: all that random pre-processing may depend on. Held-out
-samples have None instead."""
+samples have None instead. Written twice: workloads get it from here and may import nothing of the runtime."""
 
 
 class MicroBatch(NamedTuple):
@@ -160,7 +160,7 @@ def drawn_samples(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int6
 
 def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:
     """``accum`` near-equal consecutive parts, larger ones first."""
-    return [MicroBatch(rows) for rows in _consecutive(even_sizes(num_samples, accum))]
+    return [MicroBatch(rows) for rows in _consecutive(split_evenly(num_samples, accum))]
 
 
 def ordered_batches(order: ComputeOrder) -> list[MicroBatch]:

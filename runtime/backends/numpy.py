@@ -9,7 +9,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch
+from runtime.backends.base import MicroBatch
+from runtime.core.vectors import FloatVector
 
 
 @final

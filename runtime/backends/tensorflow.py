@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.backends.base import (
-    FloatVector,
     MicroBatch,
     batch_inputs_of,
     check_counts,
@@ -27,6 +26,7 @@ from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_masks import Masks
 from runtime.backends.tensorflow_norms import Norms
 from runtime.backends.tensorflow_start import import_tensorflow, start_tensorflow
+from runtime.core.vectors import FloatVector
 
 
 @final

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.backends.base import (
-    FloatVector,
     MicroBatch,
     batch_inputs_of,
     check_counts,
@@ -21,6 +20,7 @@ from runtime.backends.base import (
 )
 from runtime.backends.torch_assessing import Assessor
 from runtime.backends.torch_masks import Masks
+from runtime.core.vectors import FloatVector
 
 if TYPE_CHECKING:
     import torch

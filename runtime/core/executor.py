@@ -19,8 +19,8 @@ from runtime.core.ledger import Ledger, Order
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
-from runtime.core.shards import Cut, Range, Shards, cut_epoch, even_sizes
-from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score
+from runtime.core.shards import Cut, Range, Shards, cut_epoch
+from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
@@ -31,7 +31,7 @@ Disturb = Callable[[str, float], tuple[float, float]]
 
 def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
     """The even split of the global batch; the first workers get one sample more where it does not divide."""
-    return tuple(even_sizes(global_batch_samples, num_workers))
+    return tuple(split_evenly(global_batch_samples, num_workers))
 
 
 def cut_for(job: Job, data: str) -> Cut:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.core.job import Piece
-from runtime.core.shards import Range, Shards, even_sizes
-from strategies.protocol import Part
+from runtime.core.shards import Range, Shards
+from strategies.protocol import Part, split_evenly
 
 DRAWER = -1
 """Who draws the samples of rounds from the data service, as a worker does its own."""
@@ -94,7 +94,7 @@ def cut_evenly(ranges: Sequence[Range], num_parts: int) -> list[tuple[Range, ...
     """Consecutive samples cut into parts whose sizes differ by at most one, larger ones first."""
     left = list(reversed(ranges))
     parts: list[tuple[Range, ...]] = []
-    for missing in even_sizes(sum(one.samples for one in ranges), num_parts):
+    for missing in split_evenly(sum(one.samples for one in ranges), num_parts):
         part = []
         while missing:
             head = left.pop()

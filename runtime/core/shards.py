@@ -47,12 +47,6 @@ class Range(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return Range(self.epoch, self.shard, self.start, middle), Range(self.epoch, self.shard, middle, self.stop)
 
 
-def even_sizes(total: int, parts: int) -> list[int]:
-    """``total`` as ``parts`` integers that differ by at most one, larger ones first."""
-    share, rest = divmod(total, parts)
-    return [share + (part < rest) for part in range(parts)]
-
-
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """How an epoch is cut: shard k is ``length(k)`` samples from ``offset(k)`` on."""
 

@@ -19,7 +19,8 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-FloatVector = NDArray[np.float32]
+from runtime.core.vectors import FloatVector
+
 State = dict[str, NDArray[np.float32] | int | float]
 
 BLOCK = 32_768

@@ -18,8 +18,7 @@ from strategies.coding.schemes import ONE_PART_EACH, build
 from strategies.coding.speeds import Pace
 from strategies.coding.stragglers import Rated
 from strategies.coding.terms import Floats, Mask
-from strategies.protocol import Part
-from strategies.weights import split_evenly
+from strategies.protocol import Part, split_evenly
 
 
 @final

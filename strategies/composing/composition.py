@@ -49,8 +49,9 @@ from strategies.protocol import (
     Started,
     Stop,
     Strategy,
+    split_evenly,
 )
-from strategies.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, split_evenly, staleness_factor
+from strategies.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 
 
 class Composition(Strategy):

@@ -10,7 +10,7 @@ from statistics import median
 from typing import final
 
 from strategies.checks import check_whole
-from strategies.weights import split_evenly
+from strategies.protocol import split_evenly
 
 SATURATED_FRAC = 0.1
 """A size that takes at most so much longer than the smallest one does not fill the device (algorithmic saturation)."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
 from strategies.load.allocation import relaxed, split_min_max
-from strategies.weights import split_evenly
+from strategies.protocol import split_evenly
 
 
 def round_sizes(

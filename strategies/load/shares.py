@@ -9,8 +9,7 @@ from typing import ClassVar, final
 
 from strategies.checks import check_whole
 from strategies.load.allocation import split_min_max
-from strategies.protocol import Compute, Started
-from strategies.weights import split_evenly
+from strategies.protocol import Compute, Started, split_evenly
 
 
 class SteadyLoad(ABC):

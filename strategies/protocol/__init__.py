@@ -34,6 +34,7 @@ from strategies.protocol.commands import (
     Stop,
     Wake,
 )
+from strategies.protocol.division import split_evenly
 from strategies.protocol.events import (
     AnyEvent,
     Arrived,
@@ -91,4 +92,5 @@ __all__ = [
     "Updated",
     "Wake",
     "Woke",
+    "split_evenly",
 ]

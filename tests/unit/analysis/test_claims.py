@@ -12,6 +12,7 @@ import pytest
 from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import judge
 from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
+from analysis.claims.pages import load_pages
 from analysis.claims.shapes import SHAPES
 
 STEPS = (2200, 5500, 13000)
@@ -358,3 +359,9 @@ def test_the_ledger_of_gradient_coding_holds_what_follows_from_table_2() -> None
             assert low is not None
             assert high is not None
             assert high - low <= 0.0125
+
+
+def test_every_ledger_has_a_page_and_the_other_way_round() -> None:
+    assert set(load_pages()) == {path.stem for path in FOLDER.glob("*.yaml")}
+    written = {path.stem for path in (FOLDER.parents[1] / "docs" / "paper").glob("*.md")} - {"README"}
+    assert sorted(page.name for page in load_pages().values()) == sorted(written)

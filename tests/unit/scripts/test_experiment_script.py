@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from analysis.claims import ledger
+from analysis.claims.pages import Page
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
@@ -89,7 +90,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setattr(script, "SPECS", tmp_path / "conf")
     monkeypatch.setattr(script, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
     monkeypatch.setattr(script, "preflight", lambda _: None)  # it takes longer than everything else together
-    monkeypatch.setattr(script, "INTROS", {"toy": ("Toy", "About it.")})
+    monkeypatch.setattr(script, "load_pages", lambda: {"toy": Page("toy", "Toy", "About it.")})
     monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4"})
     found = Bench(tmp_path, capsys)
     found.describe()

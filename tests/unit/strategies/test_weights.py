@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, split_evenly, staleness_factor
+from strategies.protocol import split_evenly
+from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 
 Counts = st.integers(1, 10_000)
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import FloatVector, MicroBatch
+from runtime.backends.base import MicroBatch
 from runtime.backends.torch import TorchModel
+from runtime.core.vectors import FloatVector
 from runtime.live.tasks.collectives.torch_groups import MEETING_DEADLINE_S, TorchGroup
 from runtime.live.transport.messages import Peer
 
