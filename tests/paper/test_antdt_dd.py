@@ -54,8 +54,9 @@ def samples_of(order: ComputeOrder) -> int:
 def test_the_tables(
     low: int, high: int, accums: range, accum: tuple[int, int], totals: tuple[int, int], slowest_s: float
 ) -> None:
-    """B = 768 over V100 of 300 and P100 of 100 samples per second. DDP's even 96 take 0.96 s; with C = 1 the bounds are
-    in the way; accumulation reaches B / sum v = 0.48 s, and 0.64 s where a P100 is saturated only from 64 on."""
+    """Section VI-B, Eq. 4. B = 768 over V100 of 300 and P100 of 100 samples per second. DDP's even 96 take 0.96 s;
+    with C = 1 the bounds are in the way; accumulation reaches B / sum v = 0.48 s, and 0.64 s where a P100 is
+    saturated only from 64 on."""
     plan = solve(768, pair(low, high), FOUR_AND_FOUR, accums)
     assert plan.accum == accum
     assert plan.totals == (totals[0],) * 4 + (totals[1],) * 4
@@ -75,8 +76,8 @@ def test_one_size_per_type_need_not_exist() -> None:
 
 
 def test_fewer_micro_batches_break_ties_then_the_smallest_c() -> None:
-    """Two equal workers, B = 8: any C gives 4 and 4; accumulating would only cost. Of two types that are alike and
-    cannot do without one more micro-batch, the first type keeps one."""
+    """Eq. 4 names no order among equals. Two equal workers, B = 8: any C gives 4 and 4; accumulating would only
+    cost. Of two types that are alike and cannot do without one more micro-batch, the first type keeps one."""
     assert solve(8, [device("a", 1)], [0, 0], range(1, 6)).accum == (1,)
     alike = [device("a", 1, 1, 4), device("b", 1, 1, 4)]
     plan = solve(12, alike, [0, 1], range(1, 6))
@@ -105,7 +106,8 @@ def every_plan(total: int, devices: list[Device], types: list[int], accums: rang
     total=st.integers(3, 16),
 )
 def test_nothing_is_better(speeds: list[int], lows: list[int], rooms: list[int], flat: int, total: int) -> None:
-    """Against all choices of C and all splits, for three workers of two types whose time is flat at first."""
+    """Eq. 4 is a minimum. Against all choices of C and all splits, for three workers of two types whose time is flat
+    at first."""
     devices = [
         Device(f"type {k}", lambda samples, k=k: max(samples, flat) / speeds[k], lows[k], lows[k] + rooms[k])
         for k in range(2)
@@ -125,7 +127,8 @@ def test_nothing_is_better(speeds: list[int], lows: list[int], rooms: list[int],
 
 
 def test_below_saturation_is_said() -> None:
-    """No C brings eight workers of at least 128 down to 768 samples: the least is then a single sample."""
+    """Eq. 4 with a least batch. No C brings eight workers of at least 128 down to 768 samples: the least is then a
+    single sample."""
     with pytest.raises(ValueError, match=r"least micro-batches \(v100 128, p100 128\), 1 per worker, sum to 1024"):
         solve(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
     plan = solve_anyhow(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
@@ -145,7 +148,7 @@ def test_a_curve_goes_through_the_medians_and_never_falls() -> None:
 
 
 def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> None:
-    """Bmin = largest size with F(B) <= 1.1 F(1)."""
+    """Section VI-B, algorithmic saturation. Bmin = largest size with F(B) <= 1.1 F(1)."""
     flat_until_60 = Curve([(size, max(0.08, 0.02 + 0.001 * size)) for size in (1, 8, 16, 32, 64, 96, 128)])
     assert flat_until_60.saturation_samples == 64
     assert Curve([(size, size / 100) for size in (1, 8, 16)]).saturation_samples == 1
@@ -220,7 +223,8 @@ TYPES = ("v100",) * 4 + ("p100",) * 4
 
 
 def test_known_devices_need_no_profile() -> None:
-    """From the first round on: V100 twice 72, P100 once 48, and 0.48 s an update against BSP's 0.96 s."""
+    """Section VI-B, Eq. 4. From the first round on: V100 twice 72, P100 once 48, and 0.48 s an update against BSP's
+    0.96 s."""
     run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128))).run()
     assert set(orders(run)) == {((144, 2),) * 4 + ((48, 1),) * 4}
     assert run.updates == pytest.approx(120 / 0.48, abs=1)
@@ -230,7 +234,8 @@ def test_known_devices_need_no_profile() -> None:
 @pytest.mark.parametrize("sizes", [None, (1, 8, 16, 32, 64, 96, 128, 192)])
 @pytest.mark.parametrize("curve", ["measured", "linear"])
 def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | None) -> None:
-    """Nothing is known but the memory, 128 samples: after the profile the same plan, once and for all."""
+    """Section VI-B: "only needs to be performed once since these stragglers are deterministic". Nothing is known but
+    the memory, 128 samples: after the profile the same plan, once and for all."""
     run = cluster_b(AntDTDD(curve=curve, max_batch_samples=128, profile_sizes=sizes), max_time_s=400.0).run()
     found = orders(run)
     planned = ((144, 2),) * 4 + ((48, 1),) * 4
@@ -243,7 +248,8 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
 
 
 def test_the_weights_are_those_of_the_large_batch() -> None:
-    """Accumulated or not: every sample counts once, 1/768, at the full rate."""
+    """Section VI-B: micro-batches are computed one after another before synchronising. Accumulated or not: every
+    sample counts once, 1/768, at the full rate."""
     run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128)), max_time_s=5.0).run()
     applies = [command for command in run.commands if isinstance(command, Apply)]
     assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 768,) * 8, 1.0)}
@@ -262,7 +268,7 @@ def test_whoever_is_left_gets_another_plan() -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))
 def test_every_round_sums_to_the_global_batch(seed: int, num_workers: int) -> None:
-    """In the profile and after it, also when workers restart, leave, and servers are lost."""
+    """Eq. 4, its constraint. In the profile and after it, also when workers restart, leave, and servers are lost."""
     total = 6 * num_workers + 1
     strategy = AntDTDD(profile_sizes=(1, 4, 8), profile_iters=1, warmup_iters=0, max_batch_samples=5)
     job = make_job(

@@ -110,9 +110,9 @@ def test_a_straggler_is_this_much_slower_than_each_of_the_others(ratio: float, n
 
 
 def test_a_transient_straggler_gets_what_it_can_do_in_time() -> None:
-    """Batch processing times 1.0, 1.1, 0.9 and 2.5 s of 64 samples each: mean 1.375 s, bound 2.0625 s, so worker 3 is a
-    straggler; throughputs 64, 58.18, 71.11 and 25.6 samples/s; min max B_i / v_i (Eq. 3) of 256 samples gives 75, 68,
-    83 and 30, from one round to the next, and times of 1.167 to 1.172 s."""
+    """Section VI-A, Eq. 3. Batch processing times 1.0, 1.1, 0.9 and 2.5 s of 64 samples each: mean 1.375 s, bound
+    2.0625 s, so worker 3 is a straggler; throughputs 64, 58.18, 71.11 and 25.6 samples/s; min max B_i / v_i (Eq. 3)
+    of 256 samples gives 75, 68, 83 and 30, from one round to the next, and times of 1.167 to 1.172 s."""
     run = played(linear(1.0, 1.1, 0.9, 2.5), max_time_s=100.0)
     assert [sizes for _, sizes in changes(run)] == [[64] * 4, [75, 68, 83, 30]]
     assert decisions(run)[1][1] == "ADJUST_BS: slow worker:3"
@@ -147,6 +147,7 @@ def test_sizes_are_even_again_when_all_are_equally_fast() -> None:
 
 
 def test_sizes_stay_as_long_as_throughputs_differ() -> None:
+    """Section VI-A says when sizes change, not when they return."""
     run = played(linear(1.0, 1.0, 1.0, 4.0), PUBLISHED)
     assert [sizes for _, sizes in changes(run)][-1] == [79, 79, 79, 19]
     assert decisions(run)[-1][1] == "NONE"
@@ -191,6 +192,7 @@ def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
 
 
 def test_one_node_is_killed_at_a_time_the_slowest_first() -> None:
+    """Section VI-A names the persistent straggler; at most one a decision is ours."""
     strategy = AntDTND(**LAPTOP, center="median_others")
     run = played(delayed(0, 6, 7, 0), strategy)
     assert restarts(run) == [(120.0, "worker:2"), (150.0, "worker:1")]
@@ -318,6 +320,7 @@ def test_in_asp_only_restarts_are_left() -> None:
 
 
 def test_without_a_straggler_it_is_asp_dds() -> None:
+    """Section V-C: the data service balances the load; section VI-A: action None."""
     nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
     assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
 

@@ -68,7 +68,8 @@ def together(workers: Sequence[int]) -> list[list[int]]:
 
 
 def test_workers_with_similar_times_are_a_cluster() -> None:
-    """Within 20 %, which is STAR's bound of a straggler: members of one cluster are none to each other."""
+    """Section IV-B; the bound is section III's. Within 20 %, which is STAR's bound of a straggler: members of one
+    cluster are none to each other."""
     assert cluster_by_ratio([1, 1.05, 1.1, 2, 2.1, 4], 1.2) == [[0, 1, 2], [3, 4], [5]]
     assert cluster_by_ratio([1, 1, 1, 4], 1.2) == [[0, 1, 2], [3]]
 
@@ -99,8 +100,8 @@ def of_four(**changes: object) -> HeapRun:
 
 
 def test_every_cluster_makes_updates_of_its_own() -> None:
-    """One round together, as nothing is known yet; from 4 s on an update a second of the three, and one every 4 s of
-    the fourth: 1 + 36 + 9."""
+    """Section IV-B: the reports of each cluster make an update. One round together, as nothing is known yet; from 4
+    s on an update a second of the three, and one every 4 s of the fourth: 1 + 36 + 9."""
     run = of_four()
     assert [sorted(grad.worker for grad in grads) for _, _, grads in run.applied[:1]] == [[0, 1, 2, 3]]
     later = [(t, [grad.worker for grad in grads]) for t, _, grads in run.applied[1:]]
@@ -110,6 +111,7 @@ def test_every_cluster_makes_updates_of_its_own() -> None:
 
 
 def test_the_rate_is_scaled_by_the_share_of_the_cluster() -> None:
+    """Section IV-C, "Scaling learning rate after switching"."""
     applies = {
         (len(command.grads), command.weights[0], command.lr_scale)
         for command in of_four().commands
@@ -119,6 +121,7 @@ def test_the_rate_is_scaled_by_the_share_of_the_cluster() -> None:
 
 
 def test_six_workers_make_three_clusters() -> None:
+    """Section IV-B, agglomerative clustering of predicted times."""
     job = make_job(num_workers=6, global_batch_samples=6)
     run = HeapRun(eager(), job, [1, 1.05, 1.1, 2, 2.1, 4]).run()
     assert {tuple(grad.worker for grad in grads) for _, _, grads in run.applied[1:]} == {(0, 1, 2), (3, 4), (5,)}

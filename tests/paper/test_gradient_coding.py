@@ -63,7 +63,7 @@ def round_s(run: HeapRun) -> float:
 
 
 def test_heter_aware_workers_all_finish_together_at_the_optimum() -> None:
-    """Throughputs 1, 2, 3, 4, 4 and s = 1: (s + 1) / 14 = 1/7 s of each, the least that any code can do."""
+    """Theorem 5. Throughputs 1, 2, 3, 4, 4 and s = 1: (s + 1) / 14 = 1/7 s of each, the least that any code can do."""
     assert round_s(played("heter_aware", k=7)) == pytest.approx(1 / 7, rel=1e-3)
     assert round_s(played("naive", s=0)) == pytest.approx(0.2, rel=1e-3)
     assert round_s(played("cyclic")) == pytest.approx(0.2, rel=1e-3)
@@ -97,6 +97,7 @@ def test_cyclic_with_two_stragglers_rises_to_the_slow_workers_bound() -> None:
 @pytest.mark.parametrize("scheme", ["fractional_repetition", "cyclic", "heter_aware", "group_based"])
 @pytest.mark.parametrize("s", [1, 2])
 def test_every_update_is_the_full_gradient_whoever_is_missing(scheme: str, s: int) -> None:
+    """Theorem 4: robust to any s stragglers."""
     speeds = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
     for missing in combinations(range(6), s):
         run = played(scheme, s, dict.fromkeys(missing, NEVER_S), speeds)
@@ -127,7 +128,8 @@ def test_a_code_with_a_wrong_entry_is_caught_by_the_runtime() -> None:
 
 
 def test_the_first_complete_group_decodes() -> None:
-    """Throughputs 1, 2, 3, 4, 4, s = 1, k = 7: workers 2 and 3 have everything, so nobody else is waited for."""
+    """Algorithms 2 and 3, Example 2. Throughputs 1, 2, 3, 4, 4, s = 1, k = 7: workers 2 and 3 have everything, so
+    nobody else is waited for."""
     run = played("group_based", k=7, late={0: 0.01, 1: 0.01, 4: 0.01})
     assert {tuple(run.grads[grad].worker for grad in order.grads) for _, order, _ in run.applied} == {(2, 3)}
     assert {weight for _, order, _ in run.applied for weight in order.weights} == {1 / UNIT_SAMPLES}

@@ -58,6 +58,7 @@ def worst_seconds(code: Code, speeds: Sequence[float], s: int) -> float:
 
 
 def test_the_clusters_are_those_of_the_table() -> None:
+    """Table II."""
     assert [(len(speeds), sum(speeds)) for speeds in CLUSTERS.values()] == [(8, 48), (16, 116), (32, 322), (58, 648)]
     assert all(one <= other for speeds in CLUSTERS.values() for one, other in pairwise(speeds))
 
@@ -101,7 +102,7 @@ def test_all_ones_are_spanned_by_whoever_is_left(scheme: str, cluster: str, s: i
 
 @pytest.mark.parametrize(("cluster", "s"), [("A", 1), ("A", 2)])
 def test_one_straggler_more_is_too_many(cluster: str, s: int) -> None:
-    """All s + 1 holders of a part away."""
+    """Condition 1 of Lemma 1 is sharp. All s + 1 holders of a part away."""
     code = build("heter_aware", CLUSTERS[cluster], s, chance()).code
     for part in range(code.matrix.shape[1]):
         left = [worker for worker in range(code.num_workers) if not code.matrix[worker, part]]
@@ -114,7 +115,8 @@ def test_one_straggler_more_is_too_many(cluster: str, s: int) -> None:
 @pytest.mark.parametrize("scheme", ["heter_aware", "group_based"])
 @pytest.mark.parametrize(("cluster", "s"), EVERY)
 def test_the_worst_case_is_the_lower_bound(scheme: str, cluster: str, s: int) -> None:
-    """Nobody can be earlier than (s + 1) / sum(c) whole works: s + 1 copies of everything have to be computed."""
+    """Theorem 5. Nobody can be earlier than (s + 1) / sum(c) whole works: s + 1 copies of everything have to be
+    computed."""
     speeds = CLUSTERS[cluster]
     code = build(scheme, speeds, s, chance(), draws=1, max_amplification=1e12).code
     assert worst_seconds(code, speeds, s) == pytest.approx((s + 1) / sum(speeds))
@@ -151,7 +153,8 @@ def test_cyclic_coding_makes_it_worse(cluster: str, s: int, ratios: tuple[float,
     [("A", 1, 4, [3, 5]), ("A", 2, 5, [2, 3, 3]), ("C", 1, 0, []), ("B", 2, 0, []), ("C", 2, 0, [])],
 )
 def test_groups_exist_where_throughputs_add_up(cluster: str, s: int, found: int, kept: list[int]) -> None:
-    """A group has exactly sum(c) / (s + 1) of the throughput: impossible where that is odd or not whole."""
+    """Algorithm 2. A group has exactly sum(c) / (s + 1) of the throughput: impossible where that is odd or not
+    whole."""
     mask = proportional(cluster, s)
     groups = packed(mask)
     assert len(find_groups(mask)) == found
@@ -162,14 +165,16 @@ def test_groups_exist_where_throughputs_add_up(cluster: str, s: int, found: int,
 
 @pytest.mark.parametrize(("cluster", "s", "number"), [("B", 1, 2), ("D", 1, 2), ("D", 2, 3)])
 def test_disjoint_groups_of_large_clusters(cluster: str, s: int, number: int) -> None:
-    """As many as there are copies, though the search is cut off: Cluster-D has tens of thousands of groups at s = 2."""
+    """Algorithm 2, its pruning. As many as there are copies, though the search is cut off: Cluster-D has tens of
+    thousands of groups at s = 2."""
     groups = packed(proportional(cluster, s), at_most=500)
     assert len(groups) == number
     assert all(set(one).isdisjoint(other) for one, other in combinations(groups, 2))
 
 
 def test_groups_need_fewer_workers() -> None:
-    """Cluster-A, s = 1: the 3 workers of a group are enough, where no 3 workers are with Algorithm 1 alone."""
+    """Algorithm 3, Theorem 6. Cluster-A, s = 1: the 3 workers of a group are enough, where no 3 workers are with
+    Algorithm 1 alone."""
     mask = proportional("A", 1)
     groups = packed(mask)
     grouped = Code(group_based(mask, groups, chance()), tuple(groups))

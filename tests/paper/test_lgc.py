@@ -24,7 +24,8 @@ def of_four(fourth_s: float, delay: int = 1, **changes: object) -> HeapRun:
 
 
 def test_an_update_waits_for_the_k_fastest_only() -> None:
-    """The fourth needs 1.8 s: an update every second all the same."""
+    """STAR, section V-A: "the gradients from the K fastest workers". The fourth needs 1.8 s: an update every second
+    all the same."""
     assert [t for t, _, _ in of_four(1.8).applied] == [float(k) for k in range(1, 21)]
 
 
@@ -192,7 +193,8 @@ def in_blocks(num_blocks: int) -> HeapRun:
 
 
 def test_what_a_straggler_has_finished_is_used() -> None:
-    """In four parts nothing is two updates late: of its first 16 parts 6 are fresh and 10 one version old."""
+    """STAR, section V-B: "LGC's partial gradient aggregation". In four parts nothing is two updates late: of its
+    first 16 parts 6 are fresh and 10 one version old."""
     run = in_blocks(4)
     ages = [age for grad, age in zip(run.used, run.staleness, strict=True) if grad.worker == 3][:16]
     assert (ages.count(0), ages.count(1)) == (6, 10)

@@ -27,20 +27,22 @@ def of_four(x: int) -> HeapRun:
 
 @pytest.mark.parametrize(("x", "updates", "gradients"), [(1, 130, 130), (2, 50, 100), (3, 40, 120), (4, 10, 40)])
 def test_parameters_are_updated_with_x_gradients_each_time(x: int, updates: int, gradients: int) -> None:
-    """STAR: "parameters are updated using the gradients from x workers each time": counts worked by hand."""
+    """STAR, section IV-B. STAR: "parameters are updated using the gradients from x workers each time": counts worked
+    by hand."""
     run = of_four(x)
     assert (run.updates, len(run.used)) == (updates, gradients)
     assert {len(order.grads) for _, order, _ in run.applied} == {x}
 
 
 def test_three_of_four_do_not_wait_for_the_fourth() -> None:
-    """x = 3: an update every second, although one worker needs four."""
+    """Section IV-B: x from 2 to N - 1. x = 3: an update every second, although one worker needs four."""
     assert [t for t, _, _ in of_four(3).applied] == [float(k) for k in range(1, 41)]
 
 
 @pytest.mark.parametrize(("x", "mean"), [(1, 2.954), (2, 0.98), (4, 0.0)])
 def test_more_gradients_together_are_less_stale(x: int, mean: float) -> None:
-    """STAR: "more gradients being synchronized reduces stale gradients": versions between computation and use."""
+    """STAR, section IV-B. STAR: "more gradients being synchronized reduces stale gradients": versions between
+    computation and use."""
     staleness = of_four(x).staleness
     assert sum(staleness) / len(staleness) == pytest.approx(mean, abs=1e-3)
 
@@ -59,7 +61,8 @@ def test_late_gradients_are_used_and_never_dropped() -> None:
 
 
 def test_the_rate_is_scaled_by_the_share_of_the_batch() -> None:
-    """r_new = x/N r_SSGD, and a mean over the samples: two of four workers with two samples each."""
+    """Section IV-C, "Scaling learning rate after switching". r_new = x/N r_SSGD, and a mean over the samples: two of
+    four workers with two samples each."""
     run = HeapRun(StaticX(x=2), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
     applies = [command for command in run.commands if isinstance(command, Apply)]
     assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 4, 1 / 4), 0.5)}
@@ -76,7 +79,8 @@ def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_x_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    """Section IV-C counts SSGD as its own mode; x = N is that. Event for event, with restarted workers, failed
+    Computes and restored parameters."""
     one = rough(StaticX(x=num_workers, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
@@ -90,6 +94,7 @@ def test_x_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_one_gradient_is_asp(seed: int, num_workers: int, data: str) -> None:
+    """Section IV-C counts ASGD as its own mode; x = 1 is that."""
     assert parted(rough(StaticX(x=1, data=data), seed, num_workers), rough(ASP(data=data), seed, num_workers)) == ""
 
 

@@ -124,7 +124,8 @@ SERIES = [(0, 0.05), (1, 0.35), (2.5, 0.40), (4, 0.10), (5, 0.30), (7, 0.45), (9
 
 
 def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
-    """Slow from 1 to 4 s: too short. Slow from 5 s on: not after 4.9 s, but after 5.2; over at 12 s."""
+    """STAR, section V-A: "if straggling is observed for 5 seconds". Slow from 1 to 4 s: too short. Slow from 5 s on:
+    not after 4.9 s, but after 5.2; over at 12 s."""
     detector, flagged = SlowFor(0.2, 5.0), []
     for t, deviation_frac in SERIES:
         detector.saw(t, 3, deviation_frac)
@@ -133,6 +134,7 @@ def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
 
 
 def test_slow_is_measured_against_the_fastest() -> None:
+    """STAR, section III: the deviation from the fastest worker's time."""
     detector = SlowFor(0.2, 0.0)
     for worker, seconds in enumerate([1.0, 1.2, 1.21]):
         detector.took(1.0, worker, seconds)
@@ -142,16 +144,18 @@ def test_slow_is_measured_against_the_fastest() -> None:
 
 
 def test_it_is_asynchronous_while_there_is_a_straggler() -> None:
-    """The fourth worker needs 4 s, seen from 4 s on: flagged with its third iteration at 12 s. Three rounds, then each
-    by itself: 3 + 3 * 28 + 7 updates in 40 s."""
+    """STAR, section V-A: "switches to ASGD in the presence of predicted stragglers". The fourth worker needs 4 s,
+    seen from 4 s on: flagged with its third iteration at 12 s. Three rounds, then each by itself: 3 + 3 * 28 + 7
+    updates in 40 s."""
     run = HeapRun(greedy(), make_job(), [1, 1, 1, 4]).run()
     assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0, 8.0, 12.0]
     assert sizes(run) == [4] * 3 + [1] * 91
 
 
 def test_it_reverts_when_the_straggler_is_gone() -> None:
-    """Its first five iterations take 4 s, later ones one: the sixth ends at 21 s, then all make their updates together
-    again, the first of them when those are back that had gone on just before."""
+    """STAR, section V-A: "and reverts to SSGD otherwise". Its first five iterations take 4 s, later ones one: the
+    sixth ends at 21 s, then all make their updates together again, the first of them when those are back that had
+    gone on just before."""
     iterations = [0] * 4
 
     def seconds(worker: int, order: object) -> float:
