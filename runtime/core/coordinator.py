@@ -23,6 +23,7 @@ from runtime.core.answers import checked
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, Record
 from runtime.core.ledger import Order
+from runtime.core.recovery.automaton import RESTARTED
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.scoring import Products
 from runtime.core.stuck import Promised, awaits, declare
@@ -63,8 +64,6 @@ CAPABILITIES: frozenset[type[Command]] = frozenset(
     {Compute, Partition, Apply, Drop, Score, Evaluate, Checkpoint, Restart, Wake, Stop}
 )
 """Commands that it can carry out, whatever the port."""
-RESTARTED = "restarted by the strategy"
-"""Why a node was lost that a strategy restarts."""
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 

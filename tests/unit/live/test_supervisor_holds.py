@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime.core.recovery.states import Phase
 from runtime.live.control.tasks import MAX_FUTILE
 from runtime.live.transport.messages import Fence, KillTask, Launch, Loaded, Saved
 from tests.unit.live.test_supervisor import World, started
@@ -36,9 +37,10 @@ def test_a_held_server_stops_everything_until_it_is_back() -> None:
     world = started()
     world.supervisor.hold(("server", 1), "killed by the plan")
     assert world.heard[-1][:2] == ("server_lost", 1)
-    assert world.supervisor.phase == "launching"
+    assert world.supervisor.recovery.state.phase == Phase.GATHERING
     world.clock.pass_to(world.clock.now + 5)
-    assert world.supervisor.phase == "launching"
+    assert world.supervisor.recovery.state.phase == Phase.GATHERING
+    assert not launches(world, ("server", 1))
     world.supervisor.release(("server", 1))
     assert world.sent[-1] == (("agent", 0), Launch(role="server", id=1, incarnation=1))
 
@@ -93,7 +95,7 @@ def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
     assert world.heard[-1][:2] == ("server_lost", 1)
-    assert world.supervisor.checkpoints.complete == 1
+    assert world.supervisor.recovery.state.checkpoints.complete == 1
 
 
 def test_a_server_that_cannot_store_goes_without() -> None:
@@ -103,7 +105,7 @@ def test_a_server_that_cannot_store_goes_without() -> None:
     world.tell(("server", 0), Saved(id=1, seconds=0.1))
     world.live(world.clock.now + 31.0)
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
-    assert world.supervisor.checkpoints.complete == 0
+    assert world.supervisor.recovery.state.checkpoints.complete == 0
 
 
 def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:
