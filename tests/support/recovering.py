@@ -1,4 +1,4 @@
-"""The recovery of a job on a heap of events: processes take as long to start as the test says, all else takes no time."""
+"""The recovery of a job on a heap of events: processes take as long to start as the test says, all else no time."""
 
 from __future__ import annotations
 

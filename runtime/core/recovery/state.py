@@ -65,13 +65,15 @@ class RecoveryState:
     # ---- who is there ------------------------------------------------------------------------------------------------
 
     def is_awaited(self, task: TaskLife) -> bool:
-        """Whether a recovery waits for this worker: not for who is gone for good, nor, where the others can go on
-        without, for who waits for a place."""
+        """Whether a recovery waits for this worker.
+
+        Not for who is gone for good, nor, where the others can go on without it, for who waits for a place.
+        """
         return task.state not in self._absent
 
     def unattached(self, clients: Sequence[TaskLife]) -> bool:
-        """Whether one of these is waited for and not attached yet. Asked whenever one of many has attached, in their
-        order: the last are the first to be missing."""
+        """Whether one of these is waited for and not attached yet."""
+        # asked whenever one of a thousand has attached, in their order: the last are the first to be found missing
         return any(self.is_awaited(task) and task.state != TaskState.ATTACHED for task in reversed(clients))
 
     def attach(self, task: TaskLife, to: Sequence[Key]) -> None:

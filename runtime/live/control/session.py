@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from runtime.api import RunStatus
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import Record
 from runtime.core.stuck import Vigil
@@ -60,7 +61,7 @@ class Session:
         self.initial_state = b""
         self.started = False
         self.failure: str | None = None
-        self.failed_as = "failed"
+        self.failed_as: RunStatus = "failed"
         self.agent: AgentReady | None = None
         self.sha256 = ""
         self.injector: Injector

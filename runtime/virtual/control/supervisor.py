@@ -68,6 +68,8 @@ class Supervisor:
         self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
         job = coordinator.job
+        self._copies = isinstance(servers, Replicas) and job.failover == "shards"
+        """Who comes back takes the parameters of those who stayed."""
         self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
         """Until replicas have taken over what they lack."""
         self._files: dict[int, File] = {}
@@ -80,8 +82,8 @@ class Supervisor:
         """What they agree on, or what the servers have read."""
         self._agreeing = False
         """Replicas agree on a version; who is lost meanwhile changes nothing in that."""
-        self._forming = 0
-        """The generation whose group is being formed."""
+        self._forming = (0, 0.0)
+        """The generation whose replicas agree, and since when."""
         self._away: set[int] = set()
         """Servers that are lost and not back yet."""
         self._t = 0.0
@@ -251,13 +253,17 @@ class Supervisor:
 
     @property
     def _holds(self) -> int:
-        """The version of every replica, new ones too, since one learner stands for all: with nobody left nothing is
-        lost. Live, that is the last checkpoint's case."""
+        """The version of every replica, new ones too, since one learner stands for all.
+
+        So nothing is lost when all are; live, that is what the last checkpoint is for.
+        """
         return self._held.version if self._agreeing else self.coordinator.version
 
     def _wait(self, effect: effects.Wait) -> None:
-        """The place and the launch are waited for together, and what a replica takes over then; nobody waits for a
-        worker meanwhile. Live, a recovery waits for one that is launching already."""
+        """The place, the launch and a replica's copy are one wait, in which no recovery waits for the worker.
+
+        Live, one waits for a worker that has its place and is launching.
+        """
         role, number = effect.key
         self.moved(f"{role}:{number}")
         if role == "server":
@@ -284,8 +290,8 @@ class Supervisor:
                 assert_never(effect)
 
     def _read_by(self) -> float:
-        """When a checkpoint is read that is begun now. (Sums are taken in the order in which they always were: records
-        are compared by their bytes.)"""
+        """When a checkpoint is read that is begun now."""
+        # sums are taken in the order in which they always were: records are compared by their bytes
         restore_s, control_s = self.servers.restore_s(), self.costs.control_s
         return self._t + restore_s + control_s if self._away else self._t + (restore_s + control_s)
 
@@ -333,18 +339,23 @@ class Supervisor:
             if task.state == TaskState.READY:
                 self._tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
             return
-        if self._forming != effect.generation:
-            self._forming = effect.generation
-            if state.rules.failover == "checkpoint":
-                self._held = self._file(effect.number)
-                formed_s = self._read_by()
-            else:
-                formed_s = self._t + self._copy_s
-            self.clock.at(formed_s, MESSAGE, self.drive, partial(self._formed, generation=effect.generation))
+        if state.rules.failover == "checkpoint":
+            self._held = self._file(effect.number)
+            self._agree_by(self._read_by())
+        else:
+            self._agree_by(self._t + self._copy_s)
 
-    def _formed(self, t: float, generation: int) -> None:
-        for key in self.recovery.policy.ring:
-            self._tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, generation))
+    def _agree_by(self, formed_s: float) -> None:
+        """Once for all that are told at one time."""
+        forming = (self.recovery.state.generation, self._t)
+        if self._forming != forming:
+            self._forming = forming
+            self.clock.at(formed_s, MESSAGE, self.drive, partial(self._formed, forming=forming))
+
+    def _formed(self, t: float, forming: tuple[int, float]) -> None:
+        if forming == self._forming:
+            for key in self.recovery.policy.ring:
+                self._tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
 
     # ---- the coordinator ---------------------------------------------------------------------------------------------
 
@@ -378,6 +389,8 @@ class Supervisor:
             self._agreeing = True
         self._void()
         self.coordinator.halt(t, "all begin anew from one version")
+        if self._copies:  # those who stay compare versions, whoever is still to come
+            self._agree_by(t + self._copy_s)
 
     def _as_of_now(self, version: int) -> File:
         return File(version, self.coordinator.snapshot(), self.learner.dump())
