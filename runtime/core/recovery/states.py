@@ -74,7 +74,7 @@ MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
     Phase.RUNNING: "the job trains",
     PhaseStep.LOSS: "the parameters of one are gone, or all have to go back; a new generation begins",
     PhaseStep.GATHERED: "all servers are ready",
-    PhaseStep.AGREED: "it is clear what everybody goes on from, and there is no file to read for it",
+    PhaseStep.AGREED: "it is clear what everybody goes on from, and no server has to read it first",
     PhaseStep.LOADED: "all servers have read the checkpoint",
     PhaseStep.COMPLETE: "everybody who is waited for is attached",
 }

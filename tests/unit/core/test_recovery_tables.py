@@ -78,8 +78,8 @@ def test_what_the_table_does_not_have_is_refused(name: str) -> None:
 def drawn(name: str) -> Iterator[str]:
     """Words, then the table: a row for every state, a column for every step."""
     table, states, steps = TABLES[name]
-    for kind in (states, steps):
-        yield ""
+    for words, kind in (("States:", states), ("Steps:", steps)):
+        yield from ("", words, "")
         yield from (f"* `{one}`: {MEANING[one]}" for one in kind)  # type: ignore[index]
     yield ""
     yield "| | " + " | ".join(f"`{step}`" for step in steps) + " |"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runtime.core.recovery.states import Phase
 from runtime.live.control.tasks import MAX_FUTILE
-from runtime.live.transport.messages import Fence, KillTask, Launch, Loaded, Saved
-from tests.unit.live.test_supervisor import World, started
+from runtime.live.transport.messages import Beat, Fence, KillTask, Launch, Loaded, MalformedMessage, Saved, TaskReady
+from tests.unit.live.test_supervisor import World, recover, started
 
 
 def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
@@ -106,6 +108,31 @@ def test_a_server_that_cannot_store_goes_without() -> None:
     world.live(world.clock.now + 31.0)
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
     assert world.supervisor.recovery.state.checkpoints.complete == 0
+
+
+def test_a_restart_that_a_loss_has_overtaken_kills_nobody_later() -> None:
+    """Neither when a later checkpoint is complete nor when the deadline of the first is over: updates would be lost."""
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.restart(("server", 1), 0.0)
+    world.die(("server", 0))
+    world.connect(("server", 0))
+    recover(world)
+    world.attach(("worker", 0), ("worker", 1))
+    assert world.names()[-1] == "restored"
+    world.supervisor.save(9, b"nine")
+    for server in range(2):
+        world.tell(("server", server), Saved(id=2, seconds=0.1))
+    world.live(world.clock.now + 31.0)
+    assert not world.said(KillTask)
+    assert world.supervisor.recovery.state.checkpoints.complete == 2
+
+
+def test_who_says_what_it_cannot_say_loses_its_connection() -> None:
+    world = started()
+    with pytest.raises(MalformedMessage, match="TaskReady, out of turn: worker 0 is attached: built is impossible"):
+        world.tell(("worker", 0), TaskReady(num_parameters=10))
+    world.tell(("worker", 0), Beat())
 
 
 def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:
