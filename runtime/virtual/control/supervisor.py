@@ -6,18 +6,19 @@ virtual tasks feel.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, assert_never, final
+from typing import Any, assert_never, final
 
 from runtime.core.coordinator import Coordinator
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import Phase, TaskState
-from runtime.core.recovery.task import REACHABLE, Key
-from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.core.recovery.task import Key
+from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.files import File, Files
+from runtime.virtual.control.standstill import Standstill, parse
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.iteration import Crew
@@ -28,14 +29,6 @@ from runtime.virtual.tasks.servers import ServerGroup
 Call = Callable[[float], None]
 
 BY_PLAN = "killed by the plan"
-
-
-class File(NamedTuple):
-    """A checkpoint, or what replicas hold: parameters and the data service's state, of one version."""
-
-    version: int
-    state: bytes
-    dumped: Any
 
 
 @final
@@ -72,10 +65,7 @@ class Supervisor:
         """Who comes back takes the parameters of those who stayed."""
         self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
         """Until replicas have taken over what they lack."""
-        self._files: dict[int, File] = {}
-        """Checkpoints that are complete or may be yet."""
-        self._asked_s: dict[int, float] = {}
-        """When they were ordered."""
+        self._files = Files()
         self._before: File
         """What replicas held before the last update."""
         self._held: File
@@ -90,17 +80,19 @@ class Supervisor:
         """The time of the input that is being carried out."""
         rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
         self.recovery = Recovery(rules, job.num_workers, job.num_servers)
+        self._standstill = Standstill(
+            clock, costs, machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
+        )
         self._tell(0.0, inputs.Begin())
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
         """The servers write a checkpoint; it counts when the last has done so."""
-        self._files[self.recovery.state.checkpoints.next] = File(version, state, dumped)
+        self._files.add(self.recovery.state.checkpoints.next, File(version, state, dumped), asked_s)
         self._tell(asked_s, inputs.Save(version, state))
 
     def _store(self, effect: effects.Store) -> None:
-        self._asked_s[effect.number] = self._t
         stored = partial(self._stored, effect.number, effect.keepers)
         self.servers.store(self._t, lambda done_s: self.clock.at(done_s + self.costs.control_s, MESSAGE, stored))
 
@@ -110,9 +102,7 @@ class Supervisor:
                 self._tell(self.clock.now, inputs.Saved(keeper, number))
 
     def _checkpointed(self, effect: effects.Checkpointed) -> None:
-        took_s = self.clock.now - self._asked_s[effect.number]
-        self._files = {number: file for number, file in self._files.items() if number >= effect.number}
-        self._asked_s = {number: asked_s for number, asked_s in self._asked_s.items() if number >= effect.number}
+        took_s = self.clock.now - self._files.complete(effect.number)
         self.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
 
     # ---- what befalls tasks ------------------------------------------------------------------------------------------
@@ -131,58 +121,30 @@ class Supervisor:
 
     def restart(self, t: float, node: str, pending_s: float) -> None:
         """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
-        self._tell(t, inputs.Restart(_parse(node), pending_s))
+        self._tell(t, inputs.Restart(parse(node), pending_s))
 
     def hold(self, task: str) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
-        self.drive(lambda t: self._tell(t, inputs.Hold(_parse(task), BY_PLAN)))
+        self.drive(lambda t: self._tell(t, inputs.Hold(parse(task), BY_PLAN)))
 
     def release(self, task: str) -> None:
         """From now on its next incarnation may start."""
-        self.drive(lambda t: self._tell(t, inputs.Release(_parse(task))))
+        self.drive(lambda t: self._tell(t, inputs.Release(parse(task))))
 
     def remember(self, version: int) -> None:
         """An update of this version is ordered."""
         self._before = self._as_of_now(version)
 
-    # ---- who stands still --------------------------------------------------------------------------------------------
-
     def watch(self, task: str) -> None:
-        """It stands still from now on, and gives no sign of life: who does so for longer than the lease is lost."""
-        if self.machines is not None and self.lease_s < math.inf:
-            since_s = self.machines.paused_since_s[task]
-            self.clock.at(since_s + self.lease_s, TIMER, self._look, task, since_s, self._living(task))
+        """It stands still from now on."""
+        self._standstill.watch(task)
 
-    def _look(self, task: str, since_s: float, living: int | None) -> None:
-        assert self.machines is not None
-        if self.machines.paused_since_s.get(task) == since_s and living is not None:
-            self.drive(lambda t: self._give_up(t, task, living))
+    def _give_up(self, task: str, living: int) -> None:
+        self.drive(lambda t: self._silent(t, task, living))
 
-    def _give_up(self, t: float, task: str, living: int) -> None:
-        if self._living(task) == living:
-            self._tell(t, inputs.Silent(_parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
-
-    def _living(self, name: str) -> int | None:
-        """The incarnation of a task that is there; None for one that is not."""
-        task = self.recovery.tasks[_parse(name)]
-        away = task.role == "server" and task.id in self._away
-        return task.incarnation if task.state in REACHABLE and not away else None
-
-    def _starts_late(self, task: str, more_s: float, again: Callable[[], None]) -> bool:
-        """Whether it stands or stood still while it started; ``again()`` is called when it may be ready.
-
-        It needs its launch and ``more_s`` from when it goes on.
-        """
-        if self.machines is None:
-            return False
-        if task in self.machines.paused_since_s:
-            self.machines.awake(task, again)
-            return True
-        resumed_s = self.machines.resumed_s.get(task, -math.inf)
-        ready_s = resumed_s + self.costs.launch_s + more_s + self.costs.control_s
-        if ready_s > self.clock.now:
-            self.clock.at(ready_s, MESSAGE, again)
-        return ready_s > self.clock.now
+    def _silent(self, t: float, task: str, living: int) -> None:
+        if self._standstill.living(task) == living:
+            self._tell(t, inputs.Silent(parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +209,7 @@ class Supervisor:
             return
         if role == "server":
             self._tell(self.clock.now, inputs.Ready(key, incarnation))
-        elif not self._starts_late(f"worker:{number}", 0.0, partial(self._built, key, incarnation)):
+        elif not self._standstill.starts_late(f"worker:{number}", 0.0, partial(self._built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self._tell(t, inputs.Ready(key, incarnation, self._holds)))
 
@@ -299,7 +261,7 @@ class Supervisor:
         if generation != self.recovery.state.generation:
             return
         again, restore_s = partial(self._read, number, generation), self.servers.restore_s()
-        if not any(self._starts_late(f"server:{server}", restore_s, again) for server in sorted(self._away)):
+        if not any(self._standstill.starts_late(f"server:{server}", restore_s, again) for server in sorted(self._away)):
             self.drive(lambda t: self._loaded(t, number, generation))
 
     def _loaded(self, t: float, number: int, generation: int) -> None:
@@ -308,13 +270,9 @@ class Supervisor:
         if generation != state.generation or state.phase != Phase.LOADING:
             return
         self._away.clear()
-        self._held = self._file(number)
+        self._held = self._files.read(number)
         for server in state.servers:
             self._tell(t, inputs.Loaded(server.key, generation, self._held.version, self._held.state))
-
-    def _file(self, number: int) -> File:
-        """Before the first checkpoint is stored, what it is to hold is what everything began with."""
-        return self._files[max(number, 0)]
 
     def _of_group(self, effect: effects.OfGroup) -> None:
         """Only copying takes time."""
@@ -340,7 +298,7 @@ class Supervisor:
                 self._tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
             return
         if state.rules.failover == "checkpoint":
-            self._held = self._file(effect.number)
+            self._held = self._files.read(effect.number)
             self._agree_by(self._read_by())
         else:
             self._agree_by(self._t + self._copy_s)
@@ -408,8 +366,3 @@ class Supervisor:
         for worker in self.coordinator.members.members:
             self.workers.ready(worker, t)
         self.coordinator.restored(t, news.version, self._held.state)
-
-
-def _parse(task: str) -> Key:
-    role, _, number = task.partition(":")
-    return role, int(number)

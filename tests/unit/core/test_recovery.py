@@ -58,7 +58,7 @@ SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evalua
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("kind", BOTH)
 @given(choices=st.lists(st.integers(0, 10**6), min_size=20, max_size=80), limit=st.sampled_from([None, 0, 1, 3]))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_whatever_happens_all_are_there_again_in_the_end(
     kind: str, failover: str, size: str, choices: list[int], limit: int | None
 ) -> None:
