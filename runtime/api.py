@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from runtime.containment import Isolation
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import Job, Record
+from runtime.core.job import Job, Record, Status
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
 from strategies.protocol import Strategy
@@ -80,11 +80,14 @@ class Experiment:
     """The signal that ended the run, if one did."""
 
 
+RunStatus = Status | Literal["disk_full"]
+"""How a run ends: as its job does, or for want of room for its record or its parameters."""
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended; what the last line of its record says."""
 
-    status: str
-    """``done``, ``failed``, ``stuck``, ``disk_full`` or ``interrupted``."""
+    status: RunStatus
     reason: str
     t: float
     version: int
@@ -110,13 +113,14 @@ def outcome_of(
     parameters_sha256: str,
     num_parameters: int,
     memory: dict[str, int] | None = None,
-    failed: str = "failed",
+    failed: RunStatus = "failed",
 ) -> Outcome:
     """How the coordinator's job ended; if the runtime gave up, ``failure`` says why, and the status is ``failed``."""
     shards, epochs = coordinator.shards, coordinator.job.epochs
-    status = str(coordinator.status)
+    status: RunStatus | None = coordinator.status
     if failure is not None:
         status = "interrupted" if interrupted else failed
+    assert status is not None, "neither has the job ended nor has the runtime given up"
     return Outcome(
         status=status,
         reason=failure or coordinator.reason,

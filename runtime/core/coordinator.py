@@ -21,8 +21,9 @@ import msgspec
 from injectors.plan import parse_target
 from runtime.core.answers import checked
 from runtime.core.executor import Disturb, Executor
-from runtime.core.job import Job, Port, Record
+from runtime.core.job import Job, Port, Record, Status
 from runtime.core.ledger import Order
+from runtime.core.recovery.automaton import RESTARTED
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.scoring import Products
 from runtime.core.stuck import Promised, awaits, declare
@@ -63,8 +64,6 @@ CAPABILITIES: frozenset[type[Command]] = frozenset(
     {Compute, Partition, Apply, Drop, Score, Evaluate, Checkpoint, Restart, Wake, Stop}
 )
 """Commands that it can carry out, whatever the port."""
-RESTARTED = "restarted by the strategy"
-"""Why a node was lost that a strategy restarts."""
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 
@@ -72,7 +71,7 @@ MAX_NONFINITE = 3
 class Coordinator:
     """Drives one strategy through one job.
 
-    ``status`` is None while the job runs, then ``done``, ``failed``, ``stuck`` or ``interrupted`` with ``reason``.
+    ``status`` is None while the job runs; then ``reason`` says why it has ended so.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Coordinator:
         self.nonfinite = [0] * job.num_workers
         self.halted = False
         self.promised = Promised()
-        self.status: str | None = None
+        self.status: Status | None = None
         self.reason = ""
         self.finished_s = 0.0
         self._t = 0.0
@@ -278,7 +277,7 @@ class Coordinator:
             self._checkpoint()
             self.port.wake(t + self.job.checkpoint_every_s, tag)
 
-    def finish(self, t: float, status: str, reason: str) -> None:
+    def finish(self, t: float, status: Status, reason: str) -> None:
         """End the job (the first reason counts)."""
         if self.status is None:
             self.finished_s = self._advance(t)

@@ -10,6 +10,9 @@ import msgspec
 from runtime.core.convergence import Convergence
 from runtime.core.shards import Range
 
+Status = Literal["done", "failed", "stuck", "interrupted"]
+"""How a job ends."""
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Limits, sizes and learning rate of one job. Times are seconds on the coordinator's clock."""

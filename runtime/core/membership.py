@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+MemberState = Literal["launching", "here", "pending", "left"]
+"""``pending``: its next incarnation waits for a place."""
 
 
 class Member(msgspec.Struct):
     """One worker: its current incarnation and whether that is there, on its way, or gone for good."""
 
     incarnation: int = 0
-    state: str = "launching"
-    """``launching``, ``here``, ``pending`` (its next incarnation waits for a place) or ``left``."""
+    state: MemberState = "launching"
 
 
 class Membership:

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from runtime.core.executor import Executor
-from runtime.core.job import Record
+from runtime.core.job import Record, Status
 from runtime.core.ledger import Ledger
 from runtime.core.membership import Membership
 from runtime.core.scheduling import Scheduler
@@ -47,13 +47,13 @@ class Watched(Protocol):
     promised: Promised
     halted: bool
     evaluating: bool
-    status: str | None
+    status: Status | None
 
     @property
     def version(self) -> int:
         """Updates applied."""
 
-    def finish(self, t: float, status: str, reason: str) -> None:
+    def finish(self, t: float, status: Status, reason: str) -> None:
         """End the job."""
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Outcome
+from runtime.api import Circumstances, Experiment, Outcome, RunStatus
 from runtime.backends.base import weighs_samples
 from runtime.cluster.device import describe_devices
 from runtime.config.anchoring import anchored
@@ -30,7 +30,13 @@ from strategies.protocol import Strategy
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
 """Fields of a job that its ``meta.json`` does not repeat."""
-EXIT_CODES = {"done": 0, "failed": FAILED, "stuck": FAILED, "disk_full": NO_SPACE, "interrupted": 130}
+EXIT_CODES: dict[RunStatus, int] = {
+    "done": 0,
+    "failed": FAILED,
+    "stuck": FAILED,
+    "disk_full": NO_SPACE,
+    "interrupted": 130,
+}
 
 
 def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> int:

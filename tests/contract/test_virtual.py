@@ -21,7 +21,7 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from injectors.plan import RULES, parse_target
 from injectors.schedule import Schedule
-from runtime.virtual.control.supervisor import RESTARTED
+from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make

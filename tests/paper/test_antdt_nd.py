@@ -265,9 +265,9 @@ class Serving(HeapRun):
             self.core.updated(t, server, self.core.version, updates=4, busy_s=4 * busy_s, injected_s=0.0)
         self.push(t + 0.5, 2, self.tell)
 
-    def lose_server(self, t: float | None = None, server: int = 0) -> None:
+    def lose_server(self, t: float | None = None, server: int = 0, *about: Any) -> None:
         self.busy_s[server] /= 10
-        super().lose_server(t, server)
+        super().lose_server(t, server, *about)
 
 
 def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:

@@ -63,10 +63,10 @@ def relaunch(desk: Desk, t: float) -> None:
 
 
 def test_a_crash_within_a_restart_stops_nobody() -> None:
-    """A worker dies while a server is away, another before it was to be restarted, and a server once more."""
+    """A worker dies while a server is away, a server while the workers are pending, and a worker while it starts."""
     job = make_job(num_samples=400, epochs=1, num_servers=2, max_time_s=1000.0)
     strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
-    faults = [Crash(26.0, 1, 1.0), Crash(33.25, 2, 5.0), Outage(34.0, 2.0), Crash(40.0, 3, None)]
+    faults = [Crash(26.0, 1, 1.0), Outage(34.0, 2.0), Crash(36.5, 2, 5.0), Crash(48.0, 3, None)]
     run = HeapRun(strategy, job, [1.0] * 4, faults, scheduler=ConstantPending(pending_s=3.0)).run()
     assert run.happened == faults
     assert dead(run) + unconserved(run) + unlawful(run) == []

@@ -17,9 +17,11 @@ import msgspec
 from runtime.api import Experiment
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder, ComputeOrder, Job
+from runtime.core.recovery import inputs
 from strategies.protocol import Apply, Compute, Grad, Strategy, Timings
 from tests.support.answers import Answers, Line
 from tests.support.faults import Crash, Fault, Outage
+from tests.support.recovering import Recovering
 from tests.support.scores import Scores
 
 Seconds = Callable[[int, ComputeOrder], float]
@@ -193,9 +195,11 @@ class Desk(Scores, Answers):
         """The worker's next incarnation is there."""
         self.core.worker_joined(self.at(t), worker, self.core.members.members[worker].incarnation)
 
-    def lose_server(self, t: float | None = None, server: int = 0) -> None:
+    def lose_server(
+        self, t: float | None = None, server: int = 0, incarnation: int = 0, reason: str = "killed"
+    ) -> None:
         """The parameters are gone."""
-        self.core.server_lost(self.at(t), server, 0, "killed")
+        self.core.server_lost(self.at(t), server, incarnation, reason)
 
     def restore(self, t: float | None = None) -> None:
         """The parameters are those of the last checkpoint again."""
@@ -210,7 +214,7 @@ def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None =
     return Desk(Puppet(), make_job(**size, epochs=epochs, **changes)).start()
 
 
-class HeapRun(Desk):
+class HeapRun(Recovering, Desk):
     """A whole job on a virtual clock, in milliseconds, with the ``faults`` of a plan."""
 
     def __init__(
@@ -229,8 +233,8 @@ class HeapRun(Desk):
         self.outcome = outcome
         self.heap: list[tuple[float, int, int, Callable[[float], None]]] = []
         self.sequence = count()
-        self.outages = 0
         self.happened: list[Fault] = []
+        self.everybody_is_there()
         for fault in faults:
             self.push(fault.at_s, 0, self._striking(fault))
 
@@ -248,15 +252,13 @@ class HeapRun(Desk):
     def evaluate(self, version: int, *, last: bool) -> None:
         self.core.evaluated(self.t, version, self.t, {})
 
+    def checkpoint(self, version: int, state: bytes) -> None:
+        super().checkpoint(version, state)
+        self.happen(self.t, inputs.Save(version, state))
+
     def restart(self, node: str, pending_s: float) -> None:
-        """As the runtimes do it: a worker joins, a server comes back with everything that was applied."""
         super().restart(node, pending_s)
-        role, _, number = node.partition(":")
-        if role == "worker":
-            incarnation = self.core.members.members[int(number)].incarnation
-            self.push(self.t + pending_s + self.launch_s, 0, lambda t: self._back(t, int(number), incarnation))
-        else:
-            self.push(self.t, 0, lambda t: self._outage(t, Outage(t, pending_s + self.launch_s), int(number)))
+        self.restart_node(node, pending_s)
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:
@@ -274,37 +276,17 @@ class HeapRun(Desk):
         return lambda t: self._crash(t, fault) if isinstance(fault, Crash) else self._outage(t, fault)
 
     def _crash(self, t: float, fault: Crash) -> None:
-        """The last worker never leaves; who left cannot crash."""
+        """The last worker never leaves."""
         members = self.core.members.members
         staying = [worker for worker, member in members.items() if member.state != "left"]
-        leaving = fault.back_after_s is None
-        if fault.worker not in staying or (leaving and len(staying) == 1):
-            return
-        self.happened.append(fault)
-        self.lose(fault.worker, t, restarting=not leaving)
-        if fault.back_after_s is not None:
-            incarnation = members[fault.worker].incarnation
-            self.push(t + fault.back_after_s, 0, lambda t: self._back(t, fault.worker, incarnation))
-        self._recover(t)
+        back_s = None if fault.back_after_s is None else t + fault.back_after_s
+        if (back_s is not None or staying != [fault.worker]) and self.kill(t, ("worker", fault.worker), back_s):
+            self.happened.append(fault)
 
-    def _back(self, t: float, worker: int, incarnation: int) -> None:
-        self.core.worker_joined(t, worker, incarnation)
-        self._recover(t)
-
-    def _outage(self, t: float, fault: Outage, restarted: int | None = None) -> None:
-        self.happened += [fault] if restarted is None else []
-        self.outages += 1
-        self.lose_server(t, restarted or 0)
-        self.push(t + fault.down_s, 0, self._outage_ends)
-
-    def _outage_ends(self, t: float) -> None:
-        self.outages -= 1
-        self._recover(t)
-
-    def _recover(self, t: float) -> None:
-        """As the supervisor does it: only when all servers and all workers are back."""
-        if self.core.halted and not self.outages and not self.core.members.anyone_launching():
-            self.restore(t)
+    def _outage(self, t: float, fault: Outage) -> None:
+        """Of the first server that is there: one that is restarted has no process that could die."""
+        if any(self.kill(t, ("server", server), t + fault.down_s) for server in range(self.job.num_servers)):
+            self.happened.append(fault)
 
     # ---- the clock ---------------------------------------------------------------------------------------------------
 

@@ -1,28 +1,16 @@
-"""Who plays in a live run: servers and workers, or replicas. The one place that chooses."""
+"""Which port of a live run goes with who sums the gradients. The one place that chooses."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from runtime.live.control.port import LivePort
 from runtime.live.control.replica_port import NativePort, ReplicaPort
-from runtime.live.control.replicas import InseparableSupervisor, ReplicaSupervisor
-from runtime.live.control.supervisor import Supervisor
+
+INSEPARABLE = "ddp"
+"""A collective that does not go on without one of its members."""
 
 
-class Cast(NamedTuple):
-    """Classes that belong together."""
-
-    supervisor: type[Any]
-    port: type[Any]
-
-
-SERVERS = Cast(Supervisor, LivePort)
-REPLICAS = Cast(ReplicaSupervisor, ReplicaPort)
-
-
-def cast_for(collective: str) -> Cast:
-    """By who sums the gradients of replicas; empty: servers do."""
+def port_for(collective: str) -> type[LivePort]:
+    """Empty: servers sum."""
     if not collective:
-        return SERVERS
-    return Cast(InseparableSupervisor, NativePort) if collective == "ddp" else REPLICAS
+        return LivePort
+    return NativePort if collective == INSEPARABLE else ReplicaPort

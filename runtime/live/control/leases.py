@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from runtime.core.recovery.states import TaskState
+from runtime.core.recovery.task import ALIVE, Key
 from runtime.live.control.settings import Settings
-from runtime.live.control.tasks import Key, Task
+from runtime.live.control.tasks import Task
 
 NAMED = 4
 """Of those who are missing at the start."""
@@ -44,12 +46,13 @@ class Leases:
         for task in self.tasks.values():
             silence = now_s - task.heard_s
             limit = self.settings.lease_s if task.connected else self.limit_s
-            if task.state != "left" and not task.held and silence > limit:
+            if task.life.state in ALIVE and silence > limit:
                 yield task, f"no sign of life for {silence:.1f} s"
 
     def not_ready(self) -> str:
         """For people: the start has taken too long, and who is missing; servers are known by whom they keep waiting."""
-        missing = [task.name for task in self.tasks.values() if task.role != "server" and task.state != "attached"]
+        clients = [task for task in self.tasks.values() if task.key[0] != "server"]
+        missing = [task.name for task in clients if task.life.state != TaskState.ATTACHED]
         waiting = ", ".join(missing[:NAMED]) + (" and others" if len(missing) > NAMED else "")
         deadline = f"runtime.start_deadline_s={self.settings.start_deadline_s:g}"
         return f"not ready after {deadline}: {waiting}; see logs/, or allow more on a busy machine"

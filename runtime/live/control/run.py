@@ -22,7 +22,7 @@ from runtime.cluster.hosts import Hosts
 from runtime.config.instantiate import instantiate
 from runtime.core.coordinator import Coordinator
 from runtime.errors import is_full, no_space
-from runtime.live.control.cast import cast_for
+from runtime.live.control.cast import INSEPARABLE, port_for
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
 from runtime.live.control.session import Session
@@ -52,7 +52,6 @@ class LiveRun:
         self.processes, self.experiment, self.schedule = processes, experiment, schedule
         self.on_hosts = hosts is not None
         self.secret = secrets.token_bytes(32)
-        self.cast = cast_for(experiment.collective)
         self.loop = Loop()
         self.threads = int(experiment.backend.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
@@ -94,15 +93,15 @@ class LiveRun:
             iteration_deadline_s=asked.iteration_deadline_s,
             max_restarts=asked.max_restarts,
             failover=job.failover,
+            inseparable=self.experiment.collective == INSEPARABLE,
             scores=job.validation_samples > 0,
         )
-        supervisor: Supervisor = self.cast.supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
-        return supervisor
+        return Supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
 
     def _port(self) -> LivePort:
-        port: LivePort = self.cast.port(
-            self.hub, self.loop, self.session, self.experiment.job.num_servers, self.schedule.delay_for
-        )
+        make_port = port_for(self.experiment.collective)
+        num_servers = self.experiment.job.num_servers
+        port = make_port(self.hub, self.loop, self.session, num_servers, self.schedule.delay_for)
         port.last_save = str(self.experiment.save_parameters_to or "")
         return port
 

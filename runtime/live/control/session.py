@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from runtime.api import RunStatus
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import Record
 from runtime.core.stuck import Vigil
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import REFERENCE_TICKETS, LivePort
 from runtime.live.control.replica_port import ReplicaPort
-from runtime.live.control.replicas import ReplicaSupervisor
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import Supervisor
 from runtime.live.control.tasks import BESIDE
@@ -61,7 +61,7 @@ class Session:
         self.initial_state = b""
         self.started = False
         self.failure: str | None = None
-        self.failed_as = "failed"
+        self.failed_as: RunStatus = "failed"
         self.agent: AgentReady | None = None
         self.sha256 = ""
         self.injector: Injector
@@ -176,8 +176,8 @@ class Session:
         self.supervisor.clock_restarted()
         self.started = True
         self.supervisor.save(0, self.initial_state)
-        workers = [task for task in self.supervisor.tasks.values() if task.role == "worker"]
-        self._drive(lambda _: self.coordinator.start({task.id: task.incarnation for task in workers}))
+        workers = [task for task in self.supervisor.tasks.values() if task.key[0] == "worker"]
+        self._drive(lambda _: self.coordinator.start({task.key[1]: task.incarnation for task in workers}))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
@@ -247,8 +247,8 @@ class Session:
 
     def pids(self) -> list[tuple[str, int]]:
         """Workers and servers that have a process."""
-        tasks = self.supervisor.tasks.values()
-        return [(f"{task.role}:{task.id}", task.pid) for task in tasks if task.pid and task.role not in BESIDE]
+        tasks = self.supervisor.tasks.items()
+        return [(f"{role}:{number}", task.pid) for (role, number), task in tasks if task.pid and role not in BESIDE]
 
     def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
         """What tasks and hosts use."""
@@ -258,12 +258,10 @@ class Session:
 
     def replicas(self) -> tuple[int, ...]:
         """Who takes part in an update that is ordered now."""
-        assert isinstance(self.supervisor, ReplicaSupervisor)
         return self.supervisor.replicas
 
     def speaker(self) -> int:
         """The replica that the evaluator hears from."""
-        assert isinstance(self.supervisor, ReplicaSupervisor)
         return self.supervisor.speaker
 
     def data_state(self) -> dict[str, Any]:
@@ -306,13 +304,11 @@ class Session:
 
     def evaluator_incarnation(self) -> int | None:
         """Who evaluates; None while nobody can."""
-        task = self.supervisor.tasks["evaluator", 0]
-        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+        return self.supervisor.serving("evaluator")
 
     def scorer_incarnation(self) -> int | None:
         """Who computes reference gradients; None while nobody can."""
-        task = self.supervisor.tasks["scorer", 0]
-        return task.incarnation if task.state == "attached" and self.supervisor.phase == "none" else None
+        return self.supervisor.serving("scorer")
 
     def referring(self, number: int, incarnation: int) -> None:
         """As long as a worker may take for a gradient, a scorer may take for a reference."""
@@ -321,7 +317,7 @@ class Session:
         def check() -> None:
             if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
                 reason = f"no reference gradient within runtime.iteration_deadline_s={limit_s:g}"
-                self.supervisor.kill(self.supervisor.tasks["scorer", 0], incarnation, reason)
+                self.supervisor.give_up(("scorer", 0), incarnation, reason)
 
         self.loop.after(limit_s, check)
 
@@ -354,7 +350,7 @@ class Session:
     def _await_evaluator(self) -> None:
         """Everybody may have just been brought back to one version, and the evaluator is the last to connect again."""
         deadline = self.loop.now + EVALUATOR_JOINS_S
-        while self.evaluator_incarnation() is None and self.supervisor.phase == "none" and self.failure is None:
+        while self.evaluator_incarnation() is None and self.supervisor.running and self.failure is None:
             if self.loop.now >= deadline:
                 return
             self.loop.turn(0.1)
@@ -366,11 +362,7 @@ class Session:
 
     def unique_memory_bytes(self) -> dict[str, int]:
         """Memory that belongs to one process alone (USS), by task."""
-        return {
-            task.name: unique_memory_bytes(task.pid)
-            for task in self.supervisor.tasks.values()
-            if task.pid and task.state != "left"
-        }
+        return {task.name: unique_memory_bytes(task.pid) for task in self.supervisor.tasks.values() if task.pid}
 
 
 def unique_memory_bytes(pid: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from runtime.core.job import Job
@@ -41,7 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Of a task that starts alone, while the job is running."""
     iteration_deadline_s: float
     max_restarts: int | None
-    failover: str = "shards"
+    failover: Literal["shards", "checkpoint"] = "shards"
+    inseparable: bool = False
+    """Whether the loss of a worker ends the run (``topology.collective=ddp``)."""
     scores: bool = False
     """Whether gradients are scored, so that there is a scorer."""
 

@@ -1,4 +1,4 @@
-"""The tasks of a live run and what is known of each (pure)."""
+"""The processes of a live run and what is known of each (pure)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from runtime.core.recovery.task import Key, TaskLife
 from runtime.errors import NO_SPACE
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
-
-Key = tuple[str, int]
 
 BESIDE = ("evaluator", "scorer")
 """Tasks that reach the servers beside the emulated network."""
@@ -19,60 +18,36 @@ MAX_FUTILE = 3
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """One task of a run."""
+    """The process of a task's newest incarnation; ``life`` is what the recovery knows of it."""
 
-    role: str
-    id: int
-    incarnation: int = 0
+    life: TaskLife
     pid: int = 0
-    state: str = "launching"
-    """``launching`` -> ``ready`` (built) -> ``attached`` (connected to all servers); ``left`` for good;
-    ``pending``: the strategy wants it elsewhere, and there is no place yet."""
     heard_s: float = 0.0
     connected: bool = False
     address: Address | None = None
     side: Address | None = None
     """Where who is beside the network reaches a server, if not at ``address``."""
-    generation: int = -1
-    useful: bool = False
-    """This incarnation has done something: a worker has delivered a gradient, others were ready for work."""
-    futile: int = 0
-    """Incarnations in a row that died before they were useful."""
     place: Place | None = None
     """Where it was moved to."""
-    holders: set[str] = set()
-    """Who has killed it and does not want it started yet: ``plan``, ``scheduler``."""
-
-    @property
-    def held(self) -> bool:
-        """It is not to be started yet."""
-        return bool(self.holders)
 
     @property
     def key(self) -> Key:
-        """Role and id."""
-        return self.role, self.id
+        """Role and number."""
+        return self.life.key
 
     @property
     def name(self) -> str:
         """For people."""
-        return self.role if self.role in BESIDE else f"{self.role} {self.id}"
+        return self.life.name
 
-    def expects(self, incarnation: int) -> bool:
-        """Whether something that this incarnation says still counts."""
-        return incarnation == self.incarnation and self.state != "left"
+    @property
+    def incarnation(self) -> int:
+        """The newest."""
+        return self.life.incarnation
 
-    def built(self, address: Address | None, side: Address | None) -> None:
-        """It can be reached, and waits for its part."""
-        self.state, self.address, self.side = "ready", address, side
-        self.useful = self.role != "worker"
-
-    def next_incarnation(self, now: float) -> None:
-        """Start over."""
-        self.futile = 0 if self.useful else self.futile + 1
-        self.incarnation += 1
-        self.useful = False
-        self.state, self.pid, self.connected, self.address, self.heard_s = "launching", 0, False, None, now
+    def forget_process(self) -> None:
+        """It has ended."""
+        self.pid, self.connected, self.address, self.side = 0, False, None, None
 
 
 class Death(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
 from runtime.live.tasks.copies import Copy
@@ -45,8 +46,6 @@ from runtime.live.transport.patient import Interrupted, Orders, receive_all, sen
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import path_of, read_checkpoint
 
-NOTHING = -1
-"""The version of a replica that has not got its parameters yet."""
 EVALUATOR_DEADLINE_S = 2.0
 """The evaluator has called before it is promised anything; so long it may take its call to be answered."""
 

@@ -51,6 +51,10 @@ class Listener(Protocol):
         """All servers hold a checkpoint again, all workers are connected to them."""
         ...
 
+    def state_of(self, version: int) -> bytes:
+        """The data service's state when ``version``, which replicas hold, was the newest."""
+        ...
+
     def moved(self, role: str, number: int) -> Place | None:
         """A task will be started on another machine; where that is, if there are emulated ones."""
         ...

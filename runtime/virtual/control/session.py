@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome, outcome_of, record_outcome
+from runtime.api import Experiment, Outcome, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
 from runtime.core.coordinator import Coordinator
@@ -188,7 +188,7 @@ class Session:
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
         return self._end_as(self.failure, self.learner.finish(self.experiment.save_parameters_to))
 
-    def _end_as(self, failure: str | None, sha256: str = "", failed: str = "failed") -> Outcome:
+    def _end_as(self, failure: str | None, sha256: str = "", failed: RunStatus = "failed") -> Outcome:
         outcome = outcome_of(
             self.coordinator,
             failure=failure,

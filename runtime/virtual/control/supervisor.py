@@ -1,14 +1,24 @@
-"""Life and death on the virtual clock: losses, restarts, checkpoints, and going back to the last one."""
+"""Prices the recovery of a virtual run: what happens to tasks becomes its inputs, its effects become events in time.
+
+What is to be done when is decided in :mod:`runtime.core.recovery`; here is how long it takes, and what of it the
+virtual tasks feel.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, assert_never, final
 
-from runtime.core.coordinator import RESTARTED, Coordinator
-from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.core.coordinator import Coordinator
+from runtime.core.recovery import effects, inputs
+from runtime.core.recovery.automaton import Recovery
+from runtime.core.recovery.rules import Rules
+from runtime.core.recovery.states import Phase, TaskState
+from runtime.core.recovery.task import Key
+from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.files import File, Files
+from runtime.virtual.control.standstill import Standstill, parse
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.iteration import Crew
@@ -19,17 +29,6 @@ from runtime.virtual.tasks.servers import ServerGroup
 Call = Callable[[float], None]
 
 BY_PLAN = "killed by the plan"
-NO_FILE = -1
-"""Number of a checkpoint that was never stored."""
-
-
-class Saved(NamedTuple):
-    """A checkpoint: parameters and the data service's state, of one version."""
-
-    number: int
-    version: int
-    state: bytes
-    dumped: Any
 
 
 @final
@@ -61,275 +60,309 @@ class Supervisor:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
         self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
-        self._goes_back = coordinator.job.failover == "checkpoint"
-        self._copies = isinstance(servers, Replicas) and not self._goes_back
+        job = coordinator.job
+        self._copies = isinstance(servers, Replicas) and job.failover == "shards"
         """Who comes back takes the parameters of those who stayed."""
         self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
-        self._parting = False
-        """They agree on a version; who is lost meanwhile changes nothing in that."""
-        self._before: Saved
+        """Until replicas have taken over what they lack."""
+        self._files = Files()
+        self._before: File
         """What replicas held before the last update."""
-        self._leaving: tuple[int, int, float] | None = None
-        """A server that restarts once a checkpoint is stored: numbers of both, and how long it will be pending."""
-        self._generation = 0
-        self._servers_back = True
-        self._lost_servers = [0] * len(servers.num_bytes)
+        self._held: File
+        """What they agree on, or what the servers have read."""
+        self._agreeing = False
+        """Replicas agree on a version; who is lost meanwhile changes nothing in that."""
+        self._forming = (0, 0.0)
+        """The generation whose replicas agree, and since when."""
         self._away: set[int] = set()
         """Servers that are lost and not back yet."""
-        self._ready_s = [-math.inf] * len(servers.num_bytes)
-        """When each server's process was or will be there; infinity while nobody knows."""
-        self._held: set[str] = set()
-        """Tasks that are not to be started yet."""
-        self._next_checkpoint = 0
-        self._stable: Saved
+        self._t = 0.0
+        """The time of the input that is being carried out."""
+        rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
+        self.recovery = Recovery(rules, job.num_workers, job.num_servers)
+        self._standstill = Standstill(
+            clock, costs, machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
+        )
+        self._tell(0.0, inputs.Begin())
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
         """The servers write a checkpoint; it counts when the last has done so."""
-        saved = Saved(self._next_checkpoint, version, state, dumped)
-        self._next_checkpoint += 1
-        if saved.number == 0:
-            self._stable = saved
-        stored = partial(self._stored, saved, self._generation, asked_s)
-        self.servers.store(asked_s, lambda done_s: self.clock.at(done_s + self.costs.control_s, MESSAGE, stored))
+        self._files.add(self.recovery.state.checkpoints.next, File(version, state, dumped), asked_s)
+        self._tell(asked_s, inputs.Save(version, state))
 
-    def _stored(self, saved: Saved, generation: int, asked_s: float) -> None:
-        if generation == self._generation and self.coordinator.status is None:
-            self._stable = saved
-            self.note("Checkpointed", id=saved.number, version=saved.version, seconds=self.clock.now - asked_s)
-            if self._leaving is not None and saved.number >= self._leaving[0]:
-                self.drive(self._leave)
+    def _store(self, effect: effects.Store) -> None:
+        stored = partial(self._stored, effect.number, effect.keepers)
+        self.servers.store(self._t, lambda done_s: self.clock.at(done_s + self.costs.control_s, MESSAGE, stored))
 
-    # ---- workers -----------------------------------------------------------------------------------------------------
+    def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
+        if self.coordinator.status is None:
+            for keeper in keepers:
+                self._tell(self.clock.now, inputs.Saved(keeper, number))
+
+    def _checkpointed(self, effect: effects.Checkpointed) -> None:
+        took_s = self.clock.now - self._files.complete(effect.number)
+        self.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
+
+    # ---- what befalls tasks ------------------------------------------------------------------------------------------
 
     def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
         """Its process is gone; with ``restarting`` the next incarnation joins after the time that this costs."""
-        self.drive(lambda t: self._lost_worker(t, worker, reason, restarting))
+        self.drive(lambda t: self._lose(t, ("worker", worker), reason, for_good=not restarting))
 
-    def _lost_worker(self, t: float, worker: int, reason: str, restarting: bool) -> None:
-        member = self.coordinator.members.members[worker]
-        if member.state == "left":
-            return
-        self.workers.lose(worker)
-        self.note("Exited", role="worker", id=worker, incarnation=member.incarnation, reason=reason)
-        self.coordinator.worker_lost(t, worker, reason, restarting)
-        self._part_with(t)
-        if restarting:
-            self._start_worker(worker, t + self.costs.restart_s)
-        elif all(other.state == "left" for other in self.coordinator.members.members.values()):
-            self.fail("no worker is left")
-        elif not self._copies:
-            self._recover(t)
+    def lose_server(self, server: int, reason: str) -> None:
+        """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
+        self.drive(lambda t: self._lose(t, ("server", server), reason))
 
-    def _start_worker(self, worker: int, ready_s: float) -> None:
-        """Its next incarnation joins when it is ready, unless it is not to be started yet."""
-        incarnation = self.coordinator.members.members[worker].incarnation
-        if f"worker:{worker}" not in self._held:
-            self.clock.at(ready_s + self.costs.control_s, MESSAGE, self._joined, worker, incarnation)
+    def _lose(self, t: float, key: Key, reason: str, *, for_good: bool = False) -> None:
+        incarnation = self.recovery.tasks[key].incarnation
+        self._tell(t, inputs.Gone(key, incarnation, reason, for_good=for_good))
 
-    def _joined(self, worker: int, incarnation: int) -> None:
-        if self.coordinator.members.members[worker].incarnation != incarnation:
-            return
-        if not self._starts_late(f"worker:{worker}", 0.0, partial(self._joined, worker, incarnation)):
-            self.workers.ready(worker, self.clock.now)
-            self.drive(lambda t: self._join(t, worker, incarnation))
+    def restart(self, t: float, node: str, pending_s: float) -> None:
+        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
+        self._tell(t, inputs.Restart(parse(node), pending_s))
 
-    def _join(self, t: float, worker: int, incarnation: int) -> None:
-        self.coordinator.worker_joined(t, worker, incarnation)
-        if self._goes_back and self._servers_back and self.coordinator.halted:
-            read_s = self.servers.restore_s() + self.costs.control_s
-            self.clock.at(t + read_s, MESSAGE, self.drive, self._recover)
-        elif self._copies and self.coordinator.halted:
-            self._copy(t)
-        else:
-            self._recover(t)
+    def hold(self, task: str) -> None:
+        """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
+        self.drive(lambda t: self._tell(t, inputs.Hold(parse(task), BY_PLAN)))
 
-    def _part_with(self, t: float) -> None:
-        """A worker is gone. The others go on, or back to the last checkpoint, or they see that they are alike."""
-        if self._goes_back:
-            self._void()
-        elif self._copies:
-            if not self._parting:
-                self._stable = self._newest(t)
-                self._parting = True
-            self._void()
-            self._copy(t)
-
-    def _newest(self, t: float) -> Saved:
-        """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
-        assert isinstance(self.servers, Replicas)
-        return self._before if t < self.servers.summed_s else self._of_now(self.coordinator.version)
+    def release(self, task: str) -> None:
+        """From now on its next incarnation may start."""
+        self.drive(lambda t: self._tell(t, inputs.Release(parse(task))))
 
     def remember(self, version: int) -> None:
         """An update of this version is ordered."""
-        self._before = self._of_now(version)
+        self._before = self._as_of_now(version)
 
-    def _of_now(self, version: int) -> Saved:
-        return Saved(NO_FILE, version, self.coordinator.snapshot(), self.learner.dump())
+    def watch(self, task: str) -> None:
+        """It stands still from now on."""
+        self._standstill.watch(task)
 
-    def _copy(self, t: float) -> None:
-        """Replicas take the newest parameters of each other; when all who are expected have, the job goes on."""
-        self._generation += 1
-        generation = self._generation
-        self.clock.at(t + self._copy_s, MESSAGE, self.drive, lambda t: self._copied(t, generation))
+    def _give_up(self, task: str, living: int) -> None:
+        self.drive(lambda t: self._silent(t, task, living))
 
-    def _copied(self, t: float, generation: int) -> None:
-        if generation == self._generation:
-            self._recover(t)
+    def _silent(self, t: float, task: str, living: int) -> None:
+        if self._standstill.living(task) == living:
+            self._tell(t, inputs.Silent(parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
+
+    # ---- effects -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, t: float, given: inputs.AnyInput) -> None:
+        """What follows has begun at ``t``, which may be when the coordinator's orders leave it."""
+        self._t = t
+        for effect in self.recovery.receive(given):
+            self._t = t
+            if isinstance(effect, effects.OfProcess):
+                self._of_process(effect)
+            elif isinstance(effect, effects.OfCheckpoint):
+                self._of_checkpoint(effect)
+            elif isinstance(effect, effects.OfGroup):
+                self._of_group(effect)
+            else:
+                self._announce(effect)
+
+    # ---- processes ---------------------------------------------------------------------------------------------------
+
+    def _of_process(self, effect: effects.OfProcess) -> None:
+        match effect:
+            case effects.Launch():
+                self._launch(effect)
+            case effects.Fence():
+                role, number = effect.key
+                self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
+                if role == "server":
+                    self._away.add(number)
+                else:
+                    self.workers.lose(number)
+            case effects.Wait():
+                self._wait(effect)
+            case effects.Kill():
+                if effect.reason:
+                    role, number = effect.key
+                    self.note("Fenced", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
+            case _:
+                assert_never(effect)
+
+    def _launch(self, effect: effects.Launch) -> None:
+        """When it is there; who starts with the job, or has waited for a place, is there now."""
+        match effect.cause:
+            case "start":
+                self._tell(self._t, inputs.Ready(effect.key, effect.incarnation))
+            case "place":
+                self._built(effect.key, effect.incarnation)
+            case "crash":
+                self._build(effect, self._t + self.costs.restart_s)
+            case "released":
+                self._build(effect, self._t + self.costs.launch_s)
+            case _:
+                assert_never(effect.cause)
+
+    def _build(self, effect: effects.Launch, ready_s: float) -> None:
+        heard_s = ready_s if effect.key[0] == "server" else ready_s + self.costs.control_s
+        self.clock.at(heard_s, MESSAGE, self._built, effect.key, effect.incarnation)
+
+    def _built(self, key: Key, incarnation: int) -> None:
+        """A server's start is late, if it is, by when the checkpoint has been read: see :meth:`_read`."""
+        role, number = key
+        if not self.recovery.tasks[key].expects(incarnation):
+            return
+        if role == "server":
+            self._tell(self.clock.now, inputs.Ready(key, incarnation))
+        elif not self._standstill.starts_late(f"worker:{number}", 0.0, partial(self._built, key, incarnation)):
+            self.workers.ready(number, self.clock.now)
+            self.drive(lambda t: self._tell(t, inputs.Ready(key, incarnation, self._holds)))
+
+    @property
+    def _holds(self) -> int:
+        """The version of every replica, new ones too, since one learner stands for all.
+
+        So nothing is lost when all are; live, that is what the last checkpoint is for.
+        """
+        return self._held.version if self._agreeing else self.coordinator.version
+
+    def _wait(self, effect: effects.Wait) -> None:
+        """The place, the launch and a replica's copy are one wait, in which no recovery waits for the worker.
+
+        Live, one waits for a worker that has its place and is launching.
+        """
+        role, number = effect.key
+        self.moved(f"{role}:{number}")
+        if role == "server":
+            there_s = self._t + (effect.pending_s + self.costs.launch_s)
+        else:
+            there_s = self._t + effect.pending_s + self.costs.launch_s + self._copy_s + self.costs.control_s
+        free = inputs.PlaceFree(effect.key, effect.incarnation)
+        self.clock.at(there_s, MESSAGE, lambda: self._tell(self.clock.now, free))
+
+    # ---- parameters --------------------------------------------------------------------------------------------------
+
+    def _of_checkpoint(self, effect: effects.OfCheckpoint) -> None:
+        match effect:
+            case effects.Store():
+                self._store(effect)
+            case effects.Checkpointed():
+                self._checkpointed(effect)
+            case effects.MayLeave():
+                leave = inputs.Leave(effect.key, effect.incarnation)
+                self.drive(lambda t: self._tell(t, leave))
+            case effects.Load():
+                self.clock.at(self._read_by(), MESSAGE, self._read, effect.number, effect.generation)
+            case _:
+                assert_never(effect)
+
+    def _read_by(self) -> float:
+        """When a checkpoint is read that is begun now."""
+        # sums are taken in the order in which they always were: records are compared by their bytes
+        restore_s, control_s = self.servers.restore_s(), self.costs.control_s
+        return self._t + restore_s + control_s if self._away else self._t + (restore_s + control_s)
+
+    def _read(self, number: int, generation: int) -> None:
+        if generation != self.recovery.state.generation:
+            return
+        again, restore_s = partial(self._read, number, generation), self.servers.restore_s()
+        if not any(self._standstill.starts_late(f"server:{server}", restore_s, again) for server in sorted(self._away)):
+            self.drive(lambda t: self._loaded(t, number, generation))
+
+    def _loaded(self, t: float, number: int, generation: int) -> None:
+        """All servers have read it, maybe for the second worker of two that came back after another."""
+        state = self.recovery.state
+        if generation != state.generation or state.phase != Phase.LOADING:
+            return
+        self._away.clear()
+        self._held = self._files.read(number)
+        for server in state.servers:
+            self._tell(t, inputs.Loaded(server.key, generation, self._held.version, self._held.state))
+
+    def _of_group(self, effect: effects.OfGroup) -> None:
+        """Only copying takes time."""
+        incarnation = self.recovery.tasks[effect.key].incarnation
+        match effect:
+            case effects.Attach():
+                self._tell(self._t, inputs.Attached(effect.key, incarnation, effect.generation))
+            case effects.Halt():
+                self._tell(self._t, inputs.Halted(effect.key, incarnation, effect.generation, self._holds))
+            case effects.Form():
+                self._form(effect)
+            case effects.Donate():
+                pass
+            case _:
+                assert_never(effect)
+
+    def _form(self, effect: effects.Form) -> None:
+        """A newcomer's copy is a part of its launch; at the start all are alike."""
+        state = self.recovery.state
+        task = self.recovery.tasks[effect.key]
+        if state.phase == Phase.RUNNING or not state.started:
+            if task.state == TaskState.READY:
+                self._tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
+            return
+        if state.rules.failover == "checkpoint":
+            self._held = self._files.read(effect.number)
+            self._agree_by(self._read_by())
+        else:
+            self._agree_by(self._t + self._copy_s)
+
+    def _agree_by(self, formed_s: float) -> None:
+        """Once for all that are told at one time."""
+        forming = (self.recovery.state.generation, self._t)
+        if self._forming != forming:
+            self._forming = forming
+            self.clock.at(formed_s, MESSAGE, self.drive, partial(self._formed, forming=forming))
+
+    def _formed(self, t: float, forming: tuple[int, float]) -> None:
+        if forming == self._forming:
+            for key in self.recovery.policy.ring:
+                self._tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
+
+    # ---- the coordinator ---------------------------------------------------------------------------------------------
+
+    def _announce(self, news: effects.News) -> None:
+        t, coordinator = self._t, self.coordinator
+        match news:
+            case effects.WorkerLost():
+                coordinator.worker_lost(t, news.worker, news.reason, news.restarting)
+            case effects.WorkerJoined():
+                coordinator.worker_joined(t, news.worker, news.incarnation)
+            case effects.ServerLost():
+                self._void()
+                coordinator.server_lost(t, news.server, news.incarnation, news.reason)
+                self.discard()
+            case effects.RolledBack():
+                self._roll_back(t)
+            case effects.Restored():
+                self._restore(t, news)
+            case effects.Failed():
+                self.fail(news.reason)
+            case effects.Started() | effects.AuxiliaryLost() | effects.AuxiliaryJoined():
+                pass
+            case _:
+                assert_never(news)
+
+    def _roll_back(self, t: float) -> None:
+        """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
+        if isinstance(self.servers, Replicas) and not self._agreeing:
+            within = t < self.servers.summed_s
+            self._held = self._before if within else self._as_of_now(self.coordinator.version)
+            self._agreeing = True
+        self._void()
+        self.coordinator.halt(t, "all begin anew from one version")
+        if self._copies:  # those who stay compare versions, whoever is still to come
+            self._agree_by(t + self._copy_s)
+
+    def _as_of_now(self, version: int) -> File:
+        return File(version, self.coordinator.snapshot(), self.learner.dump())
 
     def _void(self) -> None:
         """What is under way is of no more use: everybody goes back to a version that all can have."""
-        self._generation += 1
         self.workers.lose_all()
         self.servers.halt()
         self.discard()
 
-    # ---- what the strategy wants -------------------------------------------------------------------------------------
-
-    def restart(self, t: float, node: str, pending_s: float) -> None:
-        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
-        role, number = _parse(node)
-        if role == "server":
-            self._leaving = (self._next_checkpoint - 1, number, pending_s)
-            return
-        member = self.coordinator.members.members[number]
-        self.note("Exited", role="worker", id=number, incarnation=member.incarnation - 1, reason=RESTARTED)
-        self.workers.lose(number)
-        self.moved(node)
-        self._part_with(t)
-        self._start_worker(number, t + pending_s + self.costs.launch_s + self._copy_s)
-
-    def _leave(self, t: float) -> None:
-        if self._leaving is not None:
-            _, server, pending_s = self._leaving
-            self.moved(f"server:{server}")
-            self._lost_server(t, server, RESTARTED, pending_s + self.costs.launch_s)
-
-    # ---- servers -----------------------------------------------------------------------------------------------------
-
-    def lose_server(self, server: int, reason: str) -> None:
-        """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
-        self.drive(lambda t: self._lost_server(t, server, reason))
-
-    def _lost_server(self, t: float, server: int, reason: str, away_s: float | None = None) -> None:
-        """``away_s``: until its next incarnation is ready, where that is not as long as after a crash."""
-        self._servers_back = False
-        self._leaving = None
-        self._away.add(server)
-        gone = self._lost_servers[server]
-        self._lost_servers[server] += 1
-        self.note("Exited", role="server", id=server, incarnation=gone, reason=reason)
-        self._void()
-        self.coordinator.server_lost(t, server, gone, reason)
-        self.discard()
-        self._start_server(server, t + (self.costs.restart_s if away_s is None else away_s))
-
-    def _start_server(self, server: int, ready_s: float) -> None:
-        """All servers read the checkpoint when the last of them is there."""
-        self._ready_s[server] = math.inf if f"server:{server}" in self._held else ready_s
-        back_s = max(self._ready_s) + self.servers.restore_s() + self.costs.control_s
-        if back_s < math.inf:
-            self.clock.at(back_s, MESSAGE, self._servers_ready, self._generation)
-
-    def _servers_ready(self, generation: int) -> None:
-        if generation != self._generation:
-            return
-        again, restore_s = partial(self._servers_ready, generation), self.servers.restore_s()
-        if not any(self._starts_late(f"server:{server}", restore_s, again) for server in sorted(self._away)):
-            self.drive(lambda t: self._server_back(t, generation))
-
-    def _server_back(self, t: float, generation: int) -> None:
-        if generation == self._generation:
-            self._servers_back = True
-            self._away.clear()
-            self._recover(t)
-
-    def _recover(self, t: float) -> None:
-        """As the live supervisor does it: once all servers and all workers that restart are back."""
-        coordinator = self.coordinator
-        absent = coordinator.members.anyone_launching() or (self._goes_back and coordinator.members.anyone_pending())
-        if not coordinator.halted or self._leaving is not None or not self._servers_back or absent:
-            return
-        self._parting = False
-        self.learner.load(self._stable.dumped)
+    def _restore(self, t: float, news: effects.Restored) -> None:
+        self._agreeing = False
+        self.learner.load(self._held.dumped)
         self.servers.begin_again(t)
-        for worker in coordinator.members.members:
+        for worker in self.coordinator.members.members:
             self.workers.ready(worker, t)
-        coordinator.restored(t, self._stable.version, self._stable.state)
-
-    # ---- what the plan does ------------------------------------------------------------------------------------------
-
-    def hold(self, task: str) -> None:
-        """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
-        self.drive(lambda t: self._hold(t, task))
-
-    def _hold(self, t: float, task: str) -> None:
-        self._held.add(task)
-        self._lose(t, task, BY_PLAN)
-
-    def release(self, task: str) -> None:
-        """From now on its next incarnation may start."""
-        self.drive(lambda t: self._release(t, task))
-
-    def _release(self, t: float, task: str) -> None:
-        self._held.discard(task)
-        role, number = _parse(task)
-        if role == "server":
-            self._start_server(number, t + self.costs.launch_s)
-        else:
-            self._start_worker(number, t + self.costs.launch_s)
-
-    def watch(self, task: str) -> None:
-        """It stands still from now on, and gives no sign of life: who does so for longer than the lease is lost."""
-        if self.machines is not None and self.lease_s < math.inf:
-            since_s = self.machines.paused_since_s[task]
-            self.clock.at(since_s + self.lease_s, TIMER, self._look, task, since_s, self._living(task))
-
-    def _look(self, task: str, since_s: float, living: int | None) -> None:
-        assert self.machines is not None
-        if self.machines.paused_since_s.get(task) == since_s and living is not None:
-            self.drive(lambda t: self._fence(t, task, living))
-
-    def _fence(self, t: float, task: str, living: int) -> None:
-        if self._living(task) == living:
-            role, number = _parse(task)
-            reason = f"no sign of life for {self.lease_s:.1f} s"
-            self.note("Fenced", role=role, id=number, incarnation=living, reason=reason)
-            self._lose(t, task, reason)
-
-    def _lose(self, t: float, task: str, reason: str) -> None:
-        role, number = _parse(task)
-        if role == "server":
-            self._lost_server(t, number, reason)
-        else:
-            self._lost_worker(t, number, reason, restarting=True)
-
-    def _living(self, task: str) -> int | None:
-        """The incarnation of a task that is there; None for one that is not."""
-        role, number = _parse(task)
-        if role == "server":
-            return None if number in self._away else self._lost_servers[number]
-        member = self.coordinator.members.members[number]
-        return member.incarnation if member.state == "here" else None
-
-    def _starts_late(self, task: str, more_s: float, again: Callable[[], None]) -> bool:
-        """Whether it stands or stood still while it started; ``again()`` is called when it may be ready.
-
-        It needs its launch and ``more_s`` from when it goes on.
-        """
-        if self.machines is None:
-            return False
-        if task in self.machines.paused_since_s:
-            self.machines.awake(task, again)
-            return True
-        resumed_s = self.machines.resumed_s.get(task, -math.inf)
-        ready_s = resumed_s + self.costs.launch_s + more_s + self.costs.control_s
-        if ready_s > self.clock.now:
-            self.clock.at(ready_s, MESSAGE, again)
-        return ready_s > self.clock.now
-
-
-def _parse(task: str) -> tuple[str, int]:
-    role, _, number = task.partition(":")
-    return role, int(number)
+        self.coordinator.restored(t, news.version, self._held.state)

@@ -14,10 +14,10 @@ from abc import ABC, abstractmethod
 
 from injectors.plan import Kind
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome, record_outcome
+from runtime.api import Experiment, Outcome, RunStatus, record_outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import nominal_batches
-from runtime.core.job import Job
+from runtime.core.job import Job, Status
 from runtime.errors import is_full, no_space
 from runtime.record.columns import IterationWriter
 from runtime.virtual.costs import Costs
@@ -149,12 +149,13 @@ class RegularRun(ABC):
 
     def _end(self) -> Outcome:
         job = self.job
+        status: Status = "done"
         if self.experiment.interrupted_by:
             status, reason = "interrupted", f"signal {self.experiment.interrupted_by}"
         elif self.done == self.total:
-            status, reason = "done", f"{job.epochs} epochs done"
+            reason = f"{job.epochs} epochs done"
         else:
-            status, reason = "done", f"max_time_s={job.max_time_s:g} reached"
+            reason = f"max_time_s={job.max_time_s:g} reached"
             self.t = job.max_time_s
         self._timers(self.t)
         self._report(self.t)
@@ -162,7 +163,7 @@ class RegularRun(ABC):
             self._evaluated(self.t, metrics)
         return self._outcome(status, reason)
 
-    def _outcome(self, status: str, reason: str) -> Outcome:
+    def _outcome(self, status: RunStatus, reason: str) -> Outcome:
         """What has come of it, written down."""
         job, all_done = self.job, self.done == self.total
         assert job.epochs is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from runtime.core.recovery.states import TaskState
+from runtime.core.recovery.task import TaskLife
 from runtime.live.control.leases import Leases
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import Task
@@ -18,8 +20,8 @@ SETTINGS = Settings(
 )
 
 
-def worker(number: int = 0, **fields: Any) -> Task:
-    return Task(role="worker", id=number, **fields)
+def worker(number: int = 0, state: TaskState = TaskState.LAUNCHING, **fields: Any) -> Task:
+    return Task(life=TaskLife(role="worker", id=number, state=state), **fields)
 
 
 def watched(*tasks: Task) -> Leases:
@@ -51,7 +53,8 @@ def test_who_starts_while_the_job_runs_has_less() -> None:
 
 
 def test_who_has_left_or_is_not_to_start_yet_owes_nothing() -> None:
-    assert given_up(watched(worker(0, state="left"), worker(1, holders={"plan"})), until_s=20.0) == []
+    idle = [worker(0, TaskState.LEFT), worker(1, TaskState.HELD), worker(2, TaskState.PENDING)]
+    assert given_up(watched(*idle), until_s=20.0) == []
 
 
 def test_after_a_pause_of_our_own_everybody_has_a_whole_lease_again() -> None:
@@ -63,8 +66,8 @@ def test_after_a_pause_of_our_own_everybody_has_a_whole_lease_again() -> None:
 
 
 def test_a_few_of_those_who_are_missing_are_named() -> None:
-    server = Task(role="server", id=0)
-    leases = watched(server, *(worker(number) for number in range(6)), worker(6, state="attached"))
+    server = Task(life=TaskLife(role="server", id=0))
+    leases = watched(server, *(worker(number) for number in range(6)), worker(6, TaskState.ATTACHED))
     assert leases.not_ready() == (
         "not ready after runtime.start_deadline_s=10: worker 0, worker 1, worker 2, worker 3 and others; "
         "see logs/, or allow more on a busy machine"

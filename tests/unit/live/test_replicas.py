@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from runtime.live.control.cast import cast_for
-from runtime.live.control.replicas import Agreement, agree
+from runtime.core.recovery.replicas import Agreement, agree
 from runtime.live.control.settings import Settings
-from runtime.live.control.supervisor import SEVERED_GRACE_S
+from runtime.live.control.supervisor import SEVERED_GRACE_S, Supervisor
 from runtime.live.tasks.replica import NOTHING
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
@@ -54,12 +53,11 @@ def test_the_newest_version_wins(versions: dict[int, int], wanted: Agreement | N
 class Replicas(World):
     """Everything around the supervisor of replicas. ``holds``: the version of every process that has one."""
 
-    def __init__(self, *, workers: int = 3, collective: str = "ring", **settings: Any) -> None:
+    def __init__(self, *, workers: int = 3, **settings: Any) -> None:
         self.clock = Clock()
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        make = cast_for(collective).supervisor
-        self.supervisor = make(self.clock, Settings(**changed), workers, 0, self)
+        self.supervisor = Supervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
         self.supervisor.begin(self)  # type: ignore[arg-type]
 
     def state_of(self, version: int) -> bytes:
@@ -250,7 +248,7 @@ def test_who_breaks_without_anybody_dead_is_started_anew() -> None:
 
 
 def test_native_ddp_ends_with_its_first_loss() -> None:
-    world = started(collective="ddp")
+    world = started(inseparable=True)
     world.die(("worker", 1))
     (failed,) = [words for words in world.heard if words[0] == "failed"]
     assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on" in failed[1]

@@ -328,7 +328,7 @@ def test_a_server_that_dies_during_the_recovery_begins_it_again() -> None:
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
     assert world.names().count("restored") == 1
-    assert world.supervisor.generation == 2
+    assert world.supervisor.recovery.state.generation == 2
 
 
 def test_a_worker_that_dies_during_the_recovery_is_waited_for() -> None:
@@ -368,7 +368,7 @@ def test_parts_of_a_checkpoint_from_before_the_recovery_do_not_make_a_whole() ->
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
-    assert world.supervisor.checkpoints.complete == 0
+    assert world.supervisor.recovery.state.checkpoints.complete == 0
     world.forget()
     world.supervisor.save(9, b"latest")
     assert {(m.id, m.keep_from) for m in world.said(SaveCheckpoint)} == {(2, 0)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from runtime.core.recovery.states import Phase
 from runtime.live.control.tasks import MAX_FUTILE
-from runtime.live.transport.messages import Fence, KillTask, Launch, Loaded, Saved
-from tests.unit.live.test_supervisor import World, started
+from runtime.live.transport.messages import Beat, Fence, KillTask, Launch, Loaded, MalformedMessage, Saved, TaskReady
+from tests.unit.live.test_supervisor import World, recover, started
 
 
 def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
@@ -36,9 +39,10 @@ def test_a_held_server_stops_everything_until_it_is_back() -> None:
     world = started()
     world.supervisor.hold(("server", 1), "killed by the plan")
     assert world.heard[-1][:2] == ("server_lost", 1)
-    assert world.supervisor.phase == "launching"
+    assert world.supervisor.recovery.state.phase == Phase.GATHERING
     world.clock.pass_to(world.clock.now + 5)
-    assert world.supervisor.phase == "launching"
+    assert world.supervisor.recovery.state.phase == Phase.GATHERING
+    assert not launches(world, ("server", 1))
     world.supervisor.release(("server", 1))
     assert world.sent[-1] == (("agent", 0), Launch(role="server", id=1, incarnation=1))
 
@@ -93,7 +97,7 @@ def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
     assert world.heard[-1][:2] == ("server_lost", 1)
-    assert world.supervisor.checkpoints.complete == 1
+    assert world.supervisor.recovery.state.checkpoints.complete == 1
 
 
 def test_a_server_that_cannot_store_goes_without() -> None:
@@ -103,7 +107,32 @@ def test_a_server_that_cannot_store_goes_without() -> None:
     world.tell(("server", 0), Saved(id=1, seconds=0.1))
     world.live(world.clock.now + 31.0)
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
-    assert world.supervisor.checkpoints.complete == 0
+    assert world.supervisor.recovery.state.checkpoints.complete == 0
+
+
+def test_a_restart_that_a_loss_has_overtaken_kills_nobody_later() -> None:
+    """Neither when a later checkpoint is complete nor when the deadline of the first is over: updates would be lost."""
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.restart(("server", 1), 0.0)
+    world.die(("server", 0))
+    world.connect(("server", 0))
+    recover(world)
+    world.attach(("worker", 0), ("worker", 1))
+    assert world.names()[-1] == "restored"
+    world.supervisor.save(9, b"nine")
+    for server in range(2):
+        world.tell(("server", server), Saved(id=2, seconds=0.1))
+    world.live(world.clock.now + 31.0)
+    assert not world.said(KillTask)
+    assert world.supervisor.recovery.state.checkpoints.complete == 2
+
+
+def test_who_says_what_it_cannot_say_loses_its_connection() -> None:
+    world = started()
+    with pytest.raises(MalformedMessage, match="TaskReady, out of turn: worker 0 is attached: built is impossible"):
+        world.tell(("worker", 0), TaskReady(num_parameters=10))
+    world.tell(("worker", 0), Beat())
 
 
 def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from injectors.plan import Disturbance, build_plan
@@ -94,6 +95,45 @@ def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
             [back] = tape.told("Restored")
             assert back["t"] == pytest.approx(2.3 + 0.5 + 0.01 + 0.09 + 0.01, abs=0.02)
     assert waits["checkpoint"] > waits["shards"] + 0.09
+
+
+READING = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+
+
+def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> None:
+    """What the server's return had been scheduled for was void with the worker's loss, and was not scheduled again."""
+    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
+    run, tape = session(BSP(), job, READING, learner=ledger(job, BSP()))
+    run.clock.at(2.3, MACHINE, strike("server:1"), run)
+    run.clock.at(2.5, MACHINE, strike("worker:1"), run)
+    finish(run, tape)
+    [back] = tape.told("Restored")
+    assert back["t"] == pytest.approx(2.5 + 0.5 + 0.01 + 0.09 + 0.01)
+    assert uses(run) == {3.0}
+
+
+def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
+    """Its checkpoint could not become complete any more, and was waited for until the time was up."""
+    strategy = Restarting(rule="bsp", orders=("server:1@2.3",))
+    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
+    run, tape = session(strategy, job, READING, learner=ledger(job, strategy))
+    run.clock.at(2.35, MACHINE, strike("worker:1"), run)
+    finish(run, tape)
+    assert not tape.told("ServerLost")
+    assert len(tape.told("Restored")) == 1
+    assert uses(run) == {3.0}
+
+
+def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
+    """Back at 2.33 s and gone at 2.36, before the servers have read: they read again when its successor is back."""
+    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
+    costs = msgspec.structs.replace(READING, launch_s=0.02)
+    run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
+    run.clock.at(2.3, MACHINE, strike("worker:1"), run)
+    run.clock.at(2.36, MACHINE, strike("worker:1"), run)
+    finish(run, tape)
+    [back] = tape.told("Restored")
+    assert back["t"] == pytest.approx(2.36 + 0.02 + 0.01 + 0.09 + 0.01)
 
 
 def test_servers_are_watched() -> None:

@@ -1,0 +1,313 @@
+"""The automaton of a recovery: inputs in, effects out (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from runtime.core.recovery.effects import (
+    AnyEffect,
+    AuxiliaryJoined,
+    AuxiliaryLost,
+    Cause,
+    Checkpointed,
+    Failed,
+    Fence,
+    Kill,
+    Launch,
+    MayLeave,
+    RolledBack,
+    ServerLost,
+    Started,
+    Store,
+    Wait,
+    WorkerJoined,
+    WorkerLost,
+)
+from runtime.core.recovery.inputs import (
+    AnyInput,
+    Attached,
+    Begin,
+    Control,
+    Gone,
+    Halted,
+    Hold,
+    Leave,
+    LinkLost,
+    Loaded,
+    OfParameters,
+    OfTask,
+    PlaceFree,
+    Ready,
+    Release,
+    Restart,
+    Save,
+    Saved,
+    Silent,
+    Worked,
+)
+from runtime.core.recovery.policy import Policy
+from runtime.core.recovery.replicas import Replicas
+from runtime.core.recovery.rules import Rules
+from runtime.core.recovery.servers import Servers
+from runtime.core.recovery.state import RecoveryState
+from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
+from runtime.core.recovery.task import Holder, Key, TaskLife
+
+RESTARTED = "restarted by the strategy"
+"""Why a node was lost that a strategy restarts."""
+
+
+class Recovery:
+    """Without servers every worker is a replica. ``state`` is for reading.
+
+    Args:
+        rules: limits and choices.
+        num_workers: numbered from 0.
+        num_servers: numbered from 0; 0 of them: the workers are replicas.
+        auxiliaries: roles of which there is one task each, that nobody waits for once the job runs.
+    """
+
+    def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str] = ()) -> None:
+        self.rules = rules
+        self.state = RecoveryState(rules, num_workers, num_servers, auxiliaries)
+        self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
+        self._restarts = 0
+
+    @property
+    def tasks(self) -> dict[Key, TaskLife]:
+        """By role and number."""
+        return self.state.tasks
+
+    def receive(self, given: AnyInput) -> list[AnyEffect]:
+        """What is to be done now, in this order.
+
+        Raises :class:`runtime.core.recovery.states.ImpossibleTransitionError` for what cannot happen in this state,
+        such as a process that is built twice; whatever it was, nothing has changed then.
+        """
+        try:
+            if isinstance(given, OfTask):
+                task = self.tasks[given.key]
+                if task.expects(given.incarnation):
+                    self._of_task(task, given)
+            elif isinstance(given, Control):
+                self._control(given)
+            else:
+                self._of_parameters(given)
+        finally:
+            effects = self.state.take_effects()
+        return effects
+
+    # ---- what tasks do -----------------------------------------------------------------------------------------------
+
+    def _of_task(self, task: TaskLife, given: OfTask) -> None:
+        match given:
+            case Ready():
+                task.step(TaskStep.BUILT)
+                task.useful = task.role != "worker"
+                self.policy.ready(task, given.version)
+            case Attached():
+                self._attached(task, given)
+            case Worked():
+                task.useful = True
+            case Gone():
+                self._gone(task, given)
+            case Silent():
+                self._kill(task, given.reason)
+            case LinkLost():
+                if given.generation == self.state.generation and self.state.phase in (Phase.RUNNING, Phase.ATTACHING):
+                    self._kill(task, f"lost its connection to a server ({given.reason})")
+            case _:
+                assert_never(given)
+
+    def _attached(self, task: TaskLife, given: Attached) -> None:
+        current = given.generation == self.state.generation and self.state.phase in (Phase.RUNNING, Phase.ATTACHING)
+        if not current or not self.policy.takes_part(task):
+            return
+        task.step(TaskStep.CONNECTED)
+        if self.state.started and not task.told:
+            worker = task.role == "worker"
+            self.state.emit(WorkerJoined(task.id, task.incarnation) if worker else AuxiliaryJoined(task.role))
+        task.told = True
+        self._check()
+
+    def _check(self) -> None:
+        """Whether a recovery is complete, or the start."""
+        state = self.state
+        if state.phase == Phase.ATTACHING and not self.policy.still_attaching():
+            state.step(PhaseStep.COMPLETE)
+            if state.started:
+                state.emit(self.policy.complete())
+        if state.phase == Phase.RUNNING and not state.started and not state.unattached(state.clients):
+            state.started = True
+            state.emit(Started())
+
+    # ---- death -------------------------------------------------------------------------------------------------------
+
+    def _kill(self, task: TaskLife, reason: str) -> None:
+        """It is not heard any more, so it is no loss to end it."""
+        self.state.emit(Kill(task.key, task.incarnation, reason))
+        self._gone(task, Gone(task.key, task.incarnation, reason))
+
+    def _gone(self, task: TaskLife, given: Gone) -> None:
+        """Whether it is started again, or that was the end."""
+        rules, reason = self.rules, given.reason
+        if not given.retryable:
+            self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
+            return
+        if rules.max_futile is not None and task.futile + (not task.useful) >= rules.max_futile:
+            times = f"{rules.max_futile} times before it had done anything"
+            self.state.emit(Failed(f"{task.name} died {times}: {reason}"))
+            return
+        self._restarts += 1
+        restarting = rules.max_restarts is None or self._restarts <= rules.max_restarts
+        if not restarting and not (task.role == "worker" and self.state.started):
+            used_up = f"runtime.max_restarts={rules.max_restarts} is used up"
+            self.state.emit(Failed(f"{task.name} is gone ({reason}) and {used_up}"))
+            return
+        if not self._ends_the_run(task, reason):
+            self._end(task, reason, TaskStep.REPLACED if restarting and not given.for_good else TaskStep.DEPARTED)
+
+    def _ends_the_run(self, task: TaskLife, reason: str) -> bool:
+        """Whether nobody can go on without it."""
+        if task.role != "worker" or not self.rules.inseparable:
+            return False
+        cannot = "topology.collective=ddp cannot go on without it; topology.collective=ring can"
+        self.state.emit(Failed(f"{task.name} is gone ({reason}), and {cannot}"))
+        return True
+
+    def _end(self, task: TaskLife, reason: str, step: TaskStep, pending_s: float = 0.0) -> None:
+        """This incarnation counts no longer; what that means for the others."""
+        gone = task.end(step)
+        self.state.emit(Fence(task.key, gone, reason))
+        if step == TaskStep.REPLACED:
+            self.state.emit(Launch(task.key, task.incarnation, "crash"))
+        elif step == TaskStep.MOVED:
+            self.state.emit(Wait(task.key, task.incarnation, pending_s))
+        if task.role == "server":
+            if self.state.started:
+                self.state.emit(ServerLost(task.id, gone, reason))
+            self.policy.begin_again()
+        elif task.role == "worker":
+            self._worker_ended(task, gone, reason, step)
+        elif self.state.started:
+            self.state.emit(AuxiliaryLost(task.role))
+
+    def _worker_ended(self, task: TaskLife, gone: int, reason: str, step: TaskStep) -> None:
+        """The strategy knows already of whom it has restarted."""
+        if not self.state.started:
+            self.policy.lost_early(task)
+            return
+        if step != TaskStep.MOVED:
+            self.state.emit(WorkerLost(task.id, gone, reason, restarting=step != TaskStep.DEPARTED))
+        if all(worker.state == TaskState.LEFT for worker in self.state.workers):
+            self.state.emit(Failed("no worker is left"))
+        elif self.policy.concerns_all(task):
+            self.state.emit(RolledBack())
+            self.policy.begin_again()
+        else:
+            self._check()
+
+    # ---- who is to start and stop ------------------------------------------------------------------------------------
+
+    def _control(self, given: Control) -> None:
+        match given:
+            case Begin():
+                for task in self.tasks.values():
+                    self.state.emit(Launch(task.key, task.incarnation, "start"))
+            case Hold():
+                self._hold(self.tasks[given.key], given.reason)
+            case Release():
+                self._free(self.tasks[given.key], "plan", "released")
+            case Restart():
+                self._restart(self.tasks[given.key], given.pending_s)
+            case Leave():
+                self._leave(given)
+            case PlaceFree():
+                task = self.tasks[given.key]
+                if task.incarnation == given.incarnation:
+                    self._free(task, "scheduler", "place")
+            case _:
+                assert_never(given)
+
+    def _hold(self, task: TaskLife, reason: str) -> None:
+        """It did not die of itself, so that counts for no limit."""
+        if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
+            return
+        waits = bool(task.holders)
+        task.holders.add("plan")
+        if waits and not (self.rules.plan_ends_wait and "scheduler" in task.holders):
+            return
+        task.holders.discard("scheduler")
+        if not waits:
+            self.state.emit(Kill(task.key, task.incarnation))
+        self._end(task, reason, TaskStep.STOPPED)
+        task.futile = 0
+
+    def _free(self, task: TaskLife, holder: Holder, cause: Cause) -> None:
+        if holder not in task.holders:
+            return
+        task.holders.discard(holder)
+        if not task.holders:
+            task.step(TaskStep.RELEASED)
+            self.state.emit(Launch(task.key, task.incarnation, cause))
+
+    def _restart(self, task: TaskLife, pending_s: float) -> None:
+        """A server goes when the checkpoint that was ordered last is stored, or will not be."""
+        if task.role != "server":
+            self._move(task, pending_s)
+            return
+        ordered = self.state.checkpoints.next - 1
+        self.state.leaving = (task.key, task.incarnation, ordered, pending_s)
+        self._look_who_leaves()
+
+    def _look_who_leaves(self) -> None:
+        if self.state.leaving is not None:
+            key, incarnation, ordered, _ = self.state.leaving
+            if self.state.checkpoints.complete >= ordered:
+                self.state.emit(MayLeave(key, incarnation))
+
+    def _leave(self, given: Leave) -> None:
+        """Nobody leaves whose restart has been overtaken by a loss: then everybody has gone back already."""
+        leaving = self.state.leaving
+        if leaving is not None and leaving[:2] == (given.key, given.incarnation):
+            self.state.leaving = None
+            self._move(self.tasks[given.key], leaving[3])
+
+    def _move(self, task: TaskLife, pending_s: float) -> None:
+        """The old incarnation ends now; the next one starts elsewhere when the scheduler has a place."""
+        if self._ends_the_run(task, RESTARTED):
+            return
+        self.state.emit(Kill(task.key, task.incarnation))
+        task.holders.add("scheduler")
+        self._end(task, RESTARTED, TaskStep.MOVED, pending_s)
+        task.futile = 0
+
+    # ---- parameters --------------------------------------------------------------------------------------------------
+
+    def _of_parameters(self, given: OfParameters) -> None:
+        match given:
+            case Save():
+                self._save(given)
+            case Saved():
+                self._saved(given)
+            case Loaded():
+                self.policy.loaded(self.tasks[given.key], given)
+            case Halted():
+                task = self.tasks[given.key]
+                if task.expects(given.incarnation):
+                    self.policy.halted(task, given)
+            case _:
+                assert_never(given)
+
+    def _save(self, given: Save) -> None:
+        checkpoints, keepers = self.state.checkpoints, self.policy.keepers
+        number = checkpoints.begin(given.version, given.state, keepers)
+        self.state.emit(Store(number, given.version, given.state, max(checkpoints.complete, 0), keepers))
+
+    def _saved(self, given: Saved) -> None:
+        if self.state.phase != Phase.RUNNING:
+            return
+        if (done := self.state.checkpoints.stored(given.number, given.key)) is not None:
+            self.state.emit(Checkpointed(given.number, done.version))
+            self._look_who_leaves()

@@ -1,0 +1,180 @@
+"""Recovery where every worker holds all parameters, and they agree on one version, whoever dies (pure).
+
+A replica that is lost takes a gradient with it and breaks the ring in the middle of a sum, which some of the others
+may have completed and some not. So all halt, drop what is under way and say which version they hold; the newest wins,
+who is behind or new takes everything over from one that has it, and the data service goes back to just before the first
+update that this version lacks. With nobody left who has any, the last checkpoint is the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, final
+
+from runtime.core.recovery.effects import Donate, Form, Halt, Restored
+from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
+from runtime.core.recovery.state import RecoveryState
+from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
+from runtime.core.recovery.task import REACHABLE, Key, TaskLife
+
+
+class Agreement(NamedTuple):
+    """From which version on all go on, who has it, and who takes it over."""
+
+    version: int
+    source: int
+    behind: tuple[int, ...]
+
+
+def agree(versions: Mapping[int, int]) -> Agreement | None:
+    """The newest version wins, of the lowest worker that has it; None when nobody has anything.
+
+    Versions differ by one update at most, the last that was ordered, so nothing that was applied is lost.
+    """
+    newest = max(versions.values())
+    if newest == NOTHING:
+        return None
+    source = min(worker for worker, version in versions.items() if version == newest)
+    return Agreement(newest, source, tuple(sorted(worker for worker in versions if versions[worker] != newest)))
+
+
+@final
+class Replicas:
+    """See :class:`runtime.core.recovery.policy.Policy`."""
+
+    def __init__(self, state: RecoveryState) -> None:
+        self.state = state
+        self.ring: tuple[Key, ...] = ()
+        self._speaker = 0
+        self._versions: dict[int, int] = {}
+        self._restored = Restored(0, b"")
+
+    @property
+    def speaker(self) -> Key | None:
+        """The lowest when the group last formed."""
+        return ("worker", self._speaker)
+
+    @property
+    def keepers(self) -> tuple[Key, ...]:
+        """All replicas hold the same, so one of them stores it."""
+        return (("worker", self._speaker),)
+
+    # ---- who is there ------------------------------------------------------------------------------------------------
+
+    def ready(self, task: TaskLife, version: int) -> None:
+        """A worker says what it holds if all are asked; others train already, or are about to."""
+        phase = self.state.phase
+        if task.role != "worker":
+            if phase != Phase.GATHERING:
+                self._attach(task)
+        elif phase == Phase.GATHERING:
+            self._stands(task, version)
+        elif phase == Phase.ATTACHING and self.state.rules.regroups:
+            self.begin_again()
+        elif phase == Phase.RUNNING:
+            self._welcome()
+
+    def halted(self, worker: TaskLife, said: Halted) -> None:
+        """It stands still."""
+        if said.generation == self.state.generation and worker.state in REACHABLE:
+            self._stands(worker, said.version)
+
+    def _stands(self, worker: TaskLife, version: int) -> None:
+        self._versions[worker.id] = version
+        self._settle()
+
+    def _settle(self) -> None:
+        """When the last that is waited for has said where it stands, all go on from the same version."""
+        awaited = [worker for worker in self.state.workers if self.state.is_awaited(worker)]
+        silent = any(worker.id not in self._versions for worker in awaited)
+        if self.state.phase != Phase.GATHERING or not awaited or silent:
+            return
+        self.ring = tuple(worker.key for worker in awaited)
+        self._speaker = awaited[0].id
+        self.state.step(PhaseStep.AGREED)
+        by_file = self.state.rules.failover == "checkpoint"
+        found = None if by_file else agree({worker.id: self._versions[worker.id] for worker in awaited})
+        if found is None:
+            self._from_the_disk()
+        else:
+            self._from_each_other(found)
+        for auxiliary in self.state.auxiliaries:
+            self._attach(auxiliary)
+
+    def _from_the_disk(self) -> None:
+        """The last checkpoint or, before there is one, the beginning."""
+        checkpoints = self.state.checkpoints
+        number = checkpoints.complete
+        self._restored = Restored(*checkpoints.contents.get(number, (0, b"")))
+        for key in self.ring:
+            self._form(key, number=number, anew=number < 0)
+
+    def _from_each_other(self, found: Agreement) -> None:
+        self._restored = Restored(found.version, None)
+        for key in self.ring:
+            self._form(key, source=found.source if key[1] in found.behind else -1)
+        for worker in found.behind:
+            self._donate(found.source, worker)
+
+    def _welcome(self) -> None:
+        """Newcomers while the others train: they take over, and are in the ring of the next update that is ordered."""
+        workers = self.state.workers
+        new = [one.key for one in workers if one.state == TaskState.READY and one.key not in self.ring]
+        if not new:
+            return
+        self.ring = tuple(sorted((*self.ring, *new)))
+        for key in self.ring:
+            self._form(key, source=self._speaker if key in new else -1)
+        for _, worker in sorted(new):
+            self._donate(self._speaker, worker)
+
+    def _form(self, key: Key, source: int = -1, number: int = -1, anew: bool = False) -> None:
+        """Who only hears of newcomers stays attached."""
+        if source >= 0 or self.state.phase == Phase.ATTACHING:
+            self.state.tasks[key].step(TaskStep.DETACHED)
+        self.state.emit(Form(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
+
+    def _donate(self, source: int, worker: int) -> None:
+        to = self.state.tasks["worker", worker]
+        self.state.emit(Donate(("worker", source), to.key, to.incarnation))
+
+    def _attach(self, auxiliary: TaskLife) -> None:
+        """It hears from one replica."""
+        self.state.attach(auxiliary, self.keepers)
+
+    # ---- losses ------------------------------------------------------------------------------------------------------
+
+    def concerns_all(self, worker: TaskLife) -> bool:
+        """Who has not been told of yet can go without a trace."""
+        return worker.key in self.ring or self.state.phase != Phase.RUNNING
+
+    def lost_early(self, worker: TaskLife) -> None:
+        """The others wait for it."""
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """All halt and say what they hold."""
+        self.state.lose()
+        self.ring, self._versions = (), {}
+        for worker in self.state.workers:
+            if worker.state in REACHABLE:
+                self.state.emit(Halt(worker.key, self.state.generation))
+        self._settle()
+
+    # ---- the end of a recovery ---------------------------------------------------------------------------------------
+
+    def takes_part(self, task: TaskLife) -> bool:
+        """A worker only once it is in the ring."""
+        return task.role != "worker" or task.key in self.ring
+
+    def still_attaching(self) -> bool:
+        """All that have formed the ring are waited for."""
+        return self.state.unattached([self.state.tasks[key] for key in self.ring])
+
+    def complete(self) -> Restored:
+        """The version that they agreed on; then whoever came meanwhile is taken in."""
+        self._welcome()
+        return self._restored
+
+    def loaded(self, server: TaskLife, said: Loaded) -> None:
+        """There are no servers."""

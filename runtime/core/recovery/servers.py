@@ -1,0 +1,116 @@
+"""Recovery where parameter servers hold the parameters, each a part (pure).
+
+A server that is lost takes every version since the last checkpoint with it: when all servers are there again, all read
+that checkpoint, everybody connects anew, and the job goes on. A worker takes nothing along that cannot be computed
+again; with ``failover=checkpoint`` everybody goes back all the same, as training without a data service has to.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from runtime.core.recovery.effects import Load, Restored
+from runtime.core.recovery.inputs import Halted, Loaded
+from runtime.core.recovery.state import RecoveryState
+from runtime.core.recovery.states import Phase, PhaseStep, TaskState
+from runtime.core.recovery.task import REACHABLE, Key, TaskLife
+
+
+@final
+class Servers:
+    """See :class:`runtime.core.recovery.policy.Policy`."""
+
+    ring: tuple[Key, ...] = ()
+    speaker: Key | None = None
+
+    def __init__(self, state: RecoveryState) -> None:
+        self.state = state
+        self.keepers = tuple(server.key for server in state.servers)
+        self._loaded: dict[int, Loaded] = {}
+        self._reading = False
+        """Servers have been told to read, and have not all said that they have."""
+
+    def ready(self, task: TaskLife, version: int) -> None:
+        """The last server completes the set; a client connects if there is one."""
+        state = self.state
+        if task.role == "server":
+            if state.phase == Phase.GATHERING and self._all_servers_ready():
+                self._gathered()
+        elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
+            state.attach(task, self.keepers)
+        elif self._reads_on_return and task.role == "worker" and self._all_servers_ready() and not self._reading:
+            self._read()
+
+    def _all_servers_ready(self) -> bool:
+        return all(server.state == TaskState.READY for server in self.state.servers)
+
+    def _gathered(self) -> None:
+        """At the start nobody has anything to go back to."""
+        if self.state.generation:
+            self._read()
+        else:
+            self._attach_all(PhaseStep.AGREED)
+
+    def _read(self) -> None:
+        if self.state.phase == Phase.GATHERING:
+            self.state.step(PhaseStep.GATHERED)
+        self._loaded, self._reading = {}, True
+        self.state.emit(Load(self.state.checkpoints.complete, self.state.generation))
+
+    def loaded(self, server: TaskLife, said: Loaded) -> None:
+        """When the last has read its part, clients connect."""
+        state = self.state
+        if state.phase != Phase.LOADING or said.generation != state.generation:
+            return
+        self._loaded[server.id] = said
+        if len(self._loaded) == len(state.servers):
+            self._reading = False
+            if not (self._reads_on_return and self._anyone_away()):
+                self._attach_all(PhaseStep.LOADED)
+
+    def _attach_all(self, step: PhaseStep) -> None:
+        self.state.step(step)
+        for client in self.state.clients:
+            self.state.attach(client, self.keepers)
+
+    # ---- losses ------------------------------------------------------------------------------------------------------
+
+    def concerns_all(self, worker: TaskLife) -> bool:
+        """Without a data service it does."""
+        return self.state.rules.failover == "checkpoint"
+
+    def lost_early(self, worker: TaskLife) -> None:
+        """Its next incarnation connects when it is there."""
+
+    def begin_again(self) -> None:
+        """Servers that are there read as soon as all are, or when the worker who was lost is back."""
+        self.state.lose()
+        self._reading = False
+        if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
+            self._gathered()
+
+    @property
+    def _reads_on_return(self) -> bool:
+        rules = self.state.rules
+        return rules.reads_on_return and rules.failover == "checkpoint"
+
+    def _anyone_away(self) -> bool:
+        return any(self.state.is_awaited(one) and one.state not in REACHABLE for one in self.state.workers)
+
+    # ---- the end of a recovery ---------------------------------------------------------------------------------------
+
+    def takes_part(self, task: TaskLife) -> bool:
+        """Everybody who connects."""
+        return True
+
+    def still_attaching(self) -> bool:
+        """Nobody waits for the evaluator or the scorer."""
+        return self.state.unattached(self.state.workers)
+
+    def complete(self) -> Restored:
+        """The checkpoint that all have read; each part names the same version and state."""
+        said = self._loaded[0]
+        return Restored(said.version, said.state)
+
+    def halted(self, worker: TaskLife, said: Halted) -> None:
+        """Only replicas halt."""

@@ -1,0 +1,83 @@
+"""The state of a recovery, and the smallest things that change it (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from runtime.core.recovery.checkpoints import Checkpoints
+from runtime.core.recovery.effects import AnyEffect, Attach
+from runtime.core.recovery.rules import Rules
+from runtime.core.recovery.states import PHASE_TABLE, Phase, PhaseStep, TaskState, TaskStep, after
+from runtime.core.recovery.task import REACHABLE, REMEMBERED_STEPS, Key, TaskLife
+
+
+class RecoveryState:
+    """What the automaton and its policy share.
+
+    ``generation`` counts the losses after which everybody had to connect again; ``started``: the job has begun.
+    """
+
+    def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str]) -> None:
+        self.rules = rules
+        self.servers = [TaskLife(role="server", id=number) for number in range(num_servers)]
+        self.workers = [TaskLife(role="worker", id=number) for number in range(num_workers)]
+        self.auxiliaries = [TaskLife(role=role, id=0) for role in auxiliaries]
+        self.clients = [*self.workers, *self.auxiliaries]
+        self.tasks: dict[Key, TaskLife] = {task.key: task for task in (*self.servers, *self.clients)}
+        self.phase = Phase.GATHERING
+        self.generation = 0
+        self.started = False
+        self.checkpoints = Checkpoints()
+        self.leaving: tuple[Key, int, int, float] | None = None
+        """A server that is to restart: its incarnation, the checkpoint before, how long it will be pending."""
+        self.history: deque[str] = deque(maxlen=REMEMBERED_STEPS)
+        self._effects: list[AnyEffect] = []
+        self._absent = frozenset(
+            {TaskState.LEFT} if rules.failover == "checkpoint" else {TaskState.LEFT, TaskState.PENDING}
+        )
+
+    # ---- what is to be done ------------------------------------------------------------------------------------------
+
+    def emit(self, effect: AnyEffect) -> None:
+        """After what was emitted before."""
+        self._effects.append(effect)
+
+    def take_effects(self) -> list[AnyEffect]:
+        """All since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- phases ------------------------------------------------------------------------------------------------------
+
+    def step(self, step: PhaseStep) -> None:
+        """To the next phase; raises :class:`runtime.core.recovery.states.ImpossibleTransitionError`."""
+        self.phase = after(PHASE_TABLE, self.phase, step, "the recovery", self.history)
+        self.history.append(f"{step} (generation {self.generation})")
+
+    def lose(self) -> None:
+        """What anybody says of the generation before is void; so is a checkpoint that was not complete."""
+        self.generation += 1
+        self.step(PhaseStep.LOSS)
+        self.checkpoints.abandon()
+        self.leaving = None
+
+    # ---- who is there ------------------------------------------------------------------------------------------------
+
+    def is_awaited(self, task: TaskLife) -> bool:
+        """Whether a recovery waits for this worker.
+
+        Not for who is gone for good, nor, where the others can go on without it, for who waits for a place.
+        """
+        return task.state not in self._absent
+
+    def unattached(self, clients: Sequence[TaskLife]) -> bool:
+        """Whether one of these is waited for and not attached yet."""
+        # asked whenever one of a thousand has attached, in their order: the last are the first to be found missing
+        return any(self.is_awaited(task) and task.state != TaskState.ATTACHED for task in reversed(clients))
+
+    def attach(self, task: TaskLife, to: Sequence[Key]) -> None:
+        """It shall connect, if it can be reached."""
+        if task.state in REACHABLE:
+            task.step(TaskStep.DETACHED)
+            self.emit(Attach(task.key, self.generation, tuple(to)))

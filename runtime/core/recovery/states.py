@@ -1,0 +1,133 @@
+"""States of tasks and phases of a recovery, and the only ways from one to another: two tables (pure).
+
+``docs/recovery.md`` is drawn from here; a test holds it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+
+class TaskState(StrEnum):
+    """Where the newest incarnation of a task stands."""
+
+    LAUNCHING = "launching"
+    READY = "ready"
+    ATTACHED = "attached"
+    HELD = "held"
+    PENDING = "pending"
+    LEFT = "left"
+
+
+class TaskStep(StrEnum):
+    """What changes that."""
+
+    BUILT = "built"
+    DETACHED = "detached"
+    CONNECTED = "connected"
+    REPLACED = "replaced"
+    STOPPED = "stopped"
+    MOVED = "moved"
+    RELEASED = "released"
+    DEPARTED = "departed"
+
+
+class Phase(StrEnum):
+    """How far everybody is on the way to one version."""
+
+    GATHERING = "gathering"
+    LOADING = "loading"
+    ATTACHING = "attaching"
+    RUNNING = "running"
+
+
+class PhaseStep(StrEnum):
+    """What changes that."""
+
+    LOSS = "loss"
+    GATHERED = "gathered"
+    AGREED = "agreed"
+    LOADED = "loaded"
+    COMPLETE = "complete"
+
+
+MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
+    TaskState.LAUNCHING: "its process has been ordered and has not said yet that it is built",
+    TaskState.READY: "it can be reached, and waits for its part",
+    TaskState.ATTACHED: "it is connected to all whose parameters it needs",
+    TaskState.HELD: "the plan has killed it, and does not let it start yet",
+    TaskState.PENDING: "the strategy wants it elsewhere, and the scheduler has no place yet",
+    TaskState.LEFT: "it is gone for good",
+    TaskStep.BUILT: "its process is ready",
+    TaskStep.DETACHED: "it has to connect again, since the parameters are elsewhere or of another generation",
+    TaskStep.CONNECTED: "it says that it is connected",
+    TaskStep.REPLACED: "it is gone; its next incarnation is launched",
+    TaskStep.STOPPED: "the plan kills it",
+    TaskStep.MOVED: "the strategy restarts it",
+    TaskStep.RELEASED: "nobody keeps it from starting any more; it is launched",
+    TaskStep.DEPARTED: "it is gone and does not come back",
+    Phase.GATHERING: "waits for the servers to be ready, or for all replicas to say which version they hold",
+    Phase.LOADING: "the servers read the checkpoint",
+    Phase.ATTACHING: "workers connect to the servers, or replicas take over what they lack",
+    Phase.RUNNING: "the job trains",
+    PhaseStep.LOSS: "the parameters of one are gone, or all have to go back; a new generation begins",
+    PhaseStep.GATHERED: "all servers are ready",
+    PhaseStep.AGREED: "it is clear what everybody goes on from, and no server has to read it first",
+    PhaseStep.LOADED: "all servers have read the checkpoint",
+    PhaseStep.COMPLETE: "everybody who is waited for is attached",
+}
+
+_GONE = {
+    TaskStep.REPLACED: TaskState.LAUNCHING,
+    TaskStep.STOPPED: TaskState.HELD,
+    TaskStep.DEPARTED: TaskState.LEFT,
+}
+"""A process can end at any time."""
+_BUILT = {TaskStep.DETACHED: TaskState.READY, TaskStep.CONNECTED: TaskState.ATTACHED, TaskStep.MOVED: TaskState.PENDING}
+
+TASK_TABLE: Mapping[TaskState, Mapping[TaskStep, TaskState]] = {
+    TaskState.LAUNCHING: {TaskStep.BUILT: TaskState.READY, **_GONE},
+    TaskState.READY: {**_BUILT, **_GONE},
+    TaskState.ATTACHED: {**_BUILT, **_GONE},
+    TaskState.HELD: {TaskStep.RELEASED: TaskState.LAUNCHING},
+    TaskState.PENDING: {TaskStep.RELEASED: TaskState.LAUNCHING, TaskStep.STOPPED: TaskState.HELD},
+    TaskState.LEFT: {},
+}
+
+PHASE_TABLE: Mapping[Phase, Mapping[PhaseStep, Phase]] = {
+    Phase.GATHERING: {
+        PhaseStep.LOSS: Phase.GATHERING,
+        PhaseStep.GATHERED: Phase.LOADING,
+        PhaseStep.AGREED: Phase.ATTACHING,
+    },
+    Phase.LOADING: {PhaseStep.LOSS: Phase.GATHERING, PhaseStep.LOADED: Phase.ATTACHING},
+    Phase.ATTACHING: {PhaseStep.LOSS: Phase.GATHERING, PhaseStep.COMPLETE: Phase.RUNNING},
+    Phase.RUNNING: {PhaseStep.LOSS: Phase.GATHERING},
+}
+
+
+class ImpossibleTransitionError(RuntimeError):
+    """A step that the table does not have: a mistake of whoever gave the input. The message has what went before."""
+
+
+State = TypeVar("State", TaskState, Phase)
+Step = TypeVar("Step", TaskStep, PhaseStep)
+
+
+def after(
+    table: Mapping[State, Mapping[Step, State]], state: State, step: Step, who: str, history: Iterable[object]
+) -> State:
+    """The state that follows; raises :class:`ImpossibleTransitionError` where none does.
+
+    ``who`` and ``history`` (what was told of it before, oldest first) are for the message.
+    """
+    following = table[state].get(step)
+    if following is None:
+        possible = ", ".join(table[state]) or "nothing"
+        before = "; ".join(map(str, history)) or "nothing"
+        raise ImpossibleTransitionError(
+            f"{who} is {state}: {step} is impossible (possible: {possible}; before: {before})"
+        )
+    return following

@@ -1,0 +1,95 @@
+"""What the recovery wants done, as messages to the agent and to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from runtime.core.recovery.effects import Attach, Donate, Fence, Form, Halt, Kill, Launch, Load, OfGroup, Store
+from runtime.core.recovery.task import Key
+from runtime.live.control.tasks import BESIDE, Task
+from runtime.live.transport import messages
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
+
+AGENT = ("agent", 0)
+
+
+class Orders:
+    """``note`` writes to the record."""
+
+    def __init__(self, hub: Hub, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
+        self.hub, self.tasks, self.note = hub, tasks, note
+        self._servers = [key for key in tasks if key[0] == "server"]
+
+    def of_process(self, effect: Launch | Kill | Fence, now_s: float) -> None:
+        """Who starts has its whole deadline from now on."""
+        (role, number), incarnation = effect.key, effect.incarnation
+        match effect:
+            case Launch():
+                task = self.tasks[effect.key]
+                task.heard_s = now_s
+                launch = messages.Launch(role=role, id=number, incarnation=incarnation, place=task.place)
+                self.hub.send(AGENT, launch)
+            case Kill():
+                self.hub.send(AGENT, KillTask(role=role, id=number, incarnation=incarnation))
+                if effect.reason:
+                    self.note("Fenced", role=role, id=number, incarnation=incarnation, reason=effect.reason)
+            case Fence():
+                self.tasks[effect.key].forget_process()
+                self.hub.hang_up(effect.key)
+                if role != "server":
+                    for server in self._servers:
+                        self.hub.send(server, messages.Fence(role=role, id=number, incarnation=incarnation))
+            case _:
+                assert_never(effect)
+
+    def of_checkpoint(self, effect: Store | Load) -> None:
+        """To everybody who keeps a part."""
+        if isinstance(effect, Load):
+            for server in self._servers:
+                self.hub.send(server, LoadCheckpoint(id=effect.number, generation=effect.generation))
+            return
+        for keeper in effect.keepers:
+            save = SaveCheckpoint(
+                id=effect.number, version=effect.version, state=effect.state, keep_from=effect.keep_from
+            )
+            self.hub.send(keeper, save)
+
+    def of_group(self, effect: OfGroup) -> None:
+        """Who connects to whom."""
+        match effect:
+            case Attach():
+                self._attach(effect)
+            case Halt():
+                self.hub.send(effect.key, messages.Halt(generation=effect.generation))
+            case Form():
+                self._form(effect)
+            case Donate():
+                role, number = "reader", effect.to[1]
+                self.hub.send(effect.key, Deliver(role=role, id=number, incarnation=effect.incarnation))
+            case _:
+                assert_never(effect)
+
+    def _attach(self, effect: Attach) -> None:
+        beside = effect.key[0] in BESIDE
+        known = [self.tasks[key] for key in effect.to]
+        addresses = [task.side if beside and task.side else task.address for task in known]
+        servers = tuple(address for address in addresses if address)
+        self.hub.send(effect.key, messages.Attach(generation=effect.generation, servers=servers))
+
+    def _form(self, effect: Form) -> None:
+        peers = tuple(self._peer(self.tasks[key]) for key in effect.ring)
+        form = messages.Form(
+            generation=effect.generation,
+            peers=peers,
+            source=effect.source,
+            checkpoint=effect.number,
+            anew=effect.anew,
+        )
+        self.hub.send(effect.key, form)
+
+    @staticmethod
+    def _peer(task: Task) -> Peer:
+        assert task.address is not None
+        return Peer(task.key[1], task.incarnation, task.address)

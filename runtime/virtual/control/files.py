@@ -1,0 +1,36 @@
+"""Checkpoints on the virtual clock: what is in them, and when they were ordered."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+
+class File(NamedTuple):
+    """A checkpoint, or what replicas hold: parameters and the data service's state, of one version."""
+
+    version: int
+    state: bytes
+    dumped: Any
+
+
+@final
+class Files:
+    """Those that are complete or may be yet, by number."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, File] = {}
+        self._asked_s: dict[int, float] = {}
+
+    def add(self, number: int, file: File, asked_s: float) -> None:
+        """One is ordered."""
+        self._files[number], self._asked_s[number] = file, asked_s
+
+    def complete(self, number: int) -> float:
+        """It is, so no older one is needed; returns when it was ordered."""
+        self._files = {other: file for other, file in self._files.items() if other >= number}
+        self._asked_s = {other: asked_s for other, asked_s in self._asked_s.items() if other >= number}
+        return self._asked_s[number]
+
+    def read(self, number: int) -> File:
+        """Before the first is complete (-1), what it is to hold is what everything began with."""
+        return self._files[max(number, 0)]

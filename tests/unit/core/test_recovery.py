@@ -1,0 +1,331 @@
+"""The recovery by itself: whatever happens in whatever order, everybody is there again in the end, at one version.
+
+What must hold at every step is checked by :class:`tests.support.recovery_world.World`, which knows nothing of how the
+automaton decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.core.recovery import effects, inputs, replicas
+from runtime.core.recovery.automaton import Recovery
+from runtime.core.recovery.checkpoints import Checkpoints
+from runtime.core.recovery.replicas import Replicas
+from runtime.core.recovery.rules import Rules
+from runtime.core.recovery.servers import Servers
+from runtime.core.recovery.state import RecoveryState
+from runtime.core.recovery.states import ImpossibleTransitionError, Phase, PhaseStep, TaskState
+from runtime.core.recovery.task import TaskLife
+from tests.support.recovery_world import Process, World
+
+LIVE = Rules()
+VIRTUAL = Rules(reads_on_return=True, plan_ends_wait=True, regroups=True)
+BOTH = {"live": LIVE, "virtual": VIRTUAL}
+
+
+def rules(kind: str, failover: str, max_restarts: int | None = None) -> Rules:
+    base = BOTH[kind]
+    return Rules(
+        failover=failover,  # type: ignore[arg-type]
+        max_restarts=max_restarts,
+        reads_on_return=base.reads_on_return,
+        plan_ends_wait=base.plan_ends_wait,
+        regroups=base.regroups,
+    )
+
+
+def begun(given_rules: Rules, workers: int, servers: int, auxiliaries: tuple[str, ...] = ()) -> World:
+    """A world in which the job runs, and its first checkpoint is stored."""
+    world = World(given_rules, workers, servers, auxiliaries)
+    world.settle()
+    assert (world.begun, world.complete) == (True, 0)
+    return world
+
+
+# ---- any order ------------------------------------------------------------------------------------------------------
+
+SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evaluator",)), "one replica": (1, 0, ())}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize("kind", BOTH)
+@given(choices=st.lists(st.integers(0, 10**6), min_size=20, max_size=80), limit=st.sampled_from([None, 0, 1, 3]))
+@settings(max_examples=60)
+def test_whatever_happens_all_are_there_again_in_the_end(
+    kind: str, failover: str, size: str, choices: list[int], limit: int | None
+) -> None:
+    """From before the start on. At random an answer is as likely as a fault, so that recoveries come to their end."""
+    play(World(rules(kind, failover, limit), *SIZES[size]), choices)
+
+
+def play(world: World, choices: Sequence[int]) -> World:
+    for choice in choices:
+        answers = world.possible(faults=False)
+        found = answers if answers and choice % 2 else world.possible()
+        if found:
+            world.do(found[choice // 2 % len(found)])
+    world.settle()
+    world.check_settled()
+    return world
+
+
+# ---- every order ----------------------------------------------------------------------------------------------------
+
+
+def explore(start: World, faults: Sequence[str]) -> tuple[int, int]:
+    """All orders of all answers, with these faults one after another at any time and place; returns how many states
+    there are, and how many ends."""
+    seen: set[str] = set()
+    ends = 0
+    open_: list[tuple[World, int]] = [(start, 0)]
+    while open_:
+        world, used = open_.pop()
+        actions = world.possible(faults=False)
+        if used < len(faults):
+            actions += [action for action in world.possible() if action[0] == faults[used]]
+        elif not actions:
+            ends += 1
+            world.settle()
+            world.check_settled()
+        for action in actions:
+            following = world.copy()
+            following.do(action)
+            signature = f"{used + (action[0] != 'answer')} {following.signature()}"
+            if signature not in seen:
+                seen.add(signature)
+                open_.append((following, used + (action[0] != "answer")))
+    return len(seen), ends
+
+
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize(("workers", "servers"), [(2, 1), (1, 2), (3, 0)])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        ("die", "die"),
+        ("update", "die", "die"),
+        ("hold", "die", "release"),
+        ("restart", "die"),
+        ("restart", "hold", "release"),
+        ("save", "die"),
+        ("die", "link lost"),
+    ],
+    ids="-".join,
+)
+def test_every_order_of_answers_and_faults(workers: int, servers: int, failover: str, faults: tuple[str, ...]) -> None:
+    states, ends = explore(begun(rules("live", failover), workers, servers), faults)
+    assert states > 15
+    assert ends > 0
+
+
+# ---- the world has teeth --------------------------------------------------------------------------------------------
+
+
+def launches_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The plan's kills do not keep anybody from being started."""
+    original = Recovery._end
+
+    def end(self: Recovery, task: TaskLife, *words: Any) -> None:
+        original(self, task, *words)
+        if task.state == TaskState.HELD:
+            self.state.emit(effects.Launch(task.key, task.incarnation, "crash"))
+
+    patch.setattr(Recovery, "_end", end)
+
+
+def hears_the_dead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TaskLife, "expects", lambda self, incarnation: True)
+
+
+def attaches_before_all_have_read(patch: pytest.MonkeyPatch) -> None:
+    def loaded(self: Servers, server: TaskLife, said: inputs.Loaded) -> None:
+        if self.state.phase == Phase.LOADING:
+            self._loaded[0] = said
+            self._attach_all(PhaseStep.LOADED)
+
+    patch.setattr(Servers, "loaded", loaded)
+
+
+def counts_half_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    original = Checkpoints.begin
+    patch.setattr(
+        Checkpoints, "begin", lambda self, version, state, keepers: original(self, version, state, keepers[:1])
+    )
+
+
+def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
+    original = RecoveryState.lose
+
+    def lose(self: RecoveryState) -> None:
+        original(self)
+        self.generation -= 1
+
+    patch.setattr(RecoveryState, "lose", lose)
+
+
+def waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Servers, "still_attaching", lambda self: False)
+    patch.setattr(Replicas, "still_attaching", lambda self: False)
+
+
+def takes_the_oldest(patch: pytest.MonkeyPatch) -> None:
+    original = replicas.agree
+    patch.setattr(replicas, "agree", lambda versions: original({k: -v for k, v in versions.items()}))
+
+
+MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    launches_at_once,
+    hears_the_dead,
+    attaches_before_all_have_read,
+    counts_half_a_checkpoint,
+    forgets_the_generation,
+    waits_for_nobody,
+    takes_the_oldest,
+]
+
+
+@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_mistake_is_found(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        with pytest.raises((AssertionError, ImpossibleTransitionError, LookupError, ValueError)):
+            play_many(300)
+
+
+def play_many(seeds: int) -> None:
+    for seed in range(seeds):
+        random = Random(seed)
+        for size in ("servers", "replicas"):
+            choices = [random.randrange(10**6) for _ in range(60)]
+            play(World(rules("live", random.choice(("shards", "checkpoint"))), *SIZES[size]), choices)
+
+
+# ---- one by one -----------------------------------------------------------------------------------------------------
+
+
+def answered(world: World, kind: str) -> None:
+    """Everything of this kind that is owed."""
+    for action in [one for one in world.possible(faults=False) if one[1][0] == kind]:
+        world.do(action)
+
+
+def wanted(recovery: Recovery, given_input: inputs.AnyInput) -> list[type]:
+    return [type(effect) for effect in recovery.receive(given_input)]
+
+
+def strike(world: World, *keys: tuple[str, int]) -> None:
+    for key in keys:
+        world.do(("die", world.newest[key]))
+
+
+def test_a_restart_that_a_loss_has_overtaken_is_void() -> None:
+    """Server 1 is to restart when all is stored; server 0 dies before. Everybody goes back for that, and nobody leaves
+    when a later checkpoint is complete, or when the deadline of the first is over."""
+    world = begun(LIVE, 1, 2)
+    world.do(("restart", ("server", 1)))
+    strike(world, ("server", 0))
+    world.settle()
+    world.check_settled()
+    world.do(("save",))
+    world.settle()
+    assert world.recovery.tasks["server", 1].incarnation == 0
+    assert world.recovery.receive(inputs.Leave(("server", 1), 0)) == []
+
+
+def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> None:
+    """It was waited for for ever on the virtual clock: the checkpoint before could not become complete any more."""
+    world = begun(rules("virtual", "checkpoint"), 2, 1)
+    world.do(("restart", ("server", 0)))
+    strike(world, ("worker", 0))
+    world.settle()
+    world.check_settled()
+
+
+@pytest.mark.parametrize(("kind", "reads"), [("live", True), ("virtual", False)])
+def test_when_servers_read_after_a_worker_s_loss(kind: str, reads: bool) -> None:
+    """While it starts, or when it is back."""
+    world = begun(rules(kind, "checkpoint"), 2, 1)
+    strike(world, ("worker", 0))
+    assert any(about[0] == "loaded" for about in world.owed) == reads
+    answered(world, "loaded")
+    answered(world, "ready")
+    assert any(about[0] == "loaded" for about in world.owed) != reads
+    world.settle()
+    world.check_settled()
+
+
+@pytest.mark.parametrize(("kind", "incarnation"), [("live", 1), ("virtual", 2)])
+def test_a_plan_that_kills_who_is_pending(kind: str, incarnation: int) -> None:
+    """It waits for both, or only for the plan."""
+    world = begun(rules(kind, "shards"), 2, 1)
+    world.do(("restart", ("worker", 0)))
+    world.do(("hold", ("worker", 0)))
+    world.do(("release", ("worker", 0)))
+    started = ("worker", 0) in world.newest
+    assert started == (kind == "virtual")
+    world.settle()
+    assert world.recovery.tasks["worker", 0].incarnation == incarnation
+
+
+@pytest.mark.parametrize(("kind", "together"), [("live", False), ("virtual", True)])
+def test_a_replica_that_comes_while_others_agree(kind: str, together: bool) -> None:
+    world = begun(rules(kind, "shards"), 3, 0)
+    world.do(("restart", ("worker", 0)))
+    answered(world, "halted")
+    answered(world, "place")
+    answered(world, "ready")
+    assert (("worker", 0) in world.recovery.policy.ring) == (together and not world.owed)
+    world.settle()
+    world.check_settled()
+    assert world.recovery.state.generation == (2 if together else 1)
+
+
+def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> None:
+    recovery = Recovery(Rules(max_futile=3), 1, 1)
+    recovery.receive(inputs.Begin())
+    for incarnation in range(2):
+        assert wanted(recovery, inputs.Gone(("worker", 0), incarnation, "x")) == [effects.Fence, effects.Launch]
+    (failed,) = recovery.receive(inputs.Gone(("worker", 0), 2, "x"))
+    assert failed == effects.Failed("worker 0 died 3 times before it had done anything: x")
+
+
+def test_who_has_left_is_not_heard_any_more() -> None:
+    world = begun(rules("live", "shards", 0), 2, 1)
+    strike(world, ("worker", 0))
+    assert world.recovery.tasks["worker", 0].state == TaskState.LEFT
+    for late in (inputs.Ready(("worker", 0), 1), inputs.Gone(("worker", 0), 1, "x"), inputs.Hold(("worker", 0), "x")):
+        assert world.recovery.receive(late) == []
+    strike(world, ("worker", 1))
+    assert world.failed == "no worker is left"
+
+
+def test_what_cannot_be_is_refused_with_what_went_before_and_changes_nothing() -> None:
+    world = begun(LIVE, 1, 1)
+    with pytest.raises(
+        ImpossibleTransitionError,
+        match=r"worker 0 is attached: built is impossible \(possible: detached, connected, .*; before: built \(inc",
+    ):
+        world.recovery.receive(inputs.Ready(("worker", 0), 0))
+    assert world.recovery.receive(inputs.Worked(("worker", 0), 0)) == []
+    assert world.newest["worker", 0] == Process(("worker", 0), 0)
+    strike(world, ("server", 0))
+    world.settle()
+    world.check_settled()
+
+
+def possible_kinds(world: World) -> set[str]:
+    return {action[0] for action in world.possible()}
+
+
+def test_the_world_offers_every_fault() -> None:
+    """What it does not offer it does not test."""
+    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update"}
+    assert possible_kinds(begun(LIVE, 2, 0)) == possible_kinds(begun(LIVE, 2, 1)) == wanted_kinds

@@ -1,0 +1,106 @@
+"""The tables of transitions: all of them happen, no other is let through, and the page draws them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from random import Random
+
+import pytest
+
+from runtime.core.recovery import state as state_module
+from runtime.core.recovery import task as task_module
+from runtime.core.recovery.states import (
+    MEANING,
+    PHASE_TABLE,
+    TASK_TABLE,
+    ImpossibleTransitionError,
+    Phase,
+    PhaseStep,
+    TaskState,
+    TaskStep,
+    after,
+)
+from tests.support.recovery_world import World
+from tests.support.runs import ROOT
+from tests.unit.core.test_recovery import SIZES, begun, explore, play, rules
+
+PAGE = ROOT / "docs" / "recovery.md"
+TABLES = {"tasks": (TASK_TABLE, TaskState, TaskStep), "phases": (PHASE_TABLE, Phase, PhaseStep)}
+
+
+def rows(table: Mapping[object, Mapping[object, object]]) -> set[tuple[str, str]]:
+    return {(str(state), str(step)) for state, ways in table.items() for step in ways}
+
+
+@pytest.fixture(scope="module")
+def taken() -> set[tuple[str, str]]:
+    """Steps of random worlds, and of every restart: there chance too often has something go wrong meanwhile."""
+    found: set[tuple[str, str]] = set()
+
+    def watched(table: object, state: object, step: object, *about: object) -> object:
+        found.add((str(state), str(step)))
+        return after(table, state, step, *about)  # type: ignore[type-var, arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (state_module, task_module):
+            patch.setattr(module, "after", watched)
+        for seed in range(150):
+            random = Random(seed)
+            kind, size = random.choice(("live", "virtual")), random.choice(list(SIZES))
+            chosen = rules(kind, random.choice(("shards", "checkpoint")), random.choice((None, 2)))
+            play(World(chosen, *SIZES[size]), [random.randrange(10**6) for _ in range(60)])
+        for workers, servers in ((1, 1), (2, 0)):
+            explore(begun(rules("live", "shards"), workers, servers), ("restart",))
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_is_reached(name: str, taken: set[tuple[str, str]]) -> None:
+    assert rows(TABLES[name][0]) <= taken  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_the_table_does_not_have_is_refused(name: str) -> None:
+    table, states, steps = TABLES[name]
+    for state, step in product(states, steps):
+        if step in table[state]:  # type: ignore[index]
+            assert after(table, state, step, "it", ()) in states  # type: ignore[type-var, arg-type, operator]
+        else:
+            with pytest.raises(ImpossibleTransitionError, match=f"it is {state}: {step} is impossible .*before: a; b"):
+                after(table, state, step, "it", ("a", "b"))  # type: ignore[type-var, arg-type]
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def drawn(name: str) -> Iterator[str]:
+    """Words, then the table: a row for every state, a column for every step."""
+    table, states, steps = TABLES[name]
+    for words, kind in (("States:", states), ("Steps:", steps)):
+        yield from ("", words, "")
+        yield from (f"* `{one}`: {MEANING[one]}" for one in kind)  # type: ignore[index]
+    yield ""
+    yield "| | " + " | ".join(f"`{step}`" for step in steps) + " |"
+    yield "| --- |" + " --- |" * len(list(steps))
+    for state in states:
+        yield f"| `{state}` | " + " | ".join(str(table[state].get(step, "")) for step in steps) + " |"  # type: ignore[index]
+    yield ""
+
+
+def marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: drawn from runtime/core/recovery/states.py by pytest --rewrite -->", f"<!-- end of {name} -->"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_draws_the_tables(name: str, pytestconfig: pytest.Config) -> None:
+    begin, end = marks(name)
+    section = re.compile(f"{re.escape(begin)}\n(.*?){re.escape(end)}", re.DOTALL)
+    wanted = "\n".join(drawn(name)) + "\n"
+    text = PAGE.read_text()
+    if pytestconfig.getoption("--rewrite"):
+        PAGE.write_text(text := section.sub(lambda _: f"{begin}\n{wanted}{end}", text))
+    found = section.search(text)
+    assert found is not None
+    assert found[1] == wanted
