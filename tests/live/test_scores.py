@@ -17,7 +17,7 @@ from runtime.core.holdout import Holdout
 from strategies.zeno_pp import ZenoPP
 from tests.support.invariants import problems, replay, strategy_of
 from tests.support.leaks import Start
-from tests.support.retrace import Retracing
+from tests.live.retrace import Retracing
 from tests.support.runs import DIGITS, LEDGER, Run
 from tests.support.zeno import badly_accepted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.core.ledger import HISTORY, Ledger, Order
+from runtime.core.ledger import HISTORY, REMEMBERED, Ledger, Order
 from strategies.protocol import Compute, Grad, Joined, Lost, ProtocolError
 
 
@@ -107,3 +107,16 @@ def test_an_error_ends_with_the_last_events_of_that_worker(ledger: Ledger) -> No
 def test_a_worker_of_which_nothing_is_known_has_no_events(ledger: Ledger) -> None:
     with pytest.raises(ProtocolError, match=r"its last events:\n  none$"):
         ledger.check_compute(Compute(worker=3, num_samples=4), alive=False)
+
+
+def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow(ledger: Ledger) -> None:
+    for number in range(3 * REMEMBERED):
+        ledger.arrived(make_grad(number, worker=7))
+        ledger.use((number,), "Apply")
+        ledger.saw(7, Joined(t=float(number), worker=7, incarnation=number))
+    assert len(ledger.last_events(7)) == HISTORY
+    newest, oldest = 3 * REMEMBERED - 1, 0
+    with pytest.raises(ProtocolError, match="worker 7: "):
+        ledger.use((newest,), "Drop")
+    with pytest.raises(ProtocolError, match=r"^Drop of \[0\]: not arrived"):
+        ledger.use((oldest,), "Drop")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from runtime.core.shards import Cut, Range, Shards, cut_epoch
-from tests.support.sharding import ShardsMachine, samples_of
+from tests.unit.core.sharding import ShardsMachine, samples_of
 
 MACHINE = settings(max_examples=80, stateful_step_count=30, phases=[Phase.generate])
 """Failures are not shrunk: that can take minutes, and thirty steps can be read."""
@@ -376,3 +376,11 @@ def test_fresh_shards_and_what_came_back_go_before_what_others_have_drawn() -> N
     shards = make_shards(policy="shared")
     shards.take(0, 0, 1)
     assert {part.shard for part in shards.take(1, 1, 8)}.isdisjoint({part.shard for part in shards.local[0]})
+
+
+def test_work_that_returns_to_its_holder_is_handed_out_again_in_its_order() -> None:
+    shards = make_shards()
+    first = shards.take(1, 0, 6)
+    assert len(first) == 2, "it begins in one shard and ends in the next"
+    shards.returned(1, to_holder=True)
+    assert shards.take(2, 0, 6) == first

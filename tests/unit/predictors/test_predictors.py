@@ -166,3 +166,15 @@ def test_after_a_long_calm_a_sudden_slowness_is_believed(name: str) -> None:
     else:
         assert predictions == pytest.approx([140.0] * 12, rel=0.25)
     assert told(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
+
+
+def test_a_fit_is_renewed_with_every_fifth_record() -> None:
+    predictor, fits = Arx(refit_every=5), []
+    for count, record in enumerate(autoregressive(30), 1):
+        predictor.update(record)
+        before = dict(predictor.coefficients)
+        predictor.predict(0.5)
+        if predictor.coefficients != before:
+            fits.append(count)
+    assert fits[0] == 10, "eight rows of three records each"
+    assert fits[1:] == [15, 20, 25, 30]

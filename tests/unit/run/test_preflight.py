@@ -25,7 +25,7 @@ from runtime.live import LiveRuntime
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import check_job, preflight
 from runtime.version import own_version
-from tests.support.bad_lines import BAD_LINES
+from tests.unit.run.bad_lines import BAD_LINES
 from tests.support.cli import ROOT, run_cli
 
 CONF = ROOT / "conf"

@@ -385,3 +385,47 @@ def test_first_fresh_counts_a_departed_workers_gradient_as_one_more() -> None:
     gate.lost(0, False)
     assert gate.arrived(grad(1)) == NOTHING
     assert applied(gate.arrived(grad(2))) == [0, 1, 2]
+
+
+def test_bounded_counts_a_newcomer_at_the_slowest_clock() -> None:
+    """Bound 1: it holds worker 0 back until it has made an iteration, also when worker 1 is further."""
+    gate = BoundedGate(range(2), 1)
+    assert gate.arrived(grad(0)).go == (0,)
+    gate.joined(2)
+    assert gate.arrived(grad(1)).go == (1,)
+    assert gate.arrived(grad(0)).go == (), "two ahead of the newcomer"
+    assert gate.arrived(grad(2)).go == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["all", "first_fresh", "exactly", "delayed", "blocks", "groups", "switching"])
+def test_work_that_was_lost_once_is_computed_again_once(name: str) -> None:
+    """Whoever has delivered since waits, also when its process restarts once more."""
+    gate = MAKERS[name](range(3))
+    gate.lost(1, True)
+    assert gate.joined(1).go == (1,)
+    assert gate.arrived(grad(1)) == NOTHING
+    gate.lost(1, True)
+    assert gate.joined(1) == NOTHING
+
+
+@pytest.mark.parametrize("name", ["all", "first_fresh", "delayed", "blocks"])
+def test_what_a_worker_lost_is_forgotten_when_it_leaves(name: str) -> None:
+    """It crashes, is given up, and comes as a newcomer: that it has delivered its next gradient is not forgotten."""
+    gate = MAKERS[name](range(2))
+    gate.lost(1, True)
+    gate.lost(1, False)
+    assert gate.joined(1) == NOTHING
+    assert applied(gate.arrived(grad(0))) == [0]
+    assert gate.arrived(grad(1, version=1)) == NOTHING
+    gate.lost(1, True)
+    assert gate.joined(1) == NOTHING
+
+
+@pytest.mark.parametrize("name", ["all", "first_fresh", "delayed", "blocks"])
+def test_a_newcomer_that_leaves_again_is_not_counted(name: str) -> None:
+    gate = MAKERS[name](range(2))
+    assert gate.joined(2) == NOTHING
+    assert gate.lost(2, False) == NOTHING
+    gate.arrived(grad(0))
+    verdict = gate.arrived(grad(1))
+    assert (applied(verdict), verdict.go) == ([0, 1], (0, 1))
