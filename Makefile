@@ -36,7 +36,7 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 test: $(VENV)/.dev  ## all tests but the long ones (8 minutes on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(PY) -m pytest $(PURE) $(BESIDE) $(TURNS) $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(LIVE) $(BESIDE) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(BESIDE:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
 quick: $(VENV)/.dev check  ## what a commit needs, in 90 seconds: `check`, the tests that find most per second, a few live ones
@@ -78,7 +78,7 @@ chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 
 
 slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; all long tests; chance ten times as often (an hour)
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
-	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(BESIDE) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(BESIDE:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest tests/unit $(BESIDE) --hypothesis-profile nightly $(ARGS)
 
 clean:  ## remove environments, caches and records

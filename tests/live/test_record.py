@@ -23,7 +23,7 @@ from tests.support.invariants import Book, problems, replay, strategy_of
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, ROOT, Run
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("record")]  # they share a run
 
 STRAGGLERS = (
     "straggler=transient",
