@@ -11,7 +11,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint con
 PURE := tests/unit tests/contract tests/paper
 LIVE := tests/live tests/chaos
 BESIDE := -n 2 --dist worksteal --benchmark-disable
-TURNS = $(if $(TURN),--turn $(TURN))
+TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 
 .PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper predictors chaos slow clean
 

@@ -1,7 +1,7 @@
 """For all tests: chance, long tests by turns, and the option that writes golden transcripts again.
 
 Chance repeats itself (profiles ``dev`` and ``ci``), so that a failure is the same for everybody; ``nightly`` (``make
-slow``) draws anew, ten times as often, and keeps what it found in ``.hypothesis``.
+slow``) draws other examples, and many more, and keeps what it found in ``.hypothesis``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from hypothesis import settings
 
 pytest_plugins = ["pytester", "tests.support.turns"]
 
-settings.register_profile("dev", derandomize=True, database=None, deadline=None)
-settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
+settings.register_profile("dev", max_examples=50, derandomize=True, database=None, deadline=None)
+settings.register_profile("ci", max_examples=100, derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("dev")
 
