@@ -6,8 +6,8 @@
     python scripts/mutants.py --list                # those that survived the last time, and why it matters
 
 The mutants are data, ``tests/mutants/*.yaml``: a file, a text that stands in it exactly once, what takes its place, a
-sentence saying what that breaks, and the tests that should fail. What was found out is kept below ``out/`` and asked for
-again only when the file or one of these tests has changed; so an interrupted call goes on where it was.
+sentence saying what that breaks, and the tests that should fail. What was found out is kept below ``out/`` and asked
+for again only when the file or one of these tests has changed; so an interrupted call goes on where it was.
 
 A library (mutmut, cosmic-ray, mutatest) makes mutants by the ten thousand by rules of syntax and decides by the whole
 suite. Here a list that people wrote says what must never go unnoticed, and a rate of it can be held from one release to
@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,9 @@ def read_lists(root: Path = ROOT) -> list[Mutant]:
     for path in sorted((root / LISTS).glob("*.yaml")):
         for group in yaml.safe_load(path.read_text()):
             about = {"area": path.stem, "file": group["file"], "tests": tuple(group["tests"])}
-            found += [Mutant(**(about | one | {"tests": tuple(one.get("tests", about["tests"]))})) for one in group["mutants"]]
+            found += [
+                Mutant(**(about | one | {"tests": tuple(one.get("tests", about["tests"]))})) for one in group["mutants"]
+            ]
     return found
 
 
@@ -131,6 +134,11 @@ class Slot:
         self._writes += 1
         os.utime(path, (1_000_000_000 + self._writes,) * 2)
 
+    def said(self, lines: int = 12) -> str:
+        """The end of what the last tests printed."""
+        log = self.copy.with_suffix(".log")
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
     def start(self, tests: Sequence[str]) -> int:
         """The tests in a fork; its process id."""
         pid = os.fork()
@@ -145,14 +153,18 @@ def _child(root: Path, copy: Path, tests: Sequence[str]) -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT_S), int(LIMIT_S) + 5))
         os.chdir(copy)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(null, stream)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for stream in (1, 2):
+            os.dup2(os.open(copy.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), stream)
         os.environ["PYTHONPATH"] = str(copy)
         own = (root, root / "scripts", ROOT, ROOT / "scripts")
         sys.path[:] = [str(copy), *(one for one in sys.path if one and Path(one).resolve() not in own)]
         code = _tested(tests)
+    except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -162,7 +174,9 @@ def _tested(tests: Sequence[str]) -> int:
 
     plain = [words for words in tests if " " not in words]
     for words in [plain] * bool(plain) + [shlex.split(words) for words in tests if " " in words]:
-        quiet = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly")
+        # plugins were imported before they could be rewritten: their asserts are told less prettily
+        early = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+        quiet = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", *early)
         if (code := int(pytest.main([*quiet, *words]))) != GOOD:
             return code
     return GOOD
@@ -184,11 +198,11 @@ def verdicts(root: Path, wanted: Sequence[Mutant], jobs: int, known: dict[str, s
             passes[mutant.tests] = None
             waiting.append((None, mutant.tests))
         waiting.append((mutant, mutant.tests))
-    for mutant, tests, code in _ended(root, waiting, jobs):
+    for mutant, tests, code, said in _ended(root, waiting, jobs):
         if mutant is None:
             passes[tests] = code == GOOD
             if code != GOOD:
-                print(f"these tests fail without any mutant: {' '.join(tests)}", file=sys.stderr)
+                print(f"these tests fail without any mutant: {' '.join(tests)}\n{said}", file=sys.stderr)
         else:
             held.setdefault(tests, []).append((mutant, code))
         for one, its_code in held.pop(tests, ()) if passes[tests] is not None else ():
@@ -201,8 +215,8 @@ def _verdict(code: int) -> str:
 
 def _ended(
     root: Path, waiting: deque[tuple[Mutant | None, tuple[str, ...]]], jobs: int
-) -> Iterator[tuple[Mutant | None, tuple[str, ...], int]]:
-    """Each with the exit code of its tests, as it ends; ``jobs`` at a time."""
+) -> Iterator[tuple[Mutant | None, tuple[str, ...], int, str]]:
+    """Each with the exit code of its tests and the last that they said, as it ends; ``jobs`` at a time."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         slots = [Slot(root, Path(directory, str(number))) for number in range(min(jobs, len(waiting)))]
         running: dict[int, tuple[Slot, Mutant | None, tuple[str, ...]]] = {}
@@ -216,7 +230,7 @@ def _ended(
                 pid, code = _next_of(running)
                 slot, mutant, tests = running.pop(pid)
                 slots.append(slot)
-                yield mutant, tests, code
+                yield mutant, tests, code, slot.said()
         finally:
             for pid in running:
                 os.killpg(pid, signal.SIGKILL)
@@ -305,7 +319,9 @@ def _run(
             if verdict != UNTESTED and key not in known:
                 file.write(json.dumps({"key": key, "verdict": verdict, "mutant": mutant.name}) + "\n")
                 file.flush()
-            print(f"{number}/{len(wanted)} {verdict:8} {mutant.file}", end="\n" if verdict != KILLED else "\r", flush=True)
+            print(
+                f"{number}/{len(wanted)} {verdict:8} {mutant.file}", end="\n" if verdict != KILLED else "\r", flush=True
+            )
             yield mutant, verdict
 
 

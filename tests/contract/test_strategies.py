@@ -14,7 +14,19 @@ from runtime.core.coordinator import RESTARTED
 from runtime.errors import ConfigError
 from runtime.run.preflight import check_strategy
 from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
-from tests.contract.catalogue import MODES, NAMES, NUM_WORKERS, Case, cases, fits, make, marked, scenario, short_cases, spec
+from tests.contract.catalogue import (
+    MODES,
+    NAMES,
+    NUM_WORKERS,
+    Case,
+    cases,
+    fits,
+    make,
+    marked,
+    scenario,
+    short_cases,
+    spec,
+)
 from tests.support.faults import Crash, Outage
 from tests.support.harness import HeapRun
 from tests.support.laws import (
@@ -179,7 +191,9 @@ def test_it_is_a_strategy_that_needs_at_least_to_compute_and_to_update(name: str
 
 @every_name
 def test_it_gives_only_commands_that_it_said_it_needs(name: str) -> None:
-    given = {type(command) for case in short_cases() if case.name == name for run in runs(case) for command in run.commands}
+    given = {
+        type(command) for case in short_cases() if case.name == name for run in runs(case) for command in run.commands
+    }
     assert given <= make(name).needs
 
 

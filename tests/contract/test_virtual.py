@@ -238,9 +238,7 @@ def test_it_faces_the_plan_that_all_face(case: Case) -> None:
         assert otherwise_disturbed(run) == []
 
 
-@pytest.mark.parametrize(
-    "case", marked(case for case in CASES if not case.make().validation_samples), scope="module"
-)
+@pytest.mark.parametrize("case", marked(case for case in CASES if not case.make().validation_samples), scope="module")
 def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None:
     """Scores apart: nothing is decided by them here, and only the ledger has any."""
 

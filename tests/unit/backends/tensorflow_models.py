@@ -52,7 +52,14 @@ Facts = dict[str, Any]
 
 def collect(directory: Path) -> Facts:
     """The facts."""
-    command = [sys.executable, "-W", "error", "-m", "tests.unit.backends.tensorflow_models", str(directory / "facts.npz")]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.unit.backends.tensorflow_models",
+        str(directory / "facts.npz"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return dict(np.load(directory / "facts.npz"))

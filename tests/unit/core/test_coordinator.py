@@ -331,3 +331,9 @@ def test_a_strategy_may_stop_the_job(ok: bool, status: str) -> None:
     desk = puppet_desk()
     desk.say(Stop(reason="enough", ok=ok), *compute(0))
     assert (desk.core.status, desk.core.reason, desk.busy()) == (status, "enough", {})
+
+
+def test_a_change_as_large_as_the_bound_is_a_change() -> None:
+    rule = Convergence(evaluations=2, max_change=0.25)
+    assert not rule.reached([0.5, 0.75])
+    assert rule.reached([0.5, 0.625])

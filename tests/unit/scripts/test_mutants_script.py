@@ -1,4 +1,4 @@
-"""``scripts/mutants.py`` on a project of one function: what is killed, what survives, and what it need not ask again."""
+"""``scripts/mutants.py`` on a project of one function: what is killed, what survives, what is not asked again."""
 
 from __future__ import annotations
 
@@ -64,5 +64,6 @@ def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
     code, out, err = mutants(project)
     assert code == 1
-    assert err == "these tests fail without any mutant: test_small.py\n"
+    assert err.startswith("these tests fail without any mutant: test_small.py\n")
+    assert "assert sign(0) == 0" in err
     assert out.count("untested: ") == 3
