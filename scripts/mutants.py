@@ -313,9 +313,10 @@ def _run(
     root: Path, wanted: Sequence[Mutant], jobs: int, known: dict[str, str], results: Path
 ) -> Iterator[tuple[Mutant, str]]:
     results.parent.mkdir(exist_ok=True)
+    keys = {mutant: fingerprint(root, mutant) for mutant in wanted}  # now: what is tested are copies of the files
     with results.open("a") as file:
         for number, (mutant, verdict) in enumerate(verdicts(root, wanted, jobs, known), start=1):
-            key = fingerprint(root, mutant)
+            key = keys[mutant]
             if verdict != UNTESTED and key not in known:
                 file.write(json.dumps({"key": key, "verdict": verdict, "mutant": mutant.name}) + "\n")
                 file.flush()

@@ -138,7 +138,7 @@ LONG = {
     "coded for no straggler",
     "x of all workers, virtual",
 }
-"""What strategies are at the ends of their ranges is for every commit on the virtual clock: contract/test_identities."""
+"""At the ends of their ranges strategies are others on the virtual clock, too, for every commit: test_identities."""
 
 
 def named(*names: str) -> pytest.MarkDecorator:

@@ -1,8 +1,8 @@
 """A plugin: long tests by turns. What takes too long for every commit is run a part at a time, chosen by the commit.
 
-``make test`` leaves the tests that are marked ``long`` out. ``--turn COMMIT`` (what CI runs) adds the share whose turn it
-is, so that within some dozens of commits each has had its turn; ``--long`` (``make slow``) adds all of them. A test that
-is named in full, ``test_file.py::test_name[its case]``, is run in any case.
+``make test`` leaves the tests that are marked ``long`` out. ``--turn COMMIT`` (what CI runs) adds the share whose turn
+it is, so that within some dozens of commits each has had its turn; ``--long`` (``make slow``) adds all of them. A test
+that is named in full, ``test_file.py::test_name[its case]``, is run in any case.
 
 A function all of whose cases are long would be run by nobody for days, so it is refused: a small case has to stay.
 """

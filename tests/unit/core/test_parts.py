@@ -110,7 +110,13 @@ def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "lawful"),
-    [((1 / 6, 1 / 6), True), ((1 / 6, 1 / 6 + 1e-9), True), ((1 / 6, 1.001 / 6), False), ((1 / 6, 1 / 3), False), ((1 / 6, -1 / 6), False)],
+    [
+        ((1 / 6, 1 / 6), True),
+        ((1 / 6, 1 / 6 + 1e-9), True),
+        ((1 / 6, 1.001 / 6), False),
+        ((1 / 6, 1 / 3), False),
+        ((1 / 6, -1 / 6), False),
+    ],
 )
 def test_every_part_must_have_the_same_weight(weights: tuple[float, float], lawful: bool) -> None:
     run = desk()

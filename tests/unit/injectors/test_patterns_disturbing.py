@@ -355,3 +355,11 @@ def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
 def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, message: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(message)):
         pattern.plan(HOSTS, 1e6, 0)
+
+
+def test_nobody_is_struck_at_the_start_of_the_job() -> None:
+    """The first strike of each of 200 workers comes after an exponential time of mean 10 s."""
+    plan = Poisson(mean_s=10.0, duration_s=1.0).plan(cluster_of(200), 1000.0, 0)
+    first = {one.target: one.start_s for one in reversed(plan.disturbances)}
+    assert min(first.values()) > 0.0
+    assert np.mean(list(first.values())) == pytest.approx(10.0, abs=4 * 10.0 / math.sqrt(200))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, Record, SpeedPredictor, speed_predictor
+from predictors.history import History
 from predictors.narx import _loss, _spread
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
@@ -178,3 +179,14 @@ def test_a_fit_is_renewed_with_every_fifth_record() -> None:
             fits.append(count)
     assert fits[0] == 10, "eight rows of three records each"
     assert fits[1:] == [15, 20, 25, 30]
+
+
+@pytest.mark.parametrize(("speed", "novel"), [(84.0, False), (83.0, True), (132.0, False), (133.0, True)])
+def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_learnt(speed: float, novel: bool) -> None:
+    """Learnt are 100 to 110: 100 / 1.2 = 83.3 and 110 x 1.2 = 132 are the last that are not new."""
+    history = History(window=50)
+    for known in (100.0, 105.0, 110.0):
+        history.add(Record(known))
+    history.table()
+    history.add(Record(speed))
+    assert history.novel is novel
