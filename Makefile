@@ -10,6 +10,12 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint con
 # Tests by folder, so that nobody collects what is not to be run. TURN=COMMIT adds the long tests whose turn it is then.
 PURE := tests/unit tests/contract tests/paper
 LIVE := tests/live tests/chaos
+QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/training/test_optimizers.py \
+	tests/unit/injectors/test_plan.py tests/unit/injectors/test_schedule.py tests/unit/injectors/test_patterns.py \
+	tests/unit/virtual/test_fluid.py tests/unit/virtual/test_virtual_clock.py tests/unit/virtual/test_virtual_costs.py \
+	tests/unit/analysis/test_analysis_metrics.py tests/unit/analysis/test_summary_fields.py \
+	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
+	tests/live/test_device_mix.py
 BESIDE := -n 2 --dist worksteal --benchmark-disable
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 

@@ -190,3 +190,13 @@ def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_lea
     history.table()
     history.add(Record(speed))
     assert history.novel is novel
+
+
+def test_the_regressors_of_a_row_are_the_last_two_speeds_and_both_iterations_resources() -> None:
+    history = History(window=50)
+    for number in (1.0, 2.0, 3.0, 4.0):
+        history.add(Record(number, cpu=10 * number, memory=100 * number))
+    regressors, speeds = history.table()
+    assert regressors.tolist() == [[2, 1, 30, 20, 300, 200], [3, 2, 40, 30, 400, 300]]
+    assert speeds.tolist() == [3, 4]
+    assert history.row(50.0, 500.0).tolist() == [4, 3, 50, 40, 500, 400]
