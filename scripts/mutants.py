@@ -4,6 +4,7 @@
     python scripts/mutants.py                       # all of them, two at a time (a quarter of an hour on two cores)
     python scripts/mutants.py core 'strategies/gates/*'
     python scripts/mutants.py --list                # those that survived the last time, and why it matters
+    python scripts/mutants.py --repair              # after files were divided: bugs go with the text that they change
 
 The mutants are data, ``tests/mutants/*.yaml``: a file, a text that stands in it exactly once, what takes its place, a
 sentence saying what that breaks, and the tests that should fail. What was found out is kept below ``out/`` and asked
@@ -36,6 +37,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -98,6 +100,43 @@ def fingerprint(root: Path, mutant: Mutant) -> str:
     for words in mutant.tests:
         digest.update(words.encode() + (root / shlex.split(words)[0].partition("::")[0]).read_bytes())
     return digest.hexdigest()[:20]
+
+
+def repair(root: Path) -> int:
+    """Move every mutant whose text is gone to the only file that has it, once; 1 if some have no such place."""
+    lost = 0
+    sources = {str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("*/**/*.py"))}
+    sources = {file: text for file, text in sources.items() if not file.startswith(("tests/", "scripts/", "."))}
+    for path in sorted((root / LISTS).glob("*.yaml")):
+        head = [line for line in path.read_text().splitlines() if line.startswith("#")]
+        groups = yaml.safe_load(path.read_text())
+        moved: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
+        for group in groups:
+            for one in group["mutants"]:
+                file, find = group["file"], one["find"]
+                if sources.get(file, "").count(find) != 1:
+                    places = [other for other, text in sources.items() if text.count(find) == 1]
+                    lost += len(places) != 1
+                    where = f"{'goes to' if len(places) == 1 else 'is in'} {', '.join(places) or 'no file'}"
+                    print(f"{file}: {find!r} {where}")
+                    file = places[0] if len(places) == 1 else file
+                moved.setdefault((file, tuple(group["tests"])), []).append(one)
+        path.write_text("\n".join([*head, *_rows(moved)]) + "\n")
+    return 1 if lost else 0
+
+
+def _rows(groups: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]]) -> Iterator[str]:
+    """The lines of a list."""
+    for (file, tests), mutants in groups.items():
+        yield from (f"- file: {file}", "  tests:", *(f"    - {words}" for words in tests), "  mutants:")
+        for one in mutants:
+            for number, (name, value) in enumerate(one.items()):
+                said = value if name == "tests" else json.dumps(value) if "\n" in value else _quoted(value)
+                yield f"    {'  ' if number else '- '}{name}: {said}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 # ---- one fork: one mutant, or none -----------------------------------------------------------------------------------
@@ -278,11 +317,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--least", type=float, default=LEAST_FRAC, help="part that must be killed")
     parser.add_argument("--fresh", action="store_true", help="forget what was found out before")
     parser.add_argument("--list", action="store_true", help="run nothing, tell what is known")
+    parser.add_argument("--repair", action="store_true", help="move mutants whose text stands in another file now")
     parser.add_argument("--no-preload", action="store_true", help="let every fork import libraries for itself")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     root = options.root.resolve()
+    if options.repair:
+        return repair(root)
     wanted = [
         one
         for one in read_lists(root)

@@ -72,6 +72,8 @@ CASES = [
     for case in cases_of(name, num_workers)
 ]
 SHORT = [case for case in CASES if not case.long]
+WITNESSES = [case for case in CASES if case.name in ("asp_dds", "backup_workers", "bsp") and case.num_workers <= 4]
+"""Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
 every_name = pytest.mark.parametrize("name", NAMES)
 
@@ -260,7 +262,7 @@ def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> N
 
 
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
-    seen = [run_of(case, seed) for case in SHORT for seed in case.seeds]
+    seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
     for name in ("control_s", "decision_s", "update_base_s", "jitter_sigma", "jitter_rho", "link_bytes_per_s"):
         assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name
@@ -279,7 +281,7 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
 
 
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
-    seen = [host_run_of(case, seed) for case in SHORT for seed in case.seeds]
+    seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     open_windows = {
         (one.kind, parse_target(one.target).form)  # type: ignore[union-attr]
         for run in seen
@@ -337,7 +339,7 @@ def test_every_note_is_described_with_its_fields() -> None:
     text = (ROOT / "docs" / "record.md").read_text().replace("\n", " ")
     plain = re.sub(r"\[.*?\]|\{\.\.\.\}", "", text)
     described = {kind: set(re.findall(r"\w+", fields)) for kind, fields in re.findall(r"`(\w+) \{([^}]*)\}", plain)}
-    for case in SHORT:
+    for case in (case for case in SHORT if case.num_workers == 4):
         for line in (*run_of(case, 0).lines, *host_run_of(case, 0).lines):
             if line["kind"] == "note":
                 assert described[line["note"]["type"]] <= set(line["note"]), line

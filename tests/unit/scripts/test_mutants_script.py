@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.mutants import read_lists
 from tests.support.runs import ROOT
 
 SOURCE = "def sign(number):\n    if number < 0:\n        return -1\n    return 1\n"
@@ -67,3 +68,18 @@ def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     assert err.startswith("these tests fail without any mutant: test_small.py\n")
     assert "assert sign(0) == 0" in err
     assert out.count("untested: ") == 3
+
+
+def test_a_bug_goes_with_its_text_to_another_file(project: Path) -> None:
+    (project / "parts").mkdir()
+    (project / "parts/sign.py").write_text(SOURCE.replace("sign(number)", "sign_of(number)"))
+    (project / "small.py").write_text("from parts.sign import sign_of as sign\n")
+    code, out, _ = mutants(project, "--repair")
+    assert code == 0
+    assert "small.py: 'return -1' goes to parts/sign.py\n" in out
+    moved = read_lists(project)
+    assert {mutant.file for mutant in moved} == {"parts/sign.py"}
+    assert [mutant.find for mutant in moved] == ["return -1", "number < 0", "return 1", "if number < 0:"]
+    assert mutants(project, "--repair", "--list")[1] == "", "nothing is left to be moved"
+    (project / "parts/sign.py").write_text("")
+    assert mutants(project, "--repair")[0] == 1

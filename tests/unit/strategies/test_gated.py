@@ -125,14 +125,3 @@ def test_what_depends_on_staleness_has_no_rhythm() -> None:
     assert SSP().rhythm() is not None
     assert ASP(lr_rule="inverse").rhythm() is None
     assert SSP(lr_rule="linear").rhythm() is None
-
-
-def test_a_round_that_follows_no_update_is_announced_too() -> None:
-    """All have left, and somebody comes: a load policy is asked for the sizes of a round of one."""
-    strategy = Rotating()
-    at = desk(strategy)
-    for worker in range(3):
-        at.lose(worker, restarting=False)
-    at.core.members.members[1].state = "launching"
-    at.join(1)
-    assert strategy.rounds == [(0, 1, 2), (1,)]
