@@ -99,7 +99,12 @@ def followed(run: VirtualRun) -> list[tuple[Line, Line]]:
 
 
 def every_run() -> list[VirtualRun]:
-    return [run for case in CASES if not case.long for run in runs(case)]
+    return [
+        run
+        for case in CASES
+        if case.name in ("antdt_dd", "bsp", "lb_bsp") and case.num_workers <= 4
+        for run in runs(case)
+    ]
 
 
 def test_the_worlds_have_in_them_what_they_are_for() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strategies.gates.base import NOTHING
-from strategies.protocol import Compute, Joined, Lost, Started
+from strategies.protocol import Apply, Arrived, Compute, Joined, Lost, Started, Timings
 from tests.contract.catalogue import make
 from tests.unit.strategies.test_gates import MAKERS, applied, grad
 
@@ -83,3 +83,13 @@ def test_a_late_part_rides_along_and_makes_nobody_whole() -> None:
     assert gate.arrived(grad(2)).go == (2,)
     assert gate.arrived(grad(0, version=1)) == NOTHING
     assert applied(gate.arrived(grad(1, version=1))) == [0, 1, 2]
+
+
+def test_what_the_last_to_leave_had_delivered_is_applied() -> None:
+    """SSP with bound 0 waits for the round to be complete; when nobody is left it is."""
+    strategy = make("ssp", bound=0)
+    strategy.handle(Started(t=0.0, workers=(0, 1), batch_samples=(1, 1), num_servers=1))
+    assert strategy.handle(Arrived(t=1.0, grad=grad(0), timings=Timings(), loss=None, sqr_norm=None)) == []
+    left = [Lost(t=2.0, worker=worker, incarnation=0, reason="killed", restarting=False) for worker in (0, 1)]
+    assert list(strategy.handle(left[0])) == []
+    assert [type(command) for command in strategy.handle(left[1])] == [Apply]
