@@ -93,3 +93,15 @@ def test_what_the_last_to_leave_had_delivered_is_applied() -> None:
     left = [Lost(t=2.0, worker=worker, incarnation=0, reason="killed", restarting=False) for worker in (0, 1)]
     assert list(strategy.handle(left[0])) == []
     assert [type(command) for command in strategy.handle(left[1])] == [Apply]
+
+
+def test_who_restarts_will_be_fresh_and_is_waited_for() -> None:
+    """Worker 2 computed on what was before the first update and crashes; with worker 1 gone it is one of two needed."""
+    gate = MAKERS["delayed"](range(3))
+    gate.arrived(grad(0))
+    gate.arrived(grad(1))
+    assert gate.lost(2, True) == NOTHING
+    assert gate.lost(1, False) == NOTHING
+    assert gate.arrived(grad(0, version=1)) == NOTHING
+    assert gate.joined(2).go == (2,)
+    assert applied(gate.arrived(grad(2, version=1))) == [0, 2]
