@@ -7,7 +7,19 @@ TORCH_INDEX ?= auto
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup run test check bench fidelity harm injectors figures paper predictors chaos slow clean
+# Tests by folder, so that nobody collects what is not to be run. TURN=COMMIT adds the long tests whose turn it is then.
+PURE := tests/unit tests/contract tests/paper
+LIVE := tests/live tests/chaos
+QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/training/test_optimizers.py \
+	tests/unit/injectors/test_plan.py tests/unit/injectors/test_schedule.py tests/unit/injectors/test_patterns.py \
+	tests/unit/virtual/test_fluid.py tests/unit/virtual/test_virtual_clock.py tests/unit/virtual/test_virtual_costs.py \
+	tests/unit/analysis/test_analysis_metrics.py tests/unit/analysis/test_summary_fields.py \
+	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
+	tests/live/test_device_mix.py
+BESIDE := -n 2 --dist worksteal --benchmark-disable
+TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
+
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper predictors chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -27,10 +39,17 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
-test: $(VENV)/.dev  ## all tests but the long ones (a quarter of an hour)
-	@# what starts processes comes afterwards, one test at a time: they would measure and strike each other
-	$(PY) -m pytest -n 2 --dist loadfile --benchmark-disable -m "not bench and not slow and not live and not chaos and not root" $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest -m "(live or chaos or root) and not bench and not slow" $(ARGS) || [ $$? = 5 ]
+test: $(VENV)/.dev  ## all tests but the long ones (8 minutes on two cores)
+	@# what measures, or looks at all of the machine, comes last and by itself
+	$(PY) -m pytest $(PURE) $(BESIDE) $(TURNS) $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(BESIDE:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
+
+quick: $(VENV)/.dev check  ## what a commit needs, in 90 seconds: `check`, the tests that find most per second, a few live ones
+	$(PY) -m pytest $(QUICK) $(BESIDE) $(ARGS)
+
+mutants: $(VENV)/.dev  ## plant 500 bugs one by one: do the tests notice? (a quarter of an hour; goes on where it was)
+	$(PY) scripts/mutants.py $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows
 	$(VENV)/bin/ruff format --check .
@@ -63,8 +82,10 @@ predictors: $(VENV)/.run  ## score predictors of stragglers on the records below
 chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
 
-slow: $(VENV)/.dev  ## every workload with every backend that trains it, live: 20 updates reduce the loss (half an hour)
-	$(PY) -m pytest -m "slow and not chaos and not bench" $(ARGS)
+slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; all long tests; chance ten times as often (an hour)
+	$(PY) -m pytest tests/live -m "slow" $(ARGS)
+	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(BESIDE:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest tests/unit $(BESIDE) --hypothesis-profile nightly $(ARGS)
 
 clean:  ## remove environments, caches and records
 	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -15,6 +15,8 @@ from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_of, listening_sockets
 from tests.support.runs import DIGITS, LEDGER, Record, Run, processes_of, read_lines
 
+pytestmark = pytest.mark.alone  # it looks at all ports, of which another run may get one next
+
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
 JOBS: dict[str, tuple[tuple[str, ...], bool]] = {

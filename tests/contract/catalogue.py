@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
@@ -85,14 +87,13 @@ class Case(msgspec.Struct, frozen=True):
     name: str
     num_workers: int
     mode: str
+    seeds: tuple[int, ...]
+    """It is played once with each."""
+    long: bool = False
+    """More of the same: not for every commit."""
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.num_workers}-{self.mode}"
-
-    @property
-    def seeds(self) -> range:
-        """How often it is played."""
-        return range(2 if self.num_workers > 4 or is_variant(self.name) else 4)
+        return f"{self.name}-{self.num_workers}-{self.mode}{'-more' if self.long else ''}"
 
     def make(self) -> Strategy:
         """A fresh strategy."""
@@ -106,14 +107,31 @@ def is_variant(name: str) -> bool:
 
 
 def cases() -> list[Case]:
-    """Every combination that makes sense."""
-    return [
-        Case(name, num_workers, mode)
-        for name in NAMES
-        for num_workers in (NUM_WORKERS[:-1] if is_variant(name) else NUM_WORKERS)
-        for mode in MODES
-        if fits(name, num_workers) and (num_workers > 1 or mode != "departures")
-    ]
+    """Every combination that makes sense; what is not ``long`` has every strategy, size and mode in it.
+
+    64 workers, half of the time of all, are for every commit only with departures, in which all happens that can.
+    """
+    found = []
+    for name, num_workers, mode in product(NAMES, NUM_WORKERS, MODES):
+        many, variant = num_workers == NUM_WORKERS[-1], is_variant(name)
+        if (many and variant) or not fits(name, num_workers) or (num_workers == 1 and mode == "departures"):
+            continue
+        first, more = ((1,), (0,)) if many or variant else ((1, 2), (0, 3))
+        if many and mode != "departures":
+            first, more = (), (0, 1)
+        found += [Case(name, num_workers, mode, first)] if first else []
+        found += [Case(name, num_workers, mode, more, long=True)]
+    return found
+
+
+def short_cases() -> list[Case]:
+    """Those for every commit."""
+    return [case for case in cases() if not case.long]
+
+
+def marked(cases: Iterable[Any]) -> list[Any]:
+    """As parameters of a test; the tests of one case follow each other (``scope="module"``) and share its runs."""
+    return [pytest.param(case, marks=[pytest.mark.long] if case.long else [], id=str(case)) for case in cases]
 
 
 def faults(mode: str, seed: int, num_workers: int) -> list[Fault]:

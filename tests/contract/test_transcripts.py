@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.catalogue import NAMES
-from tests.support.scenarios import play
+from tests.contract.scenarios import play
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
 PATHS = sorted(FOLDER.glob("*.txt"))

@@ -24,7 +24,7 @@ from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make
+from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay, strategy_of
 from tests.support.laws import Complaints
@@ -39,25 +39,42 @@ class Case(msgspec.Struct, frozen=True):
 
     name: str
     num_workers: int
+    seeds: tuple[int, ...]
+    long: bool = False
+    """More of the same: not for every commit."""
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.num_workers}"
-
-    @property
-    def seeds(self) -> range:
-        return range(2 if self.num_workers > 4 else 5)
+        return f"{self.name}-{self.num_workers}{'-more' if self.long else ''}"
 
     def make(self) -> Strategy:
         return hurried(self.name)
 
 
+MANY = ("bsp", "ssp", "antdt_nd", "coding_heter_aware")
+"""Played by 64 workers for every commit."""
+RECORDED = ("asp_dds", "bsp", "sync_switch_restart", "zeno_pp")
+"""Whose records ``run.py`` writes twice for every commit."""
+
+
+def cases_of(name: str, num_workers: int) -> list[Case]:
+    """Seeds for every commit, and more of them; 64 workers, half of the time of all, with some strategies only."""
+    if num_workers > 4:
+        first = [Case(name, num_workers, (0,))] if name in MANY else []
+        return [*first, Case(name, num_workers, (0, 1) if name not in MANY else (1,), long=True)]
+    return [Case(name, num_workers, (0, 1)), Case(name, num_workers, (2, 3, 4), long=True)]
+
+
 CASES = [
-    Case(name, num_workers)
+    case
     for name in NAMES
     for num_workers in ((4,) if is_variant(name) else NUM_WORKERS)
     if fits(name, num_workers)
+    for case in cases_of(name, num_workers)
 ]
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
+SHORT = [case for case in CASES if not case.long]
+WITNESSES = [case for case in CASES if case.name in ("asp_dds", "backup_workers", "bsp") and case.num_workers <= 4]
+"""Of what is in the worlds, which are the same for every strategy."""
+every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
 every_name = pytest.mark.parametrize("name", NAMES)
 
 
@@ -223,7 +240,7 @@ def test_it_faces_the_plan_that_all_face(case: Case) -> None:
         assert otherwise_disturbed(run) == []
 
 
-@every_case
+@pytest.mark.parametrize("case", marked(case for case in CASES if not case.make().validation_samples), scope="module")
 def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None:
     """Scores apart: nothing is decided by them here, and only the ledger has any."""
 
@@ -231,8 +248,6 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
         lines = [line for line in run.lines if line.get("event", {}).get("type") not in (None, "Evaluated")]
         return [(line["t"], line["event"]["type"], line["commands"]) for line in lines]
 
-    if case.make().validation_samples:
-        pytest.skip("it compares gradients")
     for run in runs(case):
         timed = VirtualRun(run.world, case.make(), learning="none")
         assert unlawful(timed) + dead(timed) == []
@@ -247,7 +262,7 @@ def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> N
 
 
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
-    seen = [run_of(case, seed) for case in CASES for seed in case.seeds]
+    seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
     for name in ("control_s", "decision_s", "update_base_s", "jitter_sigma", "jitter_rho", "link_bytes_per_s"):
         assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name
@@ -266,7 +281,7 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
 
 
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
-    seen = [host_run_of(case, seed) for case in CASES for seed in case.seeds]
+    seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     open_windows = {
         (one.kind, parse_target(one.target).form)  # type: ignore[union-attr]
         for run in seen
@@ -324,7 +339,7 @@ def test_every_note_is_described_with_its_fields() -> None:
     text = (ROOT / "docs" / "record.md").read_text().replace("\n", " ")
     plain = re.sub(r"\[.*?\]|\{\.\.\.\}", "", text)
     described = {kind: set(re.findall(r"\w+", fields)) for kind, fields in re.findall(r"`(\w+) \{([^}]*)\}", plain)}
-    for case in CASES:
+    for case in (case for case in SHORT if case.num_workers == 4):
         for line in (*run_of(case, 0).lines, *host_run_of(case, 0).lines):
             if line["kind"] == "note":
                 assert described[line["note"]["type"]] <= set(line["note"]), line
@@ -336,7 +351,9 @@ def plans() -> dict[str, bytes]:
     return {}
 
 
-@every_name
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name not in RECORDED else []) for name in NAMES]
+)
 def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: dict[str, bytes]) -> None:
     records = []
     for run_dir in (tmp_path / "one", tmp_path / "other"):

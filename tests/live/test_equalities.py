@@ -23,7 +23,7 @@ from tests.support.invariants import problems, replay, strategy_of
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, initial_model, serial_sgd
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(400), pytest.mark.xdist_group("equalities")]
 
 AT_ONCE = 2
 UPDATES = 23
@@ -127,11 +127,36 @@ SPECS = {
 }
 
 
+LONG = {
+    "3 workers, epochs apart",
+    "worker and server killed, 3 servers, shm",
+    "no backup workers",
+    "x of all workers",
+    "lgc of all workers",
+    "the first of all workers",
+    "one cluster",
+    "coded for no straggler",
+    "x of all workers, virtual",
+}
+"""At the ends of their ranges strategies are others on the virtual clock, too, for every commit: test_identities."""
+
+
+def named(*names: str) -> pytest.MarkDecorator:
+    """Tests of these runs."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in names]
+    )
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Run]]:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Run]]:
+    """Those that somebody will ask for."""
     directory = tmp_path_factory.mktemp("equalities")
+    mine = [item for item in request.session.items if item.path == request.path]
+    asked = {item.callspec.params["name"] for item in mine if hasattr(item, "callspec")}
+    wanted = [name for name in SPECS if name not in LONG or name in asked]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return {name: pool.submit(make, directory / slug(name), spec) for name, spec in SPECS.items()}
+        return {name: pool.submit(make, directory / slug(name), SPECS[name]) for name in wanted}
 
 
 def slug(name: str) -> str:
@@ -163,10 +188,7 @@ def batches_of(run: Run) -> list[NDArray[np.int64]]:
     ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["reference", "1 worker, 1 server", "2 workers, 3 servers, shm", "3 workers, epochs apart", "5 servers, shm"],
-)
+@named("reference", "1 worker, 1 server", "2 workers, 3 servers, shm", "3 workers, epochs apart", "5 servers, shm")
 def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     run = runs[name].result()
     live, serial = run.parameters(), serial_sgd(run, batches_of(run))
@@ -180,25 +202,22 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
 # ---- bits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "5 servers, shm",
-        "1 server, injected sleep",
-        "worker and server killed",
-        "worker and server killed, 3 servers, shm",
-        "worker killed at the barrier",
-        "ssp with bound 0",
-        "no backup workers",
-        "x of all workers",
-        "lgc of all workers",
-        "the first of all workers",
-        "one cluster",
-        "coded for no straggler",
-        "never switched",
-        "on the virtual clock",
-        "x of all workers, virtual",
-    ],
+@named(
+    "5 servers, shm",
+    "1 server, injected sleep",
+    "worker and server killed",
+    "worker and server killed, 3 servers, shm",
+    "worker killed at the barrier",
+    "ssp with bound 0",
+    "no backup workers",
+    "x of all workers",
+    "lgc of all workers",
+    "the first of all workers",
+    "one cluster",
+    "coded for no straggler",
+    "never switched",
+    "on the virtual clock",
+    "x of all workers, virtual",
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:
     run, reference = runs[name].result(), runs["reference"].result()
@@ -225,8 +244,8 @@ def test_another_seed_gives_other_bits(runs: Runs) -> None:
 def test_what_should_have_happened_did(runs: Runs) -> None:
     sleepy = runs["1 server, injected sleep"].result()
     assert sum(event["timings"]["injected_s"] for event in sleepy.events("Arrived")) >= UPDATES * 0.02
-    for name, spec in SPECS.items():
-        run = runs[name].result()
+    for name, made in runs.items():
+        run, spec = made.result(), SPECS[name]
         assert bool(run.events("Lost")) == (spec.trouble is not leave_alone)
         assert bool(run.events("ServerLost")) == (spec.trouble is kill_a_worker_and_a_server)
         assert all(event["version"] > 0 for event in run.events("Restored"))
@@ -235,7 +254,7 @@ def test_what_should_have_happened_did(runs: Runs) -> None:
         assert undone == bool(run.events("Restored"))
 
 
-@pytest.mark.parametrize("name", SPECS)
+@named(*SPECS)
 def test_records_are_sound(runs: Runs, name: str) -> None:
     run = runs[name].result()
     assert problems(run.lines()) == []

@@ -100,6 +100,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     assert replay(run.lines(), strategy_of(run.run_dir)) == []
 
 
+@pytest.mark.alone
 def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (1.5, 30, "link:0", "bandwidth", 0.1))
     run = start(
@@ -131,6 +132,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
     assert out.max() < 1.3 * 100e6 / 8 * 0.1
 
 
+@pytest.mark.alone
 def test_eight_runs_at_once_do_not_touch_each_other(start: Start) -> None:
     runs: list[Run] = [start(f"run{number}", *LEDGER, *HOSTS, "workload.epochs=1") for number in range(8)]
     digests = {run.finish(110).sha256 for run in runs}
@@ -157,6 +159,7 @@ def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
     run.interrupt()
 
 
+@pytest.mark.alone
 def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
     """With a relay for the others: host 3 holds worker 3 and server 0, host 0 worker 0 alone."""
     run = start("run", *LEDGER, *HOSTS, "cluster.hosts.latency_ms=20", "topology.num_servers=1", "workload.epochs=2")

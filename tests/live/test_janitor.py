@@ -22,7 +22,7 @@ from runtime.live.machines.janitor import identify, reap
 from runtime.live.machines.leftovers import Ledger
 from tests.support.runs import ROOT, alive, kill_quietly, marks
 
-pytestmark = [pytest.mark.live, pytest.mark.root]
+pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
 DEADLINE_S = 20.0
 MOMENTS = ("hired", "announced", "made", "confirmed", "nested", "inhabited", "stopped")
 """In the life of an owner, one after the other."""

@@ -47,7 +47,7 @@ def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, ru
     assert problems(run.lines()) == []
 
 
-@pytest.mark.parametrize("rule", ["bsp", "asp"])
+@pytest.mark.parametrize("rule", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
 def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: str) -> None:
     """No periodic checkpoint but the first: what it comes back with was stored for it."""
     more = (f"strategy.rule={rule}", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
@@ -123,7 +123,7 @@ def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: 
     assert replay(run.lines(), strategy_of(run.run_dir)) == []
 
 
-@pytest.mark.parametrize("strategy", ["bsp", "asp_dds"])
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])
 def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy: str) -> None:
     endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
     run = start("run", *endless, f"strategy={strategy}", "failover=checkpoint")

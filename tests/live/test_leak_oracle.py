@@ -15,7 +15,7 @@ import pytest
 from tests.support.leaks import SHARED_MEMORY, Oracle
 from tests.support.runs import kill_quietly, marks
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 @contextmanager

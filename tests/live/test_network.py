@@ -24,7 +24,7 @@ from runtime.containment import Isolation, obstacle
 from runtime.live.hosts import netns, probe
 from tests.support.runs import ROOT, marks
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 DEBIAN = "/usr/bin/python3"
 """An interpreter that an ordinary user can read; the one of the tests may lie in root's home."""

@@ -15,9 +15,9 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.holdout import Holdout
 from strategies.zeno_pp import ZenoPP
+from tests.live.retrace import Retracing
 from tests.support.invariants import problems, replay, strategy_of
 from tests.support.leaks import Start
-from tests.support.retrace import Retracing
 from tests.support.runs import DIGITS, LEDGER, Run
 from tests.support.zeno import badly_accepted
 

@@ -17,6 +17,7 @@ from tests.support.tensorflow_facts import needs_tensorflow
 pytestmark = [
     pytest.mark.live,
     pytest.mark.timeout(400),
+    pytest.mark.xdist_group("tensorflow images"),  # they share runs
     needs_tensorflow,
 ]
 

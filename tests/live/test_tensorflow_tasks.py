@@ -19,8 +19,10 @@ from tests.support.tensorflow_facts import needs_tensorflow
 pytestmark = [
     pytest.mark.live,
     pytest.mark.timeout(400),
+    pytest.mark.xdist_group("tensorflow"),  # they share runs
     needs_tensorflow,
 ]
+long = pytest.mark.long
 
 UPDATES = 50
 START_S = 180.0
@@ -97,9 +99,9 @@ def difference(one: Losses, other: Losses) -> float:
     ("name", "other", "learned"),
     [
         ("tensorflow", "torch", 0.5),
-        ("virtual", "torch", 0.5),
-        ("ring", "torch", 0.5),
-        ("clicks", "clicks in torch", 0.6),
+        pytest.param("virtual", "torch", 0.5, marks=long),
+        pytest.param("ring", "torch", 0.5, marks=long),
+        pytest.param("clicks", "clicks in torch", 0.6, marks=long),
     ],
 )
 def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str, other: str, learned: float) -> None:
@@ -109,22 +111,33 @@ def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str,
     assert min(theirs.values()) < learned * max(theirs.values()), "nothing was learned, so nothing was compared"
 
 
-@pytest.mark.parametrize(("name", "other"), [("another seed", "torch"), ("clicks, another seed", "clicks in torch")])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("another seed", "torch"), pytest.param("clicks, another seed", "clicks in torch", marks=long)],
+)
 def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str) -> None:
     assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
 
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("virtual", "tensorflow"), ("shm, 3 servers", "tensorflow"), ("dropping, virtual", "dropping")],
+    [
+        ("shm, 3 servers", "tensorflow"),
+        pytest.param("virtual", "tensorflow", marks=long),
+        pytest.param("dropping, virtual", "dropping", marks=long),
+    ],
 )
 def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str, other: str) -> None:
     assert runs(name).sha256 == runs(other).sha256
     assert problems(runs(name).lines()) == []
 
 
-def test_what_is_dropped_is_missed(runs: Runs) -> None:
-    assert runs("dropping").sha256 != runs("dropping nothing").sha256
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("another seed", "torch"), pytest.param("dropping nothing", "dropping", marks=long)],
+)
+def test_what_differs_has_other_bits(runs: Runs, name: str, other: str) -> None:
+    assert runs(name).sha256 != runs(other).sha256
 
 
 def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start: Start) -> None:

@@ -23,7 +23,7 @@ from injectors.actuators.throttles import Throttles
 from runtime.containment.process import die_with
 from tests.support.runs import ROOT, alive, every_pid, marks
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 NEEDS_CPULIMIT = pytest.mark.skipif(find_program() is None, reason=MISSING)
 WINDOW_S = 2.0

@@ -171,3 +171,8 @@ def test_a_common_factor_keeps_the_order(live: dict[str, list[float]], factor: f
 def test_the_reverse_order_is_never_the_same(live: dict[str, list[float]]) -> None:
     found = order(times(**live), 1.0 / times(**live))
     assert (found.kept, found.verdict) == (0, OFF if found.pairs else None)
+
+
+def test_the_worst_error_may_be_one_below() -> None:
+    assert agreement([0.1, -0.3, 0.2]).worst == -0.3
+    assert agreement([0.1, -0.3, 0.4]).worst == 0.4

@@ -84,3 +84,17 @@ def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
 
 def test_no_plan(tmp_path: Path) -> None:
     assert len(join(bsp_story(plan=[]), tmp_path)) == 0
+
+
+def test_a_report_covers_no_update_before_it(tmp_path: Path) -> None:
+    """What a server slept in its second update, outside of the window, is none of the window's."""
+    story = one_worker([disturbance(0.5, 1.5, "server:0", 0.1)], (1.0, 1.0, 0.0), (2.0, 1.0, 0.0))
+    story.note(2.1, "Updated", server=0, version=1, updates=1, busy_s=0.2, injected_s=0.1)
+    story.note(2.2, "Updated", server=0, version=2, updates=1, busy_s=0.4, injected_s=0.3)
+    assert join(story, tmp_path).iloc[0]["achieved_s"] == pytest.approx(0.1)
+
+
+def test_an_iteration_without_samples_is_not_hit(tmp_path: Path) -> None:
+    story = one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.5))
+    story.arrived(1.5, 0, 1, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=1)
+    assert join(story, tmp_path).iloc[0]["hits"] == 1

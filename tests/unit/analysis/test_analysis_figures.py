@@ -16,7 +16,7 @@ from analysis.figures.style import STRATEGY_COLOURS, colour_of, looks
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption, ranges
-from tests.support.records import Story, bsp_story
+from tests.support.records import Story, apply, bsp_story, compute
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -112,3 +112,15 @@ def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
 def test_no_figure_needs_pyplot() -> None:
     for path in (ROOT / "analysis").rglob("*.py"):
         assert "pyplot" not in path.read_text(), path
+
+
+def test_a_segment_does_not_begin_before_the_last_arrival(tmp_path: Path) -> None:
+    """A worker's clock says that it waited for 0.4 s, of which 0.1 s lie before its last gradient arrived."""
+    story = Story(num_workers=1)
+    story.started()
+    story.lines[-1]["commands"] = [compute(0)]
+    story.arrived(1.0, 0, 0, [apply(0), compute(0)], compute_s=1.0)
+    story.arrived(1.5, 0, 1, [apply(1)], compute_s=0.2, wait_s=0.4, iteration=1)
+    pieces = segments(load_run(story.write(tmp_path / "run")).tables.iterations)
+    assert pieces[pieces["iteration"] == 1]["start_s"].min() == 1.0
+    assert pieces["end_s"].max() == 1.5

@@ -13,7 +13,7 @@ import pytest
 from analysis.measures import targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run, load_run
-from tests.support.records import Story, apply, backup_story, bsp_story, compute, rollback_story
+from tests.support.records import Story, apply, backup_story, bsp_story, compute, drop, rollback_story
 
 SCORES = [(0, 0.1), (40, 0.5), (80, 0.7), (120, 0.7504), (160, 0.7509), (200, 0.7511), (240, 0.7512), (280, 0.7510)]
 
@@ -201,3 +201,42 @@ def test_one_worker_has_no_stragglers(tmp_path: Path) -> None:
     summary = summarise(read(story, tmp_path))
     assert (summary["straggler_iterations"], summary["iterations_with_straggler_frac"]) == (0, None)
     assert summary["wait_frac"] == 0.0
+
+
+# ---- at the bounds ---------------------------------------------------------------------------------------------------
+
+
+def test_a_change_as_large_as_the_bound_has_not_converged() -> None:
+    rising = scored([(0, 0.5), (1, 0.75)])
+    assert targets.converged_s(rising, 2, 0.25) == inf
+    assert targets.converged_s(rising, 2, 0.251) == 1.0
+
+
+def test_a_value_that_is_the_target_reaches_it() -> None:
+    assert targets.tta_s(scored(SCORES), 0.7) == 80.0
+    assert targets.tta_s(scored([(0, 2.0), (10, 1.0)]), 1.0, higher_is_better=False) == 10.0
+
+
+def test_it_settles_to_the_mean_of_the_last_fifth_of_the_time() -> None:
+    assert targets.settled(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
+
+
+def test_a_gain_is_by_how_much_the_value_rises() -> None:
+    rising = scored([(0, 0.1), (10, 0.5)])
+    assert targets.gain(rising, 0.0, 5.0) == pytest.approx(0.2)
+    assert isnan(targets.gain(rising, 6.0, 5.0)), "it ends before"
+
+
+def test_exactly_a_fifth_longer_is_no_straggler() -> None:
+    frame = pd.DataFrame({"iteration": [0, 0, 1, 1], "deviation_frac": [0.0, 0.2, 0.0, 0.20001]})
+    assert work.stragglers(frame) == (1, 0.5)
+
+
+def test_gradients_without_samples_are_not_pushed(tmp_path: Path) -> None:
+    story = Story(num_workers=4)
+    story.started()
+    story.lines[-1]["commands"] = [compute(worker) for worker in range(4)]
+    for worker, samples in enumerate((8, 8, 0, 0)):
+        commands = [apply(0)] if worker == 0 else [drop(1)] if worker == 1 else []
+        story.arrived(0.1, worker, worker, commands, compute_s=0.1, samples=samples, version=0)
+    assert summarise(read(story, tmp_path))["dropped_frac"] == 0.5

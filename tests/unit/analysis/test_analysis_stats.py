@@ -177,3 +177,15 @@ def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
 def test_runs_without_a_score_have_no_curve() -> None:
     assert len(stats.curves([scored([], [])], ["bsp"])) == 0
     assert isnan(stats.median([nan]))
+
+
+def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
+    frames = [scored([0.0, 4.0], [0.0, 1.0]), scored([2.0, 6.0], [0.4, 0.8])]
+    curve = stats.curves(frames, ["bsp"] * 2, points=5)
+    assert list(curve["t_s"]) == [2.0, 3.0, 4.0, 5.0, 6.0]
+    assert curve.loc[0, ["low", "high"]].tolist() == pytest.approx([0.4, 0.5])
+
+
+def test_four_seeds_are_not_enough_and_five_are() -> None:
+    assert "4 seeds: intervals need at least five" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
+    assert stats.warnings_of(rows("bsp", [1.0] * 5)) == []

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.fitting.calibration import Calibration, calibrate
+from analysis.fitting.pacing import paced_s
 from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs
 from scripts import calibrate as script
@@ -349,3 +351,9 @@ def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"calibrate.py: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"
+
+
+def test_a_device_below_its_saturation_is_no_faster() -> None:
+    rows = pd.DataFrame({"worker": [0, 1, 0], "samples": [10, 100, 1000]})
+    job = {"num_workers": 2, "device": {"base_s": 0.01, "per_sample_s": 0.001, "saturation_s": 0.1}}
+    assert list(paced_s(job, rows)) == pytest.approx([0.1, 0.11, 1.01])

@@ -365,3 +365,18 @@ def test_every_ledger_has_a_page_and_the_other_way_round() -> None:
     assert set(load_pages()) == {path.stem for path in FOLDER.glob("*.yaml")}
     written = {path.stem for path in (FOLDER.parents[1] / "docs" / "paper").glob("*.md")} - {"README"}
     assert sorted(page.name for page in load_pages().values()) == sorted(written)
+
+
+def test_shapes_at_their_bounds() -> None:
+    assert saw("grows_less", intensities([10, 15], [20, 30]), **PAIR) is False, "as much is not less"
+    rows = [runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}, role="worker")]
+    rows += [runs({"nd": [10, 40, 80], "bsp": [10, 20, 30]}, role="server")]
+    assert saw("steadier", pd.concat(rows, ignore_index=True), **PAIR) is False, "in one of two rows only"
+    given: dict[str, Any] = {"check": "shape", "value": None, "of": "update_s", "subject": {"system": "ours"}}
+    against = ({"system": "bsp"},)
+    growing = late(ours=[2.0, 2.0, 2.0, 2.5], bsp=[3.0, 4.0, 5.0, 6.0])
+    assert saw("flat_and_lowest", growing, **given, against=against) is False, "the lowest, but not flat"
+    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.0, inf]), **given) is False, "it stays at 10"
+    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.1, inf]), **given) is True
+    assert saw("levels_off", late(ours=[4.0, 6.0, 5.0, 5.0]), **given) is False, "it falls by a sixth"
+    assert saw("levels_off", late(ours=[4.0, 6.0, 5.5, 5.5]), **given) is True

@@ -150,3 +150,11 @@ def test_they_are_not_where_nothing_was(tmp_path: Path) -> None:
     bsp_story().write(tmp_path / "runs" / "a")
     assert script.main([str(tmp_path / "runs")]) == 0
     assert not list(tmp_path.rglob("injectors.png"))
+
+
+def test_iterations_that_are_nearly_as_long_as_promised_count_as_long_enough() -> None:
+    table = judged(
+        window(magnitude=0.5, slowdown=2.0, base_s=0.04),
+        window(magnitude=0.5, slowdown=2.0, base_s=0.02),
+    ).set_index("length_ms")
+    assert table["promised"].to_dict() == {40.0: True, 20.0: False}

@@ -246,3 +246,9 @@ def test_a_record_without_iterations_is_refused(tmp_path: Path) -> None:
     story.finished(1.0)
     with pytest.raises(RecordError, match="holds no iteration of a worker on a whole batch"):
         timed(run_of(story, tmp_path))
+
+
+def test_exactly_the_tolerance_longer_is_no_straggler() -> None:
+    rows = pd.DataFrame({"worker": [0, 1, 2], "iteration": 0, "begun_s": 0.0, "t": [1.0, 1.25, 1.5]})
+    rows = rows.assign(iter_s=rows["t"])
+    assert list(realised(rows, [], tolerance_frac=0.25)) == [False, False, True]

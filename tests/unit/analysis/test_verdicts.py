@@ -328,3 +328,16 @@ def test_a_bad_entry_is_refused(entry: str, said: str, tmp_path: Any) -> None:
     with pytest.raises(LedgerError) as caught:
         load_ledger("a", tmp_path)
     assert said in str(caught.value)
+
+
+def test_the_median_of_a_skewed_sample_lies_within_its_interval() -> None:
+    """Of 60 zeros and 40 ones: Student's interval of the mean alone would begin above the median."""
+    low, high = interval([0.0] * 60 + [1.0] * 40)
+    assert (low, high) == (0.0, pytest.approx(0.4977, abs=1e-3))
+    assert interval([0.0] * 40 + [1.0] * 60)[1] == 1.0
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.0, "missed"), (0.05, "missed"), (0.06, "inconclusive")])
+def test_a_shape_is_missed_only_where_hardly_any_seeds_would_show_it(share: float, verdict: str) -> None:
+    seen = Answer(seeds=5, holds=False, share=share)
+    assert judge(claim(check="shape", value=None, shape="flat"), seen) == verdict

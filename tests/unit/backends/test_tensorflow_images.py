@@ -11,7 +11,7 @@ from torch import nn
 
 from runtime.backends.torch import TorchModel
 from tests.support.tensorflow_facts import needs_tensorflow
-from tests.support.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
+from tests.unit.backends.tensorflow_images import LAYERS, Facts, collect, facts_of, make_comparable, task_of
 from workloads.models.images import CIFAR_PX, MODELS
 from workloads.models.torch.images import MAKERS
 

@@ -8,7 +8,7 @@ import pytest
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from tests.support.tensorflow_facts import needs_tensorflow
-from tests.support.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun, collect
+from tests.unit.backends.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun, collect
 
 pytestmark = [needs_tensorflow, pytest.mark.timeout(300)]
 TOLERANCE = 1e-5

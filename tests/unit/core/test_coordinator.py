@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import executor
 from runtime.core.convergence import Convergence
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -120,6 +121,15 @@ def test_a_strategy_that_asks_for_data_for_ever_is_stopped() -> None:
     with pytest.raises(ProtocolError, match="stuck"):
         desk.arrive(1)
     assert len(desk.events) < 10_000
+
+
+def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every epoch of two samples ends with an empty round of the third worker: ten of them are no reason to stop."""
+    monkeypatch.setattr(executor, "MAX_EMPTY_ROUNDS", 3)
+    job = make_job(num_workers=3, global_batch_samples=3, num_samples=2, epochs=10, max_time_s=1000.0)
+    run = HeapRun(BSP(), job, [1.0] * 3).run()
+    assert (run.core.status, run.core.version) == ("done", 10)
+    assert sum(isinstance(event, Arrived) and not event.grad.samples for event in run.events) >= 10
 
 
 # ---- epochs ---------------------------------------------------------------------------------------------------------
@@ -321,3 +331,9 @@ def test_a_strategy_may_stop_the_job(ok: bool, status: str) -> None:
     desk = puppet_desk()
     desk.say(Stop(reason="enough", ok=ok), *compute(0))
     assert (desk.core.status, desk.core.reason, desk.busy()) == (status, "enough", {})
+
+
+def test_a_change_as_large_as_the_bound_is_a_change() -> None:
+    rule = Convergence(evaluations=2, max_change=0.25)
+    assert not rule.reached([0.5, 0.75])
+    assert rule.reached([0.5, 0.625])

@@ -7,6 +7,7 @@ import pytest
 from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Arrived,
+    Checkpoint,
     Joined,
     Lost,
     ProtocolError,
@@ -142,3 +143,16 @@ def test_what_a_pending_worker_had_drawn_goes_to_the_others_also_after_a_restore
     run = HeapRun(strategy, job, [1.0] * 4, scheduler=ConstantPending(pending_s=60.0)).run()
     assert run.core.status == "done", run.core.reason
     assert run.core.shards.samples_applied == epochs * 32
+
+
+def test_after_a_restore_the_samples_of_who_is_pending_do_not_wait_for_it() -> None:
+    """The checkpoint says that worker 1 has drawn some; it may be away for long."""
+    desk = puppet_desk(num_samples=12)
+    desk.say(*compute(0, 1, 2))
+    desk.say(Checkpoint())
+    desk.say(Restart(node="worker:1"))
+    desk.lose_server()
+    desk.restore()
+    assert not desk.core.shards.local.get(1)
+    assert [one.worker for one in desk.core.shards.requeued] == [1]
+    assert desk.core.shards.local[0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.core.ledger import HISTORY, Ledger, Order
-from strategies.protocol import Compute, Grad, Joined, Lost, ProtocolError
+from runtime.core.ledger import HISTORY, REMEMBERED, Ledger, Order
+from strategies.protocol import Compute, Grad, Joined, Lost, ProtocolError, Score
 
 
 @pytest.fixture
@@ -107,3 +107,25 @@ def test_an_error_ends_with_the_last_events_of_that_worker(ledger: Ledger) -> No
 def test_a_worker_of_which_nothing_is_known_has_no_events(ledger: Ledger) -> None:
     with pytest.raises(ProtocolError, match=r"its last events:\n  none$"):
         ledger.check_compute(Compute(worker=3, num_samples=4), alive=False)
+
+
+def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow(ledger: Ledger) -> None:
+    for number in range(3 * REMEMBERED):
+        ledger.arrived(make_grad(number, worker=7))
+        ledger.use((number,), "Apply")
+        ledger.saw(7, Joined(t=float(number), worker=7, incarnation=number))
+    assert len(ledger.last_events(7)) == HISTORY
+    newest, oldest = 3 * REMEMBERED - 1, 0
+    with pytest.raises(ProtocolError, match="worker 7: "):
+        ledger.use((newest,), "Drop")
+    with pytest.raises(ProtocolError, match=r"^Drop of \[0\]: not arrived"):
+        ledger.use((oldest,), "Drop")
+
+
+def test_a_gradient_is_not_scored_twice_at_once(ledger: Ledger) -> None:
+    ledger.arrived(make_grad(1, worker=4))
+    assert ledger.check_score(Score(grad=1), set()).worker == 4
+    with pytest.raises(ProtocolError, match=r"worker 4: .*while its last score is not told"):
+        ledger.check_score(Score(grad=1), {1})
+    with pytest.raises(ProtocolError, match="not arrived, or used before"):
+        ledger.check_score(Score(grad=2), set())

@@ -85,3 +85,19 @@ def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     desk = Desk(BSP(), make_job(num_workers=2))
     desk.core.start({1: 2})
     assert {order.worker: order.incarnation for order in desk.orders.values()} == {0: 0, 1: 2}
+
+
+def test_one_that_waits_for_a_place_is_somebody_though_others_are_there() -> None:
+    members = attached(3)
+    assert not members.anyone_pending()
+    assert members.restarted(1) == 0
+    assert members.anyone_pending()
+    assert not members.is_expected(1)
+    assert members.joined(1, 1)
+    assert not members.anyone_pending()
+
+
+def test_one_that_is_launched_is_somebody_though_others_are_there() -> None:
+    members = attached(3)
+    members.lost(1, restarting=True)
+    assert members.anyone_launching()

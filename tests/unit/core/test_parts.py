@@ -110,7 +110,13 @@ def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "lawful"),
-    [((1 / 6, 1 / 6), True), ((1 / 6, 1 / 6 + 1e-9), True), ((1 / 6, 1 / 3), False), ((1 / 6, -1 / 6), False)],
+    [
+        ((1 / 6, 1 / 6), True),
+        ((1 / 6, 1 / 6 + 1e-9), True),
+        ((1 / 6, 1.001 / 6), False),
+        ((1 / 6, 1 / 3), False),
+        ((1 / 6, -1 / 6), False),
+    ],
 )
 def test_every_part_must_have_the_same_weight(weights: tuple[float, float], lawful: bool) -> None:
     run = desk()
@@ -154,3 +160,18 @@ def test_an_update_mixes_no_round_with_anything_else() -> None:
     run.arrive(1)
     with pytest.raises(ProtocolError, match="are not of one batch"):
         run.say(Apply(grads=(0, 1), weights=(1 / 8, 1 / 8)))
+
+
+@pytest.mark.parametrize(("weights", "lawful"), [((1 / 12, 1 / 6), True), ((1 / 6, 1 / 6), False)])
+def test_a_part_counts_its_coefficient_times_the_weight_of_its_row(weights: tuple[float, float], lawful: bool) -> None:
+    run = desk()
+    run.say(Partition(num_samples=6, num_parts=2), row(0, Part(0, 2.0)), row(1, Part(1, 1.0)))
+    run.arrive(0)
+    run.arrive(1)
+    update = Apply(grads=(0, 1), weights=weights)
+    if lawful:
+        run.say(update)
+        assert run.updates == 1
+        return
+    with pytest.raises(ProtocolError, match=r"0\.166667 to 0\.333333"):
+        run.say(update)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from runtime.core import permutation
-from runtime.core.permutation import MAX_LENGTH, MAX_TABLE, Key, permute, permute_one
+from runtime.core.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
 
 Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 
@@ -202,3 +202,8 @@ def test_what_is_out_of_range_is_refused(arguments: tuple[Any, ...], message: st
 
 def test_no_positions() -> None:
     assert permute(np.array([], dtype=np.int64), 5, ()).tolist() == []
+
+
+def test_nobody_can_write_into_a_permutation_that_others_will_see() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        _sorted(10, (1,))[0] = 5

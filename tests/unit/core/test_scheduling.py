@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.core.scheduling import ConstantPending, LognormalPending, TracePending
+from runtime.core.scheduling import MAX_PENDING_S, ConstantPending, LognormalPending, TracePending
 
 
 def test_constant() -> None:
@@ -67,3 +67,10 @@ def test_waits_that_are_none(pending_s: float) -> None:
         LognormalPending(median_s=pending_s)
     with pytest.raises(ValueError, match="sigma="):
         LognormalPending(sigma=-0.1)
+
+
+def test_nobody_waits_for_longer_than_a_week() -> None:
+    busy = LognormalPending(median_s=MAX_PENDING_S, sigma=3.0)
+    drawn = [busy.draw_s(0.0, 0, number) for number in range(50)]
+    assert max(drawn) == MAX_PENDING_S
+    assert min(drawn) < MAX_PENDING_S

@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from runtime.core.shards import Cut, Range, Shards, cut_epoch
-from tests.support.sharding import ShardsMachine, samples_of
+from runtime.core.shards import Cut, Epoch, Range, Shards, cut_epoch
+from tests.unit.core.sharding import ShardsMachine, samples_of
 
 MACHINE = settings(max_examples=80, stateful_step_count=30, phases=[Phase.generate])
 """Failures are not shrunk: that can take minutes, and thirty steps can be read."""
@@ -376,3 +376,47 @@ def test_fresh_shards_and_what_came_back_go_before_what_others_have_drawn() -> N
     shards = make_shards(policy="shared")
     shards.take(0, 0, 1)
     assert {part.shard for part in shards.take(1, 1, 8)}.isdisjoint({part.shard for part in shards.local[0]})
+
+
+def test_work_that_returns_to_its_holder_is_handed_out_again_in_its_order() -> None:
+    shards = make_shards()
+    first = shards.take(1, 0, 6)
+    assert len(first) == 2, "it begins in one shard and ends in the next"
+    shards.returned(1, to_holder=True)
+    assert shards.take(2, 0, 6) == first
+
+
+def test_a_shard_takes_no_more_samples_in_two_pieces_than_it_has() -> None:
+    epoch = Epoch(Cut(8, 2, 4))
+    epoch.applied(Range(0, 1, 0, 3))
+    with pytest.raises(RuntimeError, match=r"shard 1 of epoch 0: more samples applied than it has \(4\)"):
+        epoch.applied(Range(0, 1, 1, 3))
+
+
+def test_who_is_back_has_its_static_part_of_the_next_epoch() -> None:
+    shards = make_shards(num_samples=4, num_workers=2, policy="even")
+    shards.leave(0)
+    shards.back(0)
+    for work_id in range(2):
+        shards.applied(work_id) if shards.take(work_id, 1, 2) else None
+    assert shards.newest_epoch == 1
+    assert [(work.epoch, work.shard) for work in shards.take(5, 0, 2)] == [(1, 0)]
+
+
+def test_what_came_back_of_the_elder_epoch_comes_first_wherever_it_stands() -> None:
+    shards = make_shards(num_samples=4, shard_samples=2, num_workers=3, overlap=True)
+    works = [shards.take(work_id, work_id % 2, 2) for work_id in range(4)]
+    assert [work.epoch for (work,) in works] == [0, 0, 1, 1]
+    shards.returned(2, to_holder=False)
+    shards.returned(0, to_holder=False)
+    assert shards.take(4, 2, 2) == works[0]
+
+
+def test_a_state_gives_a_worker_its_work_back_in_the_order_in_which_it_was_handed_out() -> None:
+    shards = make_shards()
+    first, second = shards.take(1, 0, 3), shards.take(2, 0, 3)
+    assert first != second
+    state = json.loads(json.dumps(shards.state()))
+    shards.load_state(state)
+    assert shards.take(3, 0, 3) == first
+    assert shards.take(4, 0, 3) == second

@@ -14,7 +14,7 @@ from injectors.plan import Disturbance, Plan
 from injectors.schedule import Schedule
 from runtime.core.answers import checked
 from runtime.core.scheduling import ConstantPending
-from runtime.core.stuck import Vigil, awaits
+from runtime.core.stuck import Vigil, awaits, declare
 from runtime.record.recorder import Recorder
 from runtime.record.replay import Told, replay
 from runtime.virtual.control.session import Session
@@ -322,3 +322,11 @@ def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
     known |= {"Scored", "Updated", "Scheduling", "Woke"}
     assert {kind.__name__ for kind in AnyEvent.__args__} == known  # type: ignore[attr-defined]
     assert all(kind in AnyEvent.__args__ for kind in (Arrived, Evaluated, Restored, Woke))  # type: ignore[attr-defined]
+
+
+def test_the_message_names_four_workers_and_counts_the_others() -> None:
+    desk = puppet_desk(num_workers=6, num_samples=100)
+    declare(desk.core, 3.0)
+    assert "worker 3: nothing and 2 others;" in desk.core.reason
+    assert "worker 4" not in desk.core.reason
+    assert list(desk.noted("Stuck")[0]["workers"]) == [str(worker) for worker in range(6)]

@@ -243,3 +243,12 @@ def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
 def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, horizon_s: float, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         pattern.plan(CLUSTER, horizon_s, 0)
+
+
+def test_a_common_intensity_is_that_of_every_part_that_has_one() -> None:
+    parts = {"a": Transient(intensity=0.5), "b": Persistent(intensity=0.5), "c": IterationSlowdown(slot_s=1.0)}
+    assert Combined(patterns=parts, intensity=0.5).intensity == 0.5
+    with pytest.raises(ValueError, match=r"intensity=0\.8: patterns\.a has intensity=0\.5; set only one for all"):
+        Combined(patterns=parts, intensity=0.8)
+    with pytest.raises(ValueError, match=r"intensity=0\.8: none of the patterns has one"):
+        Combined(patterns={"c": parts["c"]}, intensity=0.8)

@@ -201,3 +201,10 @@ def test_with_the_other_layout_it_does_not(tmp_path: Path) -> None:
     times_s = drawn()
     run = ran(tmp_path, times_s, "strategy=asp")
     assert np.abs(computed(run) / (times_s * BASE_S / times_s.min()) - 1.0).max() > 0.5
+
+
+def test_who_was_faster_than_the_baseline_is_not_slowed_down() -> None:
+    columns = [0, 1, 0, 1], [0, 0, 1, 1], [1.0, 2.0, 2.0, 4.0]
+    found = iteration_slowdowns(*columns, ["row"] * 4, baseline=2.0)
+    assert found.slowdown_frac.tolist() == [[0.0, 0.0], [0.0, 1.0]]
+    assert found.edges[:, 0].tolist() == [0.0, 1.0, 3.0]

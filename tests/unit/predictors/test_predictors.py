@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, Record, SpeedPredictor, speed_predictor
+from predictors.history import History
 from predictors.narx import _loss, _spread
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
@@ -166,3 +167,36 @@ def test_after_a_long_calm_a_sudden_slowness_is_believed(name: str) -> None:
     else:
         assert predictions == pytest.approx([140.0] * 12, rel=0.25)
     assert told(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
+
+
+def test_a_fit_is_renewed_with_every_fifth_record() -> None:
+    predictor, fits = Arx(refit_every=5), []
+    for count, record in enumerate(autoregressive(30), 1):
+        predictor.update(record)
+        before = dict(predictor.coefficients)
+        predictor.predict(0.5)
+        if predictor.coefficients != before:
+            fits.append(count)
+    assert fits[0] == 10, "eight rows of three records each"
+    assert fits[1:] == [15, 20, 25, 30]
+
+
+@pytest.mark.parametrize(("speed", "novel"), [(84.0, False), (83.0, True), (132.0, False), (133.0, True)])
+def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_learnt(speed: float, novel: bool) -> None:
+    """Learnt are 100 to 110: 100 / 1.2 = 83.3 and 110 x 1.2 = 132 are the last that are not new."""
+    history = History(window=50)
+    for known in (100.0, 105.0, 110.0):
+        history.add(Record(known))
+    history.table()
+    history.add(Record(speed))
+    assert history.novel is novel
+
+
+def test_the_regressors_of_a_row_are_the_last_two_speeds_and_both_iterations_resources() -> None:
+    history = History(window=50)
+    for number in (1.0, 2.0, 3.0, 4.0):
+        history.add(Record(number, cpu=10 * number, memory=100 * number))
+    regressors, speeds = history.table()
+    assert regressors.tolist() == [[2, 1, 30, 20, 300, 200], [3, 2, 40, 30, 400, 300]]
+    assert speeds.tolist() == [3, 4]
+    assert history.row(50.0, 500.0).tolist() == [4, 3, 50, 40, 500, 400]

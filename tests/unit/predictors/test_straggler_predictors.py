@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors import STRAGGLER_PREDICTORS, Oracle, Planned, Seen, StragglerPredictor, foresee, straggler_predictor
+from predictors.fixed_duration import SlowFor
 from predictors.nvrx import Nvrx
 
 MEASURING = tuple(name for name in STRAGGLER_PREDICTORS if name != "oracle")
@@ -232,3 +233,20 @@ def test_a_bad_hyper_parameter_is_refused_by_name(name: str, settings: Mapping[s
 def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"windows\[1\]: end_s=1.0 must be later than start_s=2.0"):
         straggler_predictor("oracle", plan=[Planned(0, 0.0, 1.0, True), Planned(0, 2.0, 1.0, True)])
+
+
+def test_exactly_at_the_threshold_nvrx_tags_nobody() -> None:
+    """A score of one half, with a threshold of one half."""
+    for seconds, tags in ((2.0, frozenset[int]()), (2.001, frozenset({1}))):
+        predictor = Nvrx(threshold=0.5, window_iters=1, scores="relative")
+        predictor.update(Seen(1.0, 0, 0, 1.0))
+        predictor.update(Seen(2.0, 1, 0, seconds))
+        assert predictor.tags(2.0) == tags
+
+
+def test_who_deviates_by_exactly_the_tolerance_is_not_slow() -> None:
+    for deviation_frac, flagged in ((0.25, set[int]()), (0.26, {1})):
+        slow = SlowFor(tolerance_frac=0.25, duration_s=2.0)
+        slow.saw(0.0, 1, deviation_frac)
+        slow.saw(2.0, 1, deviation_frac)
+        assert slow.flagged == flagged

@@ -26,8 +26,8 @@ from runtime.live import LiveRuntime
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import check_job, preflight
 from runtime.version import own_version
-from tests.support.bad_lines import BAD_LINES
 from tests.support.cli import ROOT, run_cli
+from tests.unit.run.bad_lines import BAD_LINES
 
 CONF = ROOT / "conf"
 OWN_VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -23,10 +22,10 @@ from scripts.injector_grid import (
     grid,
     probe,
 )
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.records import disturbance
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_injections import Telling
-from tests.unit.scripts.test_compare_script import Result
 
 SAMPLE_S = 2e-4
 """On the machine of these tests, so 55 ms are 275 samples."""
@@ -34,29 +33,18 @@ QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "lin
 PNG = b"\x89PNG"
 
 
-class FakeRunner:
-    """Leaves the record of a run whose injectors are exact, but for ``duty``, off by a factor ``duty_off``."""
+class ExactRunner(FakeRunner):
+    """Of runs whose injectors are exact, but for ``duty``, off by a factor ``duty_off``."""
 
     def __init__(self, duty_off: float = 1.0) -> None:
+        super().__init__()
         self.duty_off = duty_off
-        self.failing: dict[str, int] = {}
-        self.interrupted_at: str | None = None
-        self.ran: list[str] = []
 
-    def __call__(self, words: Sequence[str], log: Path) -> int:
-        said = dict(word.split("=", 1) for word in words)
-        new = Path(said["hydra.run.dir"].strip("'"))
-        self.ran.append(new.name)
-        if new.name == self.interrupted_at:
-            raise KeyboardInterrupt
-        log.write_text("run.py: bsp on digits: it broke\nrecord: somewhere\n" if new.name in self.failing else "")
+    def leave(self, said: dict[str, str], new: Path) -> None:
         rows = read_plan(Path(said["straggler.path"].strip("'"))) if "straggler.path" in said else []
         told = self._tell(said, rows)
-        told.story.meta["started_at"] = f"2024-11-21T08:00:{len(self.ran):02}"
+        told.story.meta["started_at"] = self.started_at()
         told.write(new)
-        (new / ".hydra").mkdir()
-        (new / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(words)[:-1]))
-        return self.failing.get(new.name, 0)
 
     def _tell(self, said: dict[str, str], rows: list[dict[str, str]]) -> Telling:
         by, end_s, batch = (
@@ -108,31 +96,30 @@ def read_plan(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-class Bench:
+class Bench(ScriptBench):
     """An output directory, and the script with a runner that is none, on a machine that lacks ``lacking``."""
 
+    name = "calibrate_injectors"
+
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.out, self.capsys = folder / "out dir", capsys
+        super().__init__(folder, capsys)
         self.lacking: set[str] = set()
 
     def look(self, name: str) -> Missing | None:
         return Missing(reason=f"no {name}", cure="get it") if name in self.lacking else None
 
     def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
-        code = script.main(words, runner or FakeRunner(), self.look)
-        return Result(code, *self.capsys.readouterr())
+        return self.said(script.main(words, runner or ExactRunner(), self.look))
 
     def quick(self, *words: str, runner: FakeRunner | None = None) -> Result:
         return self.run("-o", str(self.out), "--quick", *words, runner=runner)
 
     def refused(self, *words: str) -> str:
         """The one line."""
-        runner = FakeRunner()
+        runner = ExactRunner()
         result = self.run(*words, runner=runner)
-        assert (result.code, runner.ran) == (2, [])
-        assert result.err.startswith("calibrate_injectors.py: ")
-        assert result.err.count("\n") == 1, result.err
-        return result.err.strip()
+        assert runner.ran == []
+        return self.one_line(result)
 
 
 @pytest.fixture
@@ -162,7 +149,7 @@ def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytes
 
 
 def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ExactRunner()
     result = bench.quick(runner=runner)
     assert (result.code, result.err) == (0, "")
     assert runner.ran == ["probe", *QUICK]
@@ -178,28 +165,28 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.quick()
     shutil.rmtree(bench.out / "records" / "duty_50ms_1")
-    again = FakeRunner()
+    again = ExactRunner()
     result = bench.quick(runner=again)
     assert again.ran == ["duty_50ms_1"]
     assert "4 of 5 records are there already" in result.out
-    rest = FakeRunner()
+    rest = ExactRunner()
     assert bench.run("-o", str(bench.out), runner=rest).code == 0
     assert not set(rest.ran) & {"probe", *QUICK}
     assert len(rest.ran) == len(grid(SAMPLE_S, hosts=True, quick=False)) - len(QUICK)
 
 
 def test_half_a_run_is_made_again(bench: Bench) -> None:
-    stopped = FakeRunner()
+    stopped = ExactRunner()
     stopped.interrupted_at = "duty_50ms_1"
     result = bench.quick(runner=stopped)
     assert (result.code, result.err.count("\n")) == (130, 1)
-    rest = FakeRunner()
+    rest = ExactRunner()
     assert bench.quick(runner=rest).code == 0
     assert rest.ran == QUICK[2:]
 
 
 def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ExactRunner()
     runner.failing = {"duty_50ms_1": 1}
     result = bench.quick(runner=runner)
     assert (result.code, len(runner.ran)) == (1, 6)
@@ -209,7 +196,7 @@ def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
 
 
 def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ExactRunner()
     runner.failing = {"cgroup_50ms_1": 2}
     result = bench.quick(runner=runner)
     assert (result.code, result.err) == (2, "calibrate_injectors.py: bsp on digits: it broke\n")
@@ -231,7 +218,7 @@ def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None
 
 def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Path) -> None:
     bench.lacking = {"cpulimit"}
-    runner = FakeRunner()
+    runner = ExactRunner()
     result = bench.quick("--report", str(tmp_path / "page.md"), runner=runner)
     assert result.code == 0
     assert "cpulimit_50ms_1" not in runner.ran
@@ -241,7 +228,7 @@ def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Pat
 
 def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> None:
     bench.lacking = {HOSTS[1], "cgroup_cpu"}
-    runner = FakeRunner()
+    runner = ExactRunner()
     result = bench.quick(runner=runner)
     assert runner.ran == ["probe", "sleep_50ms_1", "duty_50ms_1", "cpulimit_50ms_1"]
     assert "(cluster=local)" in result.out
@@ -268,7 +255,7 @@ def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
 def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
     """Duty cycles let workers have 20 % too little."""
     page = tmp_path / "page.md"
-    result = bench.quick("--report", str(page), runner=FakeRunner(duty_off=1.2))
+    result = bench.quick("--report", str(page), runner=ExactRunner(duty_off=1.2))
     assert result.code == 0
     for text in (result.out, page.read_text()):
         assert (
@@ -320,7 +307,7 @@ def test_the_page_of_the_project_has_the_marks() -> None:
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     before = bench.quick().out.partition("\n5/5")[2].partition("\n")[2]
     numbers = (bench.out / "windows.csv").read_bytes()
-    runner = FakeRunner()
+    runner = ExactRunner()
     assert bench.run("--from", str(bench.out), runner=runner).out == before
     assert runner.ran == []
     assert (bench.out / "windows.csv").read_bytes() == numbers

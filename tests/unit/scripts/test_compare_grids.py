@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scripts import compare as script
-from tests.unit.scripts.test_compare_script import GRID, STRATEGIES, Bench, FakeRunner, bench, whole
+from tests.unit.scripts.test_compare_script import GRID, STRATEGIES, Bench, ComparedRunner, bench, whole
 
 __all__ = ["bench", "whole"]
 
@@ -22,7 +22,7 @@ def said(bench: Bench, name: str) -> list[str]:
 def test_a_strategy_and_a_pattern_have_settings_of_their_own(bench: Bench) -> None:
     """They hold over those of all jobs, and the user's over them."""
     words = ("-o", str(bench.out), "--seeds", "0", "--repeats", "1")
-    runner = FakeRunner()
+    runner = ComparedRunner()
     bench.run(*words, "--strategies", "ssp", "--stragglers", "transient", "straggler.period_s=9", runner=runner)
     name = "ssp_transient_seed0"
     assert runner.ran == [f"{name}_{side}" for side in ("virtual", "slowed", "live", "again")]
@@ -39,38 +39,38 @@ def test_a_strategy_and_a_pattern_have_settings_of_their_own(bench: Bench) -> No
 
 
 def test_who_chooses_the_devices_gets_none_that_are_slower(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComparedRunner()
     bench.grid("--repeats", "2", "cluster.device.base_s=0.05", runner=runner)
     assert {name.rpartition("_")[2] for name in runner.ran} == {"virtual", "live"}
 
 
 def test_seeds_are_whole_when_it_is_interrupted(bench: Bench) -> None:
     """The live runs of a seed, second ones included, come before those of the next; then --seeds reports on it."""
-    stopped = FakeRunner()
+    stopped = ComparedRunner()
     stopped.interrupted_at = "ssp_none_seed1_live"
     words = ("-o", str(bench.out), "--strategies", "ssp,bsp", "--stragglers", "none", "--repeats", "2")
     assert bench.run(*words, "--seeds", "0,1,2", runner=stopped).code == 130
     live = [name for name in stopped.ran if not name.endswith(("virtual", "slowed"))]
     assert live == ["ssp_none_seed0_live", "bsp_none_seed0_live", "ssp_none_seed0_again", "ssp_none_seed1_live"]
-    rest = FakeRunner()
+    rest = ComparedRunner()
     assert bench.run(*words, "--seeds", "0", runner=rest).code == 0
     assert rest.ran == []
 
 
 def test_the_virtual_runs_can_be_made_alone(bench: Bench) -> None:
     """On a machine that is busy; no report, and what is there is not made again."""
-    runner = FakeRunner()
+    runner = ComparedRunner()
     result = bench.grid("--only", "virtual", runner=runner)
     assert (result.code, len(runner.ran)) == (0, 4)
     assert "4 virtual records in " in result.out
     assert not (bench.out / "fidelity.csv").exists()
-    rest = FakeRunner()
+    rest = ComparedRunner()
     assert bench.grid(runner=rest).code == 0
     assert all(name.endswith("_live") for name in rest.ran)
 
 
 def test_virtual_runs_are_made_in_forks_and_live_ones_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    forked, here = FakeRunner(), FakeRunner()
+    forked, here = ComparedRunner(), ComparedRunner()
     monkeypatch.setattr(script, "run_here", forked)
     monkeypatch.setattr(script, "run_child", here)
     assert script.main(["-o", str(bench.out), *GRID, "--jobs", "2"]) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +13,7 @@ import yaml
 
 from runtime.virtual.costs import load_costs
 from scripts import compare as script
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import PNG, story
 
@@ -22,25 +22,14 @@ GRID = ("--seeds", "0,1", "--strategies", "bsp,asp", "--stragglers", "none", "--
 FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
 
 
-class FakeRunner:
-    """Writes the record that a run would have left.
-
-    ``factors`` stretch the clock of virtual runs by strategy, ``failing`` are names of runs with their exit codes.
-    """
+class ComparedRunner(FakeRunner):
+    """``factors`` stretch the clock of virtual runs by strategy."""
 
     def __init__(self, **factors: float) -> None:
+        super().__init__()
         self.factors = factors
-        self.failing: dict[str, int] = {}
-        self.interrupted_at: str | None = None
-        self.ran: list[str] = []
 
-    def __call__(self, words: Sequence[str], log: Path) -> int:
-        said = dict(word.split("=", 1) for word in words)
-        new = Path(said.pop("hydra.run.dir").strip("'"))
-        self.ran.append(new.name)
-        if new.name == self.interrupted_at:
-            raise KeyboardInterrupt
-        log.write_text("run.py: bsp on digits: it broke\nrecord: somewhere\n" if new.name in self.failing else "")
+    def leave(self, said: dict[str, str], new: Path) -> None:
         strategy, virtual = said["strategy"], said["runtime"] == "virtual"
         told = story(
             strategy,
@@ -53,30 +42,21 @@ class FakeRunner:
         if virtual:
             model = load_costs(said["cluster.costs"].strip("'"))
             told.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
-        told.meta["started_at"] = f"2024-11-21T08:00:{len(self.ran):02}"
+        told.meta["started_at"] = self.started_at()
         told.write(new)
-        (new / ".hydra").mkdir()
-        (new / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(words)[:-1]))
-        return self.failing.get(new.name, 0)
 
 
-class Result:
-    """What the script said, in one place."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-class Bench:
+class Bench(ScriptBench):
     """An output directory, and the script with a runner that is none."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.out, self.capsys = folder / "out dir", capsys
-        self.records = self.out / "records"
+    name = "compare"
+
+    @property
+    def records(self) -> Path:
+        return self.out / "records"
 
     def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
-        code = script.main(words, runner or FakeRunner())
-        return Result(code, *self.capsys.readouterr())
+        return self.said(script.main(words, runner or ComparedRunner()))
 
     def grid(self, *words: str, runner: FakeRunner | None = None) -> Result:
         return self.run("-o", str(self.out), *GRID, *words, runner=runner)
@@ -87,11 +67,7 @@ class Bench:
 
     def refused(self, *words: str, runner: FakeRunner | None = None) -> str:
         """The one line."""
-        result = self.run(*words, runner=runner)
-        assert result.code == 2
-        assert result.err.startswith("compare.py: ")
-        assert result.err.count("\n") == 1, result.err
-        return result.err.strip()
+        return self.one_line(self.run(*words, runner=runner))
 
 
 @pytest.fixture
@@ -113,7 +89,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComparedRunner()
     result = bench.grid(runner=runner)
     assert (result.code, result.err) == (0, "")
     cases = [f"{strategy}_none_seed{seed}" for seed in (0, 1) for strategy in ("bsp", "asp")]
@@ -141,24 +117,24 @@ def test_the_settings_reach_the_runs(bench: Bench) -> None:
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.grid()
     shutil.rmtree(bench.records / "asp_none_seed1_live")
-    again = FakeRunner()
+    again = ComparedRunner()
     result = bench.grid(runner=again)
     assert again.ran == ["asp_none_seed1_live"]
     assert "4 of 4 records are there already" in result.out
     assert "3 of 4 records are there already" in result.out
-    more = FakeRunner()
+    more = ComparedRunner()
     bench.run("-o", str(bench.out), *GRID[2:], "--seeds", "1,2", runner=more)
     assert {name.split("_")[2] for name in more.ran} == {"seed2"}
 
 
 def test_half_a_run_is_made_again(bench: Bench) -> None:
-    stopped = FakeRunner()
+    stopped = ComparedRunner()
     stopped.interrupted_at = "asp_none_seed0_live"
     result = bench.grid(runner=stopped)
     assert (result.code, result.err.count("\n")) == (130, 1)
     story("asp").write(bench.out / "unfinished" / "asp_none_seed0_live", keep=10)
     assert len(list(bench.records.iterdir())) == 5
-    rest = FakeRunner()
+    rest = ComparedRunner()
     assert bench.grid(runner=rest).code == 0
     assert rest.ran[0] == "asp_none_seed0_live"
     assert len(rest.ran) == 3
@@ -168,7 +144,7 @@ def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_
     bench.grid()
     model = tmp_path / "mine.yaml"
     model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
-    again = FakeRunner()
+    again = ComparedRunner()
     assert bench.grid("--costs", str(model), runner=again).code == 0
     assert again.ran == [f"{name}_none_seed{seed}_virtual" for seed in (0, 1) for name in ("bsp", "asp")]
     model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
@@ -179,14 +155,14 @@ def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_
 
 def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
     bench.grid()
-    runner = FakeRunner()
+    runner = ComparedRunner()
     line = bench.refused("-o", str(bench.out), *GRID, "workload.epochs=3", runner=runner)
     assert "bsp_none_seed0_virtual: of other settings (workload.epochs=3, workload.epochs=6); choose another -o" in line
     assert runner.ran == []
 
 
 def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComparedRunner()
     runner.failing = {"asp_none_seed0_live": 1}
     result = bench.grid(runner=runner)
     assert result.code == 1
@@ -194,13 +170,13 @@ def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
     assert "2/4  asp_none_seed0_live  failed: bsp on digits: it broke" in result.out
     assert result.err == "compare.py: 1 of 4 runs failed, asp_none_seed0_live first; the same command repeats them\n"
     assert not (bench.out / "fidelity.csv").exists()
-    again = FakeRunner()
+    again = ComparedRunner()
     assert bench.grid(runner=again).code == 0
     assert again.ran == ["asp_none_seed0_live"]
 
 
 def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComparedRunner()
     runner.failing = {"asp_none_seed0_virtual": 2}
     assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "compare.py: bsp on digits: it broke"
     assert runner.ran[-1] == "asp_none_seed0_virtual"
@@ -228,7 +204,7 @@ def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
 
 def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     """Virtual ASP takes 40 % too long, which makes it slower than BSP."""
-    result = bench.five(runner=FakeRunner(asp=1.4))
+    result = bench.five(runner=ComparedRunner(asp=1.4))
     assert result.code == 0
     page = (bench.out / "fidelity.md").read_text()
     for text in (result.out, page):
@@ -267,7 +243,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     before = bench.grid().out.partition("\n4/4  asp_none_seed1_live")[2].partition("\n")[2]
     numbers = (bench.out / "fidelity.csv").read_bytes()
-    runner = FakeRunner()
+    runner = ComparedRunner()
     assert bench.run("--from", str(bench.out), runner=runner).out == before
     assert runner.ran == []
     assert (bench.out / "fidelity.csv").read_bytes() == numbers
@@ -315,7 +291,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
     ],
 )
 def test_bad_input_is_refused_in_one_line(words: list[str], said: str, whole: Bench, tmp_path: Path) -> None:
-    runner = FakeRunner()
+    runner = ComparedRunner()
     assert said in whole.refused(*(word.format(here=tmp_path) for word in words), runner=runner)
     assert runner.ran == []
 

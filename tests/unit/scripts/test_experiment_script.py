@@ -15,6 +15,7 @@ from analysis.claims.pages import Page
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
+from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_fidelity import PNG, story
 
 SPEC = {
@@ -38,44 +39,38 @@ toy.number: {where: Table I, check: number, unit: s, value: 9.0, experiment: toy
 """
 
 
-class FakeRunner:
-    """Writes the record that a run would have left, with the configuration that Hydra would have stored."""
+class ComposedRunner(FakeRunner):
+    """With the configuration that Hydra would have stored."""
 
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-        self.failing: dict[str, int] = {}
-        self.interrupted_at: str | None = None
-        self.commit = "1a2b3c4"
+    commit = "1a2b3c4"
+    complaint = "run.py: it broke\n"
 
-    def __call__(self, words: Sequence[str], log: Path) -> int:
-        said = dict(word.split("=", 1) for word in words)
-        new = Path(said.pop("hydra.run.dir").strip("'"))
-        self.ran.append(new.name)
-        if new.name == self.interrupted_at:
-            raise KeyboardInterrupt
-        log.write_text("run.py: it broke\n" if new.name in self.failing else "")
+    def leave(self, said: dict[str, str], new: Path) -> None:
         epochs = int(said["workload.epochs"])
         told = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
         told.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
         told.meta["versions"]["commit"] = self.commit
         told.write(new)
-        (new / ".hydra").mkdir()
+
+    def configured(self, words: list[str], hydra: Path) -> None:
+        hydra.mkdir()
         with script.composing() as composed:
-            (new / ".hydra" / "config.yaml").write_text(yaml.safe_dump(composed(list(words[:-1]))))
-        return self.failing.get(new.name, 0)
+            (hydra / "config.yaml").write_text(yaml.safe_dump(composed(words)))
 
 
-class Bench:
+class Bench(ScriptBench):
     """The script, its descriptions and its directories."""
 
+    name = "experiment"
+
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
+        super().__init__(folder, capsys)
         self.records = folder / "out" / "toy_table" / "records"
         self.page = folder / "pages" / "toy.md"
 
     def run(self, *words: str, runner: FakeRunner | None = None, name: str = "toy_table") -> tuple[int, str, str]:
         places = ("-o", str(self.folder / "out"), "--pages", str(self.folder / "pages"))
-        code = script.main([name, *words, *places], runner or FakeRunner())
+        code = script.main([name, *words, *places], runner or ComposedRunner())
         return (code, *self.capsys.readouterr())
 
     def describe(self, **changes: Any) -> None:
@@ -98,7 +93,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def test_an_experiment_becomes_records_a_figure_and_a_page(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComposedRunner()
     code, out, err = bench.run(runner=runner)
     assert (code, err) == (0, "")
     assert runner.ran[:4] == ["2_bsp_seed0", "2_asp_seed0", "3_bsp_seed0", "3_asp_seed0"]
@@ -123,7 +118,7 @@ def test_an_experiment_without_claims_has_a_page_too(bench: Bench) -> None:
 
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.run()
-    runner = FakeRunner()
+    runner = ComposedRunner()
     _, out, _ = bench.run(runner=runner)
     assert runner.ran == []
     assert "8 of 8 records are there already" in out
@@ -135,7 +130,7 @@ def test_other_settings_are_run_anew(bench: Bench) -> None:
     bench.run()
     axes = {**SPEC["axes"], "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=4"]}}  # type: ignore[dict-item]
     bench.describe(axes=axes)
-    runner = FakeRunner()
+    runner = ComposedRunner()
     bench.run(runner=runner)
     assert {name.partition("_")[0] for name in runner.ran} == {"3"}
 
@@ -145,13 +140,13 @@ def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -
     model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
     bench.run()
     bench.describe(settings=["runtime=virtual", f"cluster.costs={model}"])
-    runner = FakeRunner()
+    runner = ComposedRunner()
     bench.run(runner=runner)
     assert len(runner.ran) == 8
 
 
 def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not(bench: Bench) -> None:
-    older, runner = FakeRunner(), FakeRunner()
+    older, runner = ComposedRunner(), ComposedRunner()
     older.commit = "0000000"
     bench.run("--seeds", "0", runner=older)
     bench.run("--fresh", runner=runner)
@@ -166,7 +161,7 @@ def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
     commit: str, why: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "describe_versions", lambda: {"commit": commit})
-    runner = FakeRunner()
+    runner = ComposedRunner()
     code, _, err = bench.run("--fresh", runner=runner)
     assert (code, runner.ran) == (2, [])
     assert err.startswith(f"experiment.py: --fresh: {why}")
@@ -174,7 +169,7 @@ def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
 
 def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4-dirty"})
-    runner = FakeRunner()
+    runner = ComposedRunner()
     runner.commit = "1a2b3c4-dirty"
     _, out, _ = bench.run(runner=runner)
     assert "there are uncommitted changes" in out.replace("\n", " ")
@@ -185,7 +180,7 @@ def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
     """A page is an uncommitted change: what ran afterwards would say so."""
     (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
     seen: list[bool] = []
-    runner = FakeRunner()
+    runner = ComposedRunner()
 
     def watching(words: Sequence[str], log: Path) -> int:
         seen.append(bench.page.exists())
@@ -199,7 +194,7 @@ def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
 
 def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
     (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump({**SPEC, "seeds": [7]}, sort_keys=False))
-    runner = FakeRunner()
+    runner = ComposedRunner()
     runner.failing = {"2_asp_seed7": 1}
     code, _, err = bench.run(runner=runner, name="toy_*")
     assert (code, err.partition(": 1 of 4")[0]) == (1, "experiment.py: toy_other")
@@ -208,7 +203,7 @@ def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
 
 
 def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComposedRunner()
     assert bench.run("--virtual", runner=runner)[0] == 0
     assert len(runner.ran) == 8
     code, _, err = bench.run("--live")
@@ -216,7 +211,7 @@ def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
 
 
 def test_forks_leave_the_same_records(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComposedRunner()
     assert bench.run("--jobs", "3", runner=runner)[0] == 0
     assert runner.ran == [], "another process ran them"
     assert len(list(bench.records.iterdir())) == 8
@@ -235,7 +230,7 @@ def test_the_page_over_all_papers_is_written_too(bench: Bench) -> None:
 
 
 def test_a_part_changes_no_page(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComposedRunner()
     code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", runner=runner)
     assert code == 0
     assert runner.ran == ["2_bsp_seed0", "3_bsp_seed0"]
@@ -244,18 +239,18 @@ def test_a_part_changes_no_page(bench: Bench) -> None:
 
 
 def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
-    stopped = FakeRunner()
+    stopped = ComposedRunner()
     stopped.interrupted_at = "3_bsp_seed0"
     code, _, err = bench.run(runner=stopped)
     assert (code, err.count("\n")) == (130, 1)
-    rest = FakeRunner()
+    rest = ComposedRunner()
     assert bench.run(runner=rest)[0] == 0
     assert rest.ran[0] == "3_bsp_seed0"
     assert len(rest.ran) == 6
 
 
 def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
-    runner = FakeRunner()
+    runner = ComposedRunner()
     runner.failing = {"2_asp_seed0": 1}
     code, out, err = bench.run(runner=runner)
     assert code == 1
@@ -268,7 +263,7 @@ def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
 def test_the_same_records_give_the_same_page(bench: Bench) -> None:
     bench.run()
     before = bench.page.read_text()
-    runner = FakeRunner()
+    runner = ComposedRunner()
     assert bench.run("--redraw", runner=runner)[0] == 0
     assert runner.ran == []
     assert bench.page.read_text() == before

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.fitting.progress import Trace, crossing, errors, fit, held_out, read_trace
@@ -308,3 +309,10 @@ def test_a_job_without_a_target_is_fitted_but_not_tested(tmp_path: Path, capsys:
         story(batch, 32.0, target=None).write(tmp_path / f"b{batch}")
     assert script.main([str(tmp_path)]) == 0
     assert "give --target" in capsys.readouterr().out
+
+
+def test_the_error_of_phi_is_the_jackknife_s() -> None:
+    """Of 1, 2 and 6, each fitted without one of three rows: sqrt(2 x their variance, 14/3)."""
+    tested = pd.DataFrame({"updates": [10.0] * 3, "predicted": [11.0, 9.0, 10.0], "phi_samples": [1.0, 2.0, 6.0]})
+    assert errors(tested)["phi_samples"] == pytest.approx((2 * 14 / 3) ** 0.5)
+    assert errors(tested)["updates_frac"] == pytest.approx(0.2 / 3)

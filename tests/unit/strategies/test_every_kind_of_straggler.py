@@ -11,7 +11,7 @@ from statistics import fmean
 
 import pytest
 
-from tests.support.whole_jobs import jct_s, run_line
+from tests.unit.strategies.whole_jobs import jct_s, run_line
 
 MARGIN = 0.03
 """Of BSP's time under the same plan: nobody may be slower by more, and who acts is faster by more."""

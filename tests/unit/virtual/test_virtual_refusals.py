@@ -167,7 +167,7 @@ GOOD_LINES = [
     f"{NONE} backend.progress=digits_mlp",
     f"{NONE} backend.progress=@progress.yaml workload.target=0.8 stop_at_target=true",
     f"{UNSCORED} cluster.num_workers=1000 workload.global_batch_samples=1000 strategy=asp backend.num_parameters=1000",
-    f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)",
+    f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(as*)",
     f"{VIRTUAL} {REAL} straggler=cpu_throttle topology.transport=shm",
     f"{VIRTUAL} straggler=cpu_throttle straggler.targets=[server:0]",
     f"-m {VIRTUAL} straggler=pause,kill",
@@ -200,7 +200,13 @@ def test_refused(line: str, message: str, files: Path, tmp_path: Path) -> None:
     assert (finished.exit_code, finished.out, list(tmp_path.iterdir())) == (REFUSED, "", [])
 
 
-@pytest.mark.parametrize("line", GOOD_LINES)
+@pytest.mark.parametrize(
+    "line",
+    [
+        *GOOD_LINES,
+        pytest.param(f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)", marks=pytest.mark.long),
+    ],
+)
 def test_accepted(line: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     preflight(words(line, files))

@@ -200,6 +200,21 @@ def test_an_iteration_costs_what_its_parts_cost() -> None:
     assert outcome.t == pytest.approx(first + 4 * later)
 
 
+class Scored(NoLearner):
+    """It is always half right."""
+
+    def evaluate(self) -> dict[str, float]:
+        return {"accuracy": 0.5}
+
+
+def test_an_evaluation_takes_its_time_and_nobody_waits_for_it() -> None:
+    """Eight iterations of 0.25 s; scores of the parameters at 0 and 1 s are there 0.375 s later, the last at once."""
+    costs, job = Costs(evaluation_s=0.375), virtual_job(1, 8, eval_every_s=1.0)
+    run, tape = session(BSP(), job, costs, learner=Scored(0, None))
+    assert finish(run, tape).t == 2.0
+    assert [(event["asked_s"], event["t"]) for event in tape.told("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
+
+
 # ---- accidents ------------------------------------------------------------------------------------------------------
 
 RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
@@ -305,8 +320,13 @@ ACCIDENTS = {
 }
 
 
-@pytest.mark.parametrize("link_bytes_per_s", [None, 1e4])
-@pytest.mark.parametrize("restart_s", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("restart_s", "link_bytes_per_s"),
+    [
+        (0.3, None),
+        *(pytest.param(*given, marks=pytest.mark.long) for given in [(0.0, None), (0.0, 1e4), (0.3, 1e4)]),
+    ],
+)
 @pytest.mark.parametrize("name", ACCIDENTS)
 def test_whenever_it_happens_every_sample_counts_once(
     name: str, restart_s: float, link_bytes_per_s: float | None

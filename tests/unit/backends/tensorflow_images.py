@@ -1,6 +1,6 @@
 """What the image models compute in TensorFlow, found out in a process of its own, since other tests fork theirs.
 
-Run as ``python -m tests.support.tensorflow_images OUT.npz CASE...``.
+Run as ``python -m tests.unit.backends.tensorflow_images OUT.npz CASE...``.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def variances(model: Any) -> list[NDArray[np.float32]]:
 def collect(directory: Path, cases: Iterable[str]) -> tuple[dict[str, Facts], str]:
     """Of TensorFlow, by case, none if it failed; and what the process wrote on standard error."""
     out, found = directory / "facts.npz", defaultdict[str, Facts](dict)
-    words = [sys.executable, "-W", "error", "-m", "tests.support.tensorflow_images", str(out), *cases]
+    words = [sys.executable, "-W", "error", "-m", "tests.unit.backends.tensorflow_images", str(out), *cases]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         return {}, done.stderr

@@ -1,6 +1,6 @@
 """What the models of clicks and language compute in TensorFlow, found out in a process of its own.
 
-Run as ``python -m tests.support.tensorflow_models OUT.npz``.
+Run as ``python -m tests.unit.backends.tensorflow_models OUT.npz``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ Facts = dict[str, Any]
 
 def collect(directory: Path) -> Facts:
     """The facts."""
-    command = [sys.executable, "-W", "error", "-m", "tests.support.tensorflow_models", str(directory / "facts.npz")]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.unit.backends.tensorflow_models",
+        str(directory / "facts.npz"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return dict(np.load(directory / "facts.npz"))

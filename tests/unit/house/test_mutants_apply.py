@@ -1,0 +1,48 @@
+"""The list of mutants holds: every bug has its place in the sources, a sentence, and tests that are there."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections import Counter
+
+import pytest
+
+from scripts.mutants import Mutant, planted, read_lists
+from tests.support.runs import ROOT
+
+MUTANTS = read_lists()
+AREAS = {"strategies", "core", "virtual", "injectors", "analysis"}
+
+
+def test_there_are_enough_everywhere() -> None:
+    counts = Counter(mutant.area for mutant in MUTANTS)
+    assert counts.total() >= 200
+    assert all(counts[area] >= 20 for area in AREAS), counts
+
+
+def test_every_mutant_applies_exactly_once_and_is_python() -> None:
+    sources = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in MUTANTS}}
+    for mutant in MUTANTS:
+        text = planted(sources[mutant.file], mutant)
+        assert text != sources[mutant.file], mutant.name
+        ast.parse(text)
+
+
+def test_no_two_are_the_same() -> None:
+    assert max(Counter((mutant.file, mutant.find, mutant.put) for mutant in MUTANTS).values()) == 1
+
+
+def test_every_mutant_says_what_it_breaks_and_who_should_notice() -> None:
+    for mutant in MUTANTS:
+        assert mutant.breaks.endswith("."), mutant.name
+        assert mutant.equivalent == "" or mutant.equivalent.endswith("."), mutant.name
+        assert mutant.tests, mutant.name
+        assert [words for words in mutant.tests if not (ROOT / shlex.split(words)[0]).exists()] == []
+
+
+def test_a_text_that_is_gone_or_there_twice_is_refused() -> None:
+    lost = Mutant("core", "a.py", "Nothing.", "x = 1", "x = 2", ("tests",))
+    for text, times in (("y = 1\n", 0), ("x = 1\nx = 1\n", 2)):
+        with pytest.raises(ValueError, match=rf"a\.py: 'x = 1' stands there {times} times; it must be once"):
+            planted(text, lost)

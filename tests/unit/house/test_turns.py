@@ -1,0 +1,72 @@
+"""Long tests by turns: all of them come, none twice, and none without a small case that runs every time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.turns import TURNS, turn_of_commit, without_small_case
+
+GRID = """
+import pytest
+
+LONG = [pytest.param(number, marks=pytest.mark.long) for number in range(1, 60)]
+
+@pytest.mark.parametrize("number", [0, *LONG])
+def test_grid(number):
+    pass
+
+def test_short():
+    pass
+"""
+ALL_LONG = """
+import pytest
+
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long)])
+def test_grid(number):
+    pass
+"""
+
+
+def run(pytester: pytest.Pytester, *words: str) -> set[str]:
+    """Names of the tests that were run, each with its case."""
+    result = pytester.inline_run("-p", "tests.support.turns", "-p", "no:cacheprovider", *words)
+    passed, skipped, failed = result.listoutcomes()
+    assert (skipped, failed) == ([], [])
+    names = [report.nodeid.partition("::")[2] for report in passed]
+    assert len(names) == len(set(names))
+    return set(names)
+
+
+def test_the_shares_of_all_turns_are_everything_and_share_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(GRID)
+    small = {"test_short", "test_grid[0]"}
+    assert run(pytester) == small
+    shares = [run(pytester, "--turn", f"{1000 * TURNS + turn:x}") - small for turn in range(TURNS)]
+    assert sum(map(len, shares)) == 59
+    assert set().union(*shares) == {f"test_grid[{number}]" for number in range(1, 60)}
+    assert min(map(len, shares)) > 0
+    assert run(pytester, "--long") == small.union(*shares)
+
+
+def test_a_long_test_that_is_named_runs(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(GRID)
+    assert run(pytester, f"{path.name}::test_grid[7]") == {"test_grid[7]"}
+
+
+def test_a_grid_without_a_small_case_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(ALL_LONG)
+    result = pytester.runpytest_inprocess("-p", "tests.support.turns", "-p", "no:cacheprovider", "--long")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_grid: all of its cases are long; leave a small one for `make test`"])
+    assert without_small_case([("a[1]", True), ("a[2]", False), ("b", True)]) == ["b"]
+
+
+def test_a_commit_has_a_turn() -> None:
+    assert turn_of_commit("189c188") == 0x189C188 % TURNS
+    assert {turn_of_commit(f"{number:x}") for number in range(TURNS)} == set(range(TURNS))
+
+
+def test_a_turn_that_is_no_commit_is_refused(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("-p", "tests.support.turns", "--turn", "main")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--turn main: must be the hash of a commit"])

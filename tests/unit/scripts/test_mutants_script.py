@@ -1,0 +1,85 @@
+"""``scripts/mutants.py`` on a project of one function: what is killed, what survives, what is not asked again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.mutants import read_lists
+from tests.support.runs import ROOT
+
+SOURCE = "def sign(number):\n    if number < 0:\n        return -1\n    return 1\n"
+TESTS = "from small import sign\n\ndef test_sign():\n    assert sign(-2) == -1\n    assert sign(2) == 1\n"
+LIST = """
+- file: small.py
+  tests: [test_small.py]
+  mutants:
+    - {breaks: Signs are swapped., find: return -1, put: return 5}
+    - {breaks: Zero is negative., find: number < 0, put: number <= 0}
+    - {breaks: Nothing., find: return 1, put: return 2 - 1, equivalent: It is the same number.}
+    - {breaks: All is negative., find: 'if number < 0:', put: 'while True:', tests: [test_small.py]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in (("small.py", SOURCE), ("test_small.py", TESTS), ("tests/mutants/all.yaml", LIST)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".gitignore").write_text("/out/\n__pycache__/\n")
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def mutants(project: Path, *words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/mutants.py"), "--root", str(project), "--no-preload", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
+    code, out, err = mutants(project, "--least", "0.6")
+    assert (code, err) == (0, "")
+    assert "survived: small.py: number < 0  ->  number <= 0\n    Zero is negative." in out
+    assert out.splitlines()[-1].split() == ["all", "4", "1", "2", "1", "66.7%"]
+    rows = [json.loads(line) for line in (project / "out/mutants.jsonl").read_text().splitlines()]
+    assert sorted(row["verdict"] for row in rows) == ["killed", "killed", "survived", "survived"]
+    assert mutants(project)[0] == 1, "two of three are not enough"
+    assert len((project / "out/mutants.jsonl").read_text().splitlines()) == 4, "nothing was asked again"
+    (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 1\n")
+    code, out, _ = mutants(project, "small.py")
+    assert (code, out.splitlines()[-1].split()) == (0, ["all", "4", "1", "3", "0", "100.0%"])
+    assert (project / "small.py").read_text() == SOURCE, "the tree itself stays as it is"
+
+
+def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
+    (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
+    code, out, err = mutants(project)
+    assert code == 1
+    assert err.startswith("these tests fail without any mutant: test_small.py\n")
+    assert "assert sign(0) == 0" in err
+    assert out.count("untested: ") == 3
+
+
+def test_a_bug_goes_with_its_text_to_another_file(project: Path) -> None:
+    (project / "parts").mkdir()
+    (project / "parts/sign.py").write_text(SOURCE.replace("sign(number)", "sign_of(number)"))
+    (project / "small.py").write_text("from parts.sign import sign_of as sign\n")
+    code, out, _ = mutants(project, "--repair")
+    assert code == 0
+    assert "small.py: 'return -1' goes to parts/sign.py\n" in out
+    moved = read_lists(project)
+    assert {mutant.file for mutant in moved} == {"parts/sign.py"}
+    assert [mutant.find for mutant in moved] == ["return -1", "number < 0", "return 1", "if number < 0:"]
+    assert mutants(project, "--repair", "--list")[1] == "", "nothing is left to be moved"
+    (project / "parts/sign.py").write_text("")
+    assert mutants(project, "--repair")[0] == 1

@@ -1,0 +1,25 @@
+"""Which iterations say how fast a worker is."""
+
+from __future__ import annotations
+
+from strategies.protocol import Arrived, Grad, Timings
+from strategies.watching.warmup import Warmup
+
+
+def arrived(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> Arrived:
+    grad = Grad(id=0, worker=0, incarnation=incarnation, iteration=0, version=0, samples=samples, assigned_samples=4)
+    return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=compute_s), loss=None, sqr_norm=None)
+
+
+def test_the_first_iterations_of_every_process_count_for_nothing() -> None:
+    warmup = Warmup(2)
+    told = [warmup.tells(arrived(incarnation)) for incarnation in (0, 0, 0, 0, 1, 1, 1)]
+    assert told == [False, False, True, True, False, False, True]
+
+
+def test_short_batches_and_those_that_took_no_time_tell_nothing() -> None:
+    warmup = Warmup(0)
+    assert warmup.tells(arrived())
+    assert not warmup.tells(arrived(samples=3))
+    assert not warmup.tells(arrived(samples=0))
+    assert not warmup.tells(arrived(compute_s=0.0))
