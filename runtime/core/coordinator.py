@@ -32,7 +32,6 @@ from strategies.protocol import (
     Apply,
     Arrived,
     Checkpoint,
-    Command,
     Compute,
     Drop,
     Evaluate,
@@ -59,10 +58,6 @@ from strategies.protocol import (
     Woke,
 )
 
-CAPABILITIES: frozenset[type[Command]] = frozenset(
-    {Compute, Partition, Apply, Drop, Score, Evaluate, Checkpoint, Restart, Wake, Stop}
-)
-"""Commands that it can carry out, whatever the port."""
 RESTARTED = "restarted by the strategy"
 """Why a node was lost that a strategy restarts."""
 MAX_NONFINITE = 3

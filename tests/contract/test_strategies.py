@@ -12,7 +12,7 @@ import pytest
 from runtime.config.instantiate import instantiate
 from runtime.core.coordinator import RESTARTED
 from runtime.errors import ConfigError
-from runtime.run.preflight import check_strategy
+from runtime.run.checks import check_strategy
 from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
 from tests.contract.catalogue import MODES, NAMES, NUM_WORKERS, Case, cases, fits, make, scenario, spec
 from tests.support.faults import Crash, Outage

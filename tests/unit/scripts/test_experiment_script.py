@@ -59,7 +59,7 @@ class FakeRunner:
         told.meta["versions"]["commit"] = self.commit
         told.write(new)
         (new / ".hydra").mkdir()
-        with script.composing() as composed:
+        with script.composed_words() as composed:
             (new / ".hydra" / "config.yaml").write_text(yaml.safe_dump(composed(list(words[:-1]))))
         return self.failing.get(new.name, 0)
 
