@@ -22,28 +22,52 @@ from pathlib import Path  # noqa: E402
 
 import hydra  # noqa: E402
 from hydra.core.hydra_config import HydraConfig  # noqa: E402
+from hydra.core.override_parser.types import Quote, QuotedString  # noqa: E402
 from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from runtime.config.composing import to_raw  # noqa: E402
-from runtime.config.parse import Config, parse  # noqa: E402
+from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
+from runtime.config.compose import to_raw  # noqa: E402
+from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
+from runtime.config.parse import parse  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
-from runtime.run.claiming import claimed  # noqa: E402
-from runtime.run.preflight import preflight  # noqa: E402
+from runtime.run.checks import CheckedJob, check_job  # noqa: E402
+from runtime.run.claiming import claim, claimed  # noqa: E402
+from runtime.run.launch import KILLED, launch  # noqa: E402
+from runtime.run.preflight import Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
 
-KILLED = 128
 exit_codes = [0]
-"""Of the jobs so far."""
+"""Of the jobs that Hydra has started in this process."""
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(composed: DictConfig) -> int:
-    """One job. A failure does not stop the other jobs of a sweep, but shows in the exit code of all."""
-    run_dir = Path(HydraConfig.get().runtime.output_dir)
+    """One job that another launcher or sweeper of Hydra's starts, perhaps in a process of its own: composed there."""
+    places = HydraConfig.get().runtime
     try:
-        exit_code = run_job(parse(to_raw(composed)), run_dir, Path(HydraConfig.get().runtime.cwd))
+        exit_code = run_job(check_job(parse(to_raw(composed)), Path(places.cwd)), Path(places.output_dir))
+    except ConfigError as error:
+        exit_code = told("run.py", error)
+    exit_codes.append(exit_code)
+    if exit_code > KILLED:  # the user wants out
+        sys.exit(exit_code)
+    return exit_code
+
+
+def run_job(job: CheckedJob, run_dir: Path) -> int:
+    """From the checked job to the figures; returns the exit code, and raises nothing: other jobs of a sweep go on."""
+    from runtime.run.experiment import JobFailed, run_experiment
+
+    try:
+        try:
+            exit_code = run_experiment(job, run_dir)
+        except JobFailed as error:
+            exit_code = told("run.py", error, error.exit_code)
+        if job.config.draw and exit_code < KILLED and exit_code != NO_SPACE:
+            draw(run_dir)
+        print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code = told("run.py", error)
         # what is missing of a sweep, its report tells by these directories
@@ -51,10 +75,17 @@ def main(composed: DictConfig) -> int:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code = unforeseen(error, run_dir)
-    exit_codes.append(exit_code)
-    if exit_code > KILLED:  # 128 + signal: the user wants out
-        sys.exit(exit_code)
     return exit_code
+
+
+def draw(run_dir: Path) -> None:
+    """Summary, tables and figures of a record."""
+    from analysis.reports.report import finish_run, print_summary, summary_frame
+
+    summary = finish_run(run_dir)
+    print_summary(summary_frame(summary))
+    if summary["warning"]:
+        print(f"{summary['strategy']}: {summary['warning']}", file=sys.stderr)
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:
@@ -65,31 +96,28 @@ def unforeseen(error: Exception, run_dir: Path) -> int:
     return FAILED
 
 
-def run_job(config: Config, run_dir: Path, start: Path) -> int:
-    """From the configuration to the figures; relative paths are below ``start``. Returns the exit code."""
-    from runtime.run.experiment import JobFailed, run_experiment
-
-    try:
-        exit_code = run_experiment(config, run_dir, start)
-    except JobFailed as error:
-        exit_code = told("run.py", error, error.exit_code)
-    if config.draw and exit_code < KILLED and exit_code != NO_SPACE:
-        from analysis.reports.report import finish_run, print_summary, summary_frame
-
-        summary = finish_run(run_dir)
-        print_summary(summary_frame(summary))
-        if summary["warning"]:
-            print(f"{summary['strategy']}: {summary['warning']}", file=sys.stderr)
-    print(f"record: {run_dir}", file=sys.stderr)
-    return exit_code
-
-
 def forget(run_dir: Path) -> None:
     """Take away what Hydra has put there for a job that was refused, and the directory if nothing else is in it."""
     shutil.rmtree(run_dir / ".hydra", ignore_errors=True)
     with contextlib.suppress(OSError):  # there is something else in it, or it is where we are
         if run_dir.resolve() != Path.cwd():
             run_dir.rmdir()
+
+
+def by_hydra(ready: Ready) -> int:
+    """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
+    sys.argv[1:] = ready.argv
+    if ready.jobs is not None:  # a date in its name is that of the directory which is claimed
+        folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
+        sys.argv.append(f"hydra.sweep.dir={folder}")
+    try:
+        main()
+    except REFUSALS as error:
+        return told("run.py", explain(error))
+    if ready.jobs is not None:
+        report_end_of_sweep(ready.jobs.directory)
+    return max(exit_codes)
 
 
 def program() -> int:
@@ -99,13 +127,15 @@ def program() -> int:
 
         return doctor(sys.argv[2:])
     try:
-        sys.argv[1:], needs = preflight(sys.argv[1:])
-        prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
+        ready = preflight(sys.argv[1:])
+        prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
+        if ready.jobs is not None:
+            claim(ready.jobs.setting, ready.jobs.directory)
     except ConfigError as error:
         return told("run.py", error)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over (it stores its part first) is ours to tell
-    main()
-    return max(exit_codes)
+    if ready.jobs is None or not ready.jobs.pending:
+        return by_hydra(ready)
+    return launch(ready.jobs, run_job, report_end_of_sweep)
 
 
 if __name__ == "__main__":

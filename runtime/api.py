@@ -1,20 +1,27 @@
-"""What a runtime gets to run, and what it gives back."""
+"""What a runtime is: what it can do, what it gets to run, and what it gives back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import msgspec
 
+from injectors.schedule import Schedule
+from runtime.backends.base import Backend
+from runtime.config.instantiate import TARGET, locate
+from runtime.config.parse import Config
 from runtime.containment import Isolation
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import Job, Record, Status
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
-from strategies.protocol import Strategy
+from strategies.protocol import AnyCommand, Strategy
+
+COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
+"""Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,15 +63,18 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(kw_only=True)
 class Experiment:
-    """One job with everything that is to be instantiated elsewhere still as plain specs."""
+    """One job, with what its configuration names built, and as plain specs for processes of their own."""
 
     job: Job
     strategy: Strategy
     record: Record
     run_dir: Path
     transport: str
-    backend: dict[str, Any]
-    task: dict[str, Any]
+    backend: Backend
+    task: Any
+    backend_spec: dict[str, Any]
+    """What processes of their own build the same backend from."""
+    task_spec: dict[str, Any]
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
     around: Circumstances = field(default_factory=Circumstances)
@@ -102,6 +112,73 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the model; 0 if nobody came to know."""
     warning: str = ""
     """What the strategy says that whoever reads the figures should know; left out where it is nothing."""
+
+
+class Runtime(Protocol):
+    """Who runs jobs. ``runtime=NAME`` chooses one; its class is built with the ``cluster`` that it is to run on."""
+
+    name: ClassVar[str]
+    needs_gradients: ClassVar[bool]
+    """Whether it cannot do without a backend that computes."""
+    real_time: ClassVar[bool]
+    """Whether its seconds are those of this machine, which it then needs for itself."""
+
+    @property
+    def num_hosts(self) -> int:
+        """Emulated machines of the cluster; 0 where each task has one to itself."""
+        ...
+
+    def base_iter_s(self, batch_samples: int) -> float | None:
+        """Nominal seconds of an undisturbed iteration over so many samples; None: nobody knows."""
+        ...
+
+    def can(self, config: Config) -> dict[str, str | None]:
+        """For every command of the vocabulary None, or why this runtime cannot carry it out in that job.
+
+        A reason is written as a refusal: the setting that stands in the way, its value, what is wrong, the cure.
+        """
+        ...
+
+    def check(self, around: Circumstances) -> Needs:
+        """What a run needs around it; raises ``ConfigError`` for disturbances and hosts that are not to be had."""
+        ...
+
+    def machine(self, around: Circumstances) -> dict[str, Any]:
+        """What ``meta.json`` is to say of the machine."""
+        ...
+
+    def calibration(self, batch_samples: int) -> str | None:
+        """The cost model that stands for the cluster, as records name it; None: real time needs none."""
+        ...
+
+    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+        """Run the job to its end; the record is written by ``experiment.record``."""
+        ...
+
+
+def commands_on(config: Config) -> dict[str, str | None]:
+    """What topology, collective and backend of a job let any runtime carry out: the answer that each refines.
+
+    Live and virtual agree here, so that a job on the virtual clock is one that could be run.
+    """
+    unable: dict[str, str] = {}
+    if config.topology.name == "allreduce":
+        unable["Partition"] = (
+            "topology=allreduce: parts of a round are decoded where all gradients come together; use topology=ps"
+        )
+        unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
+    if config.topology.collective == "ddp":
+        ring = "use topology.collective=ring"
+        unable["Restart"] = f"topology.collective=ddp: ends with the first replica that is killed; {ring}"
+        unable["Drop"] = f"topology.collective=ddp: a gradient is in the sum as soon as it is computed; {ring}"
+    if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
+        backend = f"backend={config.names.backend}"
+        unable.setdefault("Score", f"{backend}: computes no gradients that could be scored; use backend=torch")
+        if config.backend.get("progress") is None:
+            unable["Evaluate"] = (
+                f"{backend}: measures no {config.workload.metric}; estimate it with backend.progress=NAME"
+            )
+    return {name: unable.get(name) for name in COMMANDS}
 
 
 def outcome_of(

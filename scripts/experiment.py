@@ -41,7 +41,8 @@ from analysis.experiments.results import Results, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
 from analysis.records.load import RecordError, Run, load_run
-from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
 from runtime.record.meta import describe_versions
@@ -130,7 +131,7 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
     there = {cell.name: cell for cell in cells(spec)}
     console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs")
     wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
-    with composing() as compose_words:
+    with composed_words() as compose_words:
         found = {
             name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
             for name, words in wanted.items()
@@ -155,11 +156,9 @@ def commit_of(asked: argparse.Namespace, console: Console) -> str | None:
 
 
 @contextmanager
-def composing() -> Iterator[Any]:
+def composed_words() -> Iterator[Any]:
     """A function from settings to what ``run.py`` would store as ``.hydra/config.yaml``."""
-    args = parse_arguments([])
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
+    with composing(parse_arguments([])) as composer:
         yield lambda words: plain(own_part(composer.compose(words)))
 
 

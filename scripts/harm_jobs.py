@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from analysis.reports.harm import REFERENCE
-from runtime.config.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
-from runtime.run.preflight import check_job
+from runtime.run.checks import check_job
 from runtime.virtual.costs import load_costs
 from scripts.forks import in_forks
 from scripts.grid import ROOT, JobFailed, progress
@@ -114,9 +115,7 @@ def tasks_of(asked: argparse.Namespace) -> Iterator[Task]:
     """All jobs, BSP's first: composed here once per pattern and once per strategy, and put together."""
     code = code_sha256()
     strategies = [REFERENCE, *(name for name in asked.strategies if name != REFERENCE)]
-    args = parse_arguments([])
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
+    with composing(parse_arguments([])) as composer:
         chosen = {
             name: composed(composer, name, asked.stragglers[0], asked.workers[0], asked)["strategy"]
             for name in strategies
@@ -138,7 +137,7 @@ def composed(
     of_others = strategy == REFERENCE
     mine = [word for word in asked.overrides if not (of_others and word.startswith("strategy."))]
     setting = PATTERNS.get(straggler, PACED)
-    config = composer.compose(
+    return composer.raw(
         [
             *WHOLE,
             *setting.words,
@@ -149,8 +148,6 @@ def composed(
             *mine,
         ]
     )
-    composer.announce(config)
-    return to_raw(config)
 
 
 def epochs_of(setting: Setting, workers: int) -> int:
@@ -232,8 +229,7 @@ def time_job(task: Task) -> Timed:
     about = task.key, task.workers, task.straggler, task.strategy, task.seed
     try:
         config = parse(task.raw)
-        check_job(config)
-        outcome = outcome_of_job(config)
+        outcome = outcome_of_job(check_job(config))
     except ConfigError as error:
         return Timed(*about, "refused", None, None, str(error))
     if outcome.status == "interrupted":

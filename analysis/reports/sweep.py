@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
 from rich.console import Console
 
 
-class SweepReport(Callback):
-    """Hydra callback. It never raises: a failed job or an unreadable record is reported and left out."""
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Compare what the sweep's directory holds."""
-        console = Console(highlight=False)
-        try:
-            report_sweep(Path(config.hydra.sweep.dir), console)
-        except Exception as error:  # noqa: BLE001 - the runs are done and stored; a report must not fail the sweep
-            console.print(f"The sweep could not be compared: {type(error).__name__}: {error}", markup=False)
+def report_end_of_sweep(folder: Path) -> None:
+    """Compare what the directory holds. It never raises: a damaged record is reported and left out."""
+    console = Console(highlight=False)
+    try:
+        report_sweep(folder, console)
+    except Exception as error:  # noqa: BLE001 - the runs are done and stored; a report must not fail the sweep
+        console.print(f"The sweep could not be compared: {type(error).__name__}: {error}", markup=False)
 
 
 def report_sweep(folder: Path, console: Console) -> None:

@@ -33,7 +33,6 @@ from strategies.protocol import (
     Apply,
     Arrived,
     Checkpoint,
-    Command,
     Compute,
     Drop,
     Evaluate,
@@ -60,10 +59,6 @@ from strategies.protocol import (
     Woke,
 )
 
-CAPABILITIES: frozenset[type[Command]] = frozenset(
-    {Compute, Partition, Apply, Drop, Score, Evaluate, Checkpoint, Restart, Wake, Stop}
-)
-"""Commands that it can carry out, whatever the port."""
 MAX_NONFINITE = 3
 """Non-finite gradients in a row of one worker after which its failure is not retryable."""
 

@@ -10,14 +10,13 @@ from typing import Any, ClassVar, Literal, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Needs, Outcome
+from runtime.api import Circumstances, Experiment, Needs, Outcome, commands_on
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
-from runtime.config.parse import Cluster
+from runtime.config.parse import Cluster, Config
 from runtime.containment import inside
-from runtime.core.coordinator import CAPABILITIES
 from runtime.errors import ConfigError
 from runtime.live.control.run import LiveRun
 from runtime.live.control.settings import Processes
@@ -25,7 +24,6 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.means import CpuBy, Look, Means, choose_means
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
-from strategies.protocol import Command
 
 MAX_NICENESS = 19
 TELEMETRY_S = 0.5
@@ -43,7 +41,6 @@ class LiveRuntime:
     Every field is described in ``conf/runtime/live.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
     """
 
-    capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "live"
     needs_gradients: ClassVar[bool] = True
     real_time: ClassVar[bool] = True
@@ -117,6 +114,10 @@ class LiveRuntime:
     def num_hosts(self) -> int:
         """Emulated machines; 0 without."""
         return int(self._num_hosts)
+
+    def can(self, config: Config) -> dict[str, str | None]:
+        """Whatever topology and backend can."""
+        return commands_on(config)
 
     def check(self, around: Circumstances) -> Needs:
         """What a run needs around it; raises ``ConfigError`` for what cannot be done here."""

@@ -1,4 +1,4 @@
-"""A run's directory belongs to one run: claimed by a lock before Hydra writes into it, which ends with the process.
+"""A run's directory belongs to one run: claimed by a lock before it is written to, which ends with the process.
 
 Preflight only looks whether there is a record already; two runs that look at the same moment both find none.
 """
@@ -9,39 +9,11 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
-
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError
 
 _held: dict[Path, int] = {}
 """Descriptors of directories that are locked; nobody closes them but the end of the process."""
-
-
-class ClaimDirectory(Callback):
-    """Hydra callback; it ends the program, since Hydra makes a warning of any exception here."""
-
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Before the directory of a single run is made."""
-        _claim_or_end("hydra.run.dir", config)
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Before the directory of a sweep is made."""
-        _claim_or_end("hydra.sweep.dir", config)
-
-
-def _claim_or_end(setting: str, config: DictConfig) -> None:
-    hydra = HydraConfig.instance()
-    before, hydra.cfg = hydra.cfg, config  # type: ignore[assignment]  # where ${hydra:...} looks
-    try:
-        claim(setting, Path(str(OmegaConf.select(config, setting))))
-    except ConfigError as error:
-        raise SystemExit(told("run.py", error)) from None
-    finally:
-        hydra.cfg = before
 
 
 def claim(setting: str, directory: Path) -> None:

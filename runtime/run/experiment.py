@@ -1,21 +1,18 @@
-"""From a configuration to a finished record: build, write down what is known beforehand, run."""
+"""From a checked job to a finished record: write down what is known beforehand, run."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from injectors.plan import ClusterShape, Plan, plan_json, plan_sha256
+from injectors.plan import plan_json, plan_sha256
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Outcome, RunStatus
+from runtime.api import Experiment, RunStatus
 from runtime.backends.base import weighs_samples
 from runtime.cluster.device import describe_devices
-from runtime.config.anchoring import anchored
-from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, Record
@@ -25,8 +22,8 @@ from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.recorder import Fanout, Recorder
 from runtime.record.view import Picture, make_view
+from runtime.run.checks import CheckedJob, refuse_empty
 from runtime.training.lr_schedules import make_schedule
-from strategies.protocol import Strategy
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
 """Fields of a job that its ``meta.json`` does not repeat."""
@@ -39,38 +36,29 @@ EXIT_CODES: dict[RunStatus, int] = {
 }
 
 
-def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> int:
+def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
 
-    Relative paths of ``config`` are below ``start`` (None: the current directory). Raises
-    :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a job
-    that ended badly.
+    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a
+    job that ended badly.
     """
-    written, config = config, anchored(config, start or Path.cwd())
-    strategy: Strategy = instantiate(config.strategy, "strategy")
-    runtime = make_runtime(config)
-    refuse_incapable(strategy, runtime)
-    num_samples = prepare_data(config)
-    job = make_job(config, num_samples, strategy.validation_samples)
-    plan = make_plan(config, runtime)
-    around = circumstances_of(config, plan)
+    config = checked.config
+    job = make_job(checked, prepare_data(checked.task, config))
     run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(config, run_dir)
-    write_head(run_dir, written, job, strategy, runtime.machine(around), runtime, plan)
-    picture = Picture(job, title(config, job), plan)
+    write_head(run_dir, checked, job)
+    picture = Picture(job, title(config, job), checked.plan)
     view = make_view(config.view, picture)
     experiment = make_experiment(
-        config,
+        checked,
         job,
-        strategy,
-        around,
         Fanout(recorder, picture),
         run_dir,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
         tick=view.tick,
     )
-    outcome: Outcome = runtime.run(experiment, Schedule(plan))
+    outcome = checked.runtime.run(experiment, Schedule(checked.plan))
     view.close(outcome.t)
     recorder.close()
     if outcome.status not in ("done", "interrupted"):
@@ -78,34 +66,29 @@ def run_experiment(config: Config, run_dir: Path, start: Path | None = None) -> 
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
 
 
-def make_runtime(config: Config) -> Any:
-    """Who runs the job, on the cluster that is described."""
-    return instantiate(config.runtime, "runtime", cluster=config.cluster)
-
-
-def make_experiment(
-    config: Config, job: Job, strategy: Strategy, around: Circumstances, record: Record, run_dir: Path, **more: Any
-) -> Experiment:
+def make_experiment(checked: CheckedJob, job: Job, record: Record, run_dir: Path, **more: Any) -> Experiment:
     """What the runtime gets to run; ``more`` are fields that do not follow from the configuration."""
+    config = checked.config
     return Experiment(
         job=job,
-        strategy=strategy,
+        strategy=checked.strategy,
         record=record,
         run_dir=run_dir,
         transport=config.topology.transport,
         collective=config.topology.collective or "",
-        backend=config.backend,
-        task=config.workload.task,
+        backend=checked.backend,
+        task=checked.task,
+        backend_spec=config.backend,
+        task_spec=config.workload.task,
         optimizer=config.workload.optimizer,
-        around=around,
-        scheduler=instantiate(config.scheduler, "scheduler"),
+        around=checked.around,
+        scheduler=checked.scheduler,
         **more,
     )
 
 
-def prepare_data(config: Config) -> int:
+def prepare_data(task: Any, config: Config) -> int:
     """Training samples there are; raises ``ConfigError`` when the task's data are not there, or of no use."""
-    task = instantiate(config.workload.task, "workload.task")
     try:
         return int(task.prepare())
     except (ValueError, OSError) as error:
@@ -122,34 +105,15 @@ class JobFailed(RuntimeError):
         self.exit_code = exit_code
 
 
-def refuse_incapable(strategy: Strategy, runtime: Any) -> None:
-    """A strategy says which commands it needs, a runtime which it can carry out."""
-    missing = sorted(command.__name__ for command in strategy.needs - runtime.capabilities)
-    if missing:
-        raise ConfigError(f"strategy={type(strategy).__name__}: runtime={runtime.name} cannot {', '.join(missing)}")
-
-
-def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
-    """Samples that are left to train on; raises ``ConfigError`` when they do not make one batch."""
-    left, batch = num_samples - validation_samples, config.workload.global_batch_samples
-    if validation_samples and left < batch:
-        raise ConfigError(
-            f"strategy.validation_samples={validation_samples}: leaves {max(0, left)} of the {num_samples} training "
-            f"samples, fewer than workload.global_batch_samples={batch}; hold out fewer"
-        )
-    if left < batch:
-        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
-    return left
-
-
-def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> Job:
+def make_job(checked: CheckedJob, num_samples: int) -> Job:
     """The job's limits and sizes; raises ``ConfigError`` when there are too few samples."""
-    workload, num_workers = config.workload, config.num_workers
+    config, workload, backend = checked.config, checked.config.workload, checked.backend
+    validation_samples = checked.strategy.validation_samples
     num_samples = refuse_empty(config, num_samples, validation_samples)
     schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
-    framework = instantiate(config.backend, "backend").framework
+    is_scored = backend.computes or backend.progress is not None
     return Job(
-        num_workers=num_workers,
+        num_workers=config.num_workers,
         num_servers=config.topology.num_servers,
         num_samples=num_samples,
         validation_samples=validation_samples,
@@ -158,7 +122,7 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
         epochs=workload.epochs,
         epoch_overlap=workload.epoch_overlap,
         max_time_s=config.max_time_s,
-        eval_every_s=config.eval_every_s if is_scored(config) else None,
+        eval_every_s=config.eval_every_s if is_scored else None,
         checkpoint_every_s=config.checkpoint_every_s,
         stuck_after_s=config.stuck_after_s,
         seed=config.seed,
@@ -168,43 +132,10 @@ def make_job(config: Config, num_samples: int, validation_samples: int = 0) -> J
         stop_at_target=config.stop_at_target,
         convergence=workload.convergence,
         stop_at_convergence=config.stop_at_convergence,
-        weighs_samples=weighs_samples(instantiate(config.workload.task, "workload.task"), framework),
+        weighs_samples=weighs_samples(checked.task, backend.framework),
         failover=config.failover,
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,
-    )
-
-
-def is_scored(config: Config) -> bool:
-    """Whether there is anything to evaluate: parameters, or a progress model instead."""
-    backend = instantiate(config.backend, "backend")
-    return bool(backend.computes or backend.progress is not None)
-
-
-def shape_of(config: Config, runtime: Any) -> ClusterShape:
-    """What a pattern may know of the cluster."""
-    return ClusterShape(
-        num_workers=config.num_workers,
-        num_servers=config.topology.num_servers,
-        num_hosts=runtime.num_hosts,
-        base_iter_s=runtime.base_iter_s(math.ceil(config.workload.global_batch_samples / config.num_workers)),
-    )
-
-
-def make_plan(config: Config, runtime: Any) -> Plan:
-    """The disturbances of the whole run, before it starts."""
-    pattern = instantiate(config.straggler, "straggler")
-    plan: Plan = pattern.plan(shape_of(config, runtime), config.max_time_s, config.seed)
-    return plan
-
-
-def circumstances_of(config: Config, plan: Plan) -> Circumstances:
-    """What the runtime has to cope with."""
-    return Circumstances(
-        num_servers=config.topology.num_servers,
-        transport=config.topology.transport,
-        asked=frozenset((one.kind, one.target) for one in plan.disturbances),
-        containment=config.containment,
     )
 
 
@@ -231,10 +162,9 @@ def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
 
 
-def write_head(
-    run_dir: Path, config: Config, job: Job, strategy: Strategy, machine: dict[str, Any], runtime: Any, plan: Plan
-) -> None:
-    """``plan.json`` and ``meta.json``."""
+def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
+    """``plan.json`` and ``meta.json``; paths stand there as the user wrote them."""
+    config, strategy, runtime, plan = checked.written, checked.strategy, checked.runtime, checked.plan
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
     about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in UNTOLD}
@@ -247,7 +177,7 @@ def write_head(
         "seed": config.seed,
         "plan_sha256": plan_sha256(plan),
         "versions": describe_versions(),
-        "machine": {**describe_machine(), **machine},
+        "machine": {**describe_machine(), **runtime.machine(checked.around)},
         "job": {
             "strategy": config.names.strategy,
             "strategy_fields": fields,

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.config.instantiate import instantiate
-from runtime.config.parse import Config
 from runtime.core.job import Record
 from runtime.errors import ConfigError
-from runtime.run.experiment import (
-    circumstances_of,
-    make_experiment,
-    make_job,
-    make_plan,
-    make_runtime,
-    prepare_data,
-    refuse_incapable,
-)
-from strategies.protocol import Strategy
+from runtime.run.checks import CheckedJob
+from runtime.run.experiment import make_experiment, make_job, prepare_data
 
 
 class Forgetful:
@@ -33,28 +22,21 @@ class Forgetful:
         """A fact that the strategy is not told."""
 
 
-def outcome_of_job(config: Config, record: Record | None = None) -> Outcome:
+def outcome_of_job(checked: CheckedJob, record: Record | None = None) -> Outcome:
     """Run the job on its virtual cluster; what it comes to is what ``run.py`` would record. ``record`` may look on.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
-    :func:`runtime.run.experiment.run_experiment` does. The caller has run :func:`runtime.run.preflight.check_job`.
+    :func:`runtime.run.experiment.run_experiment` does.
     """
-    strategy: Strategy = instantiate(config.strategy, "strategy")
-    runtime: Any = make_runtime(config)
-    if runtime.needs_gradients:
-        raise ConfigError(f"runtime={config.names.runtime}: is not virtual; time without a record is virtual time")
-    refuse_incapable(strategy, runtime)
-    job = make_job(config, prepare_data(config), strategy.validation_samples)
-    plan = make_plan(config, runtime)
+    if checked.runtime.needs_gradients:
+        name = checked.config.names.runtime
+        raise ConfigError(f"runtime={name}: is not virtual; time without a record is virtual time")
     experiment = make_experiment(
-        config,
-        job,
-        strategy,
-        circumstances_of(config, plan),
+        checked,
+        make_job(checked, prepare_data(checked.task, checked.config)),
         record or Forgetful(),
         Path("nowhere"),
         save_parameters_to=None,
         tick=lambda _: None,
     )
-    outcome: Outcome = runtime.run(experiment, Schedule(plan))
-    return outcome
+    return checked.runtime.run(experiment, Schedule(checked.plan))

@@ -7,17 +7,15 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Needs, Outcome
+from runtime.api import Circumstances, Experiment, Needs, Outcome, commands_on
 from runtime.cluster.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
-from runtime.config.instantiate import instantiate
-from runtime.config.parse import Cluster
-from runtime.core.coordinator import CAPABILITIES
+from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.virtual.control.cast import device_of
@@ -29,7 +27,6 @@ from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.tasks.learner import Learner, NoLearner, RealLearner
-from strategies.protocol import Command
 
 HOSTS = "cluster.hosts"
 
@@ -42,7 +39,6 @@ class VirtualRuntime:
     Every field is described in ``conf/runtime/virtual.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
     """
 
-    capabilities: ClassVar[frozenset[type[Command]]] = CAPABILITIES
     name: ClassVar[str] = "virtual"
     needs_gradients: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
@@ -107,6 +103,14 @@ class VirtualRuntime:
         if profile is None:
             return self.cluster.nominal_iter_s or real_s
         return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
+
+    def can(self, config: Config) -> dict[str, str | None]:
+        """What topology and backend can, as far as the record has a place for it."""
+        can = commands_on(config)
+        if config.record == "iterations":
+            rows = f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
+            can["Partition"] = can["Partition"] or rows
+        return can
 
     def check(self, around: Circumstances) -> Needs:
         """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
@@ -189,7 +193,7 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
 def make_learner(experiment: Experiment) -> Learner:
     """What the experiment's backend makes of its task."""
     job = experiment.job
-    backend, task = instantiate(experiment.backend, "backend"), instantiate(experiment.task, "workload.task")
+    task, backend = experiment.task, cast(Any, experiment.backend)  # one without gradients has methods of its own
     if not backend.computes:
         return NoLearner(backend.parameters_of(task), backend.load_progress())
     cut = cut_for(job, experiment.strategy.data)

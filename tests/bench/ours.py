@@ -31,6 +31,7 @@ from bench.tasks import ROUNDS
 from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import Experiment
+from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
@@ -169,6 +170,8 @@ def _run(
         for name in ("logs", "checkpoints"):
             (run_dir / name).mkdir()
         recorder = recorder_of(run_dir)
+        backend = {"_target_": BACKENDS[framework], "num_threads": 1}
+        task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
         experiment = Experiment(
             job=_job(num_workers, num_servers, iterations, max_time_s),
             strategy=strategy or BSP(),
@@ -176,8 +179,10 @@ def _run(
             run_dir=run_dir,
             transport=transport,
             collective=collective,
-            backend={"_target_": BACKENDS[framework], "num_threads": 1},
-            task={"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers},
+            backend=instantiate(backend),
+            task=instantiate(task),
+            backend_spec=backend,
+            task_spec=task,
             optimizer={"name": "sgd", "lr": models.LEARNING_RATE},
             save_parameters_to=None,
             tick=tick,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from runtime.config.instantiate import instantiate
-from runtime.core.coordinator import RESTARTED
+from runtime.core.recovery.automaton import RESTARTED
 from runtime.errors import ConfigError
-from runtime.run.preflight import check_strategy
+from runtime.run.checks import check_strategy
 from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
 from tests.contract.catalogue import (
     MODES,

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runtime.api import Experiment
+from runtime.config.instantiate import instantiate
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder, ComputeOrder, Job
 from runtime.core.recovery import inputs
@@ -70,13 +71,15 @@ def make_experiment(
     """Of a job without a backend; ``more`` are other fields, such as ``columns`` or ``transport``."""
     fields: dict[str, Any] = {
         "transport": "tcp",
-        "backend": {"_target_": "runtime.backends.none.NoBackend"},
-        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples + job.validation_samples},
+        "backend_spec": {"_target_": "runtime.backends.none.NoBackend"},
+        "task_spec": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples + job.validation_samples},
         "optimizer": {"name": "tally", "lr": 1.0},
         "save_parameters_to": None,
         "tick": lambda t: None,
     }
-    return Experiment(job=job, strategy=strategy, record=record, run_dir=run_dir, **{**fields, **more})
+    fields |= more
+    built = {name: instantiate(fields[f"{name}_spec"], name) for name in ("backend", "task")}
+    return Experiment(job=job, strategy=strategy, record=record, run_dir=run_dir, **built, **fields)
 
 
 class Puppet(Strategy):

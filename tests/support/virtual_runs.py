@@ -316,7 +316,7 @@ class VirtualRun:
         backend = {"_target_": BACKENDS[learning]}
         world, run_dir = self.world, recorder.path.parent
         job = msgspec.structs.replace(world.job, validation_samples=self.strategy.validation_samples)
-        return make_experiment(job, self.strategy, recorder, run_dir, backend=backend, transport=world.transport)
+        return make_experiment(job, self.strategy, recorder, run_dir, backend_spec=backend, transport=world.transport)
 
     def _play(self) -> None:
         session = self.session

@@ -19,7 +19,6 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.api import Experiment, Outcome, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
-from runtime.config.instantiate import instantiate
 from runtime.core.coordinator import Coordinator
 from runtime.errors import is_full, no_space
 from runtime.live.control.cast import INSEPARABLE, port_for
@@ -53,7 +52,7 @@ class LiveRun:
         self.on_hosts = hosts is not None
         self.secret = secrets.token_bytes(32)
         self.loop = Loop()
-        self.threads = int(experiment.backend.get("num_threads", 1))
+        self.threads = int(experiment.backend_spec.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
         tasks += [f"worker:{number}" for number in range(experiment.job.num_workers)]
         self.machines, self.obstacle = build_machines(hosts, means, tasks, float(self.threads))
@@ -83,7 +82,7 @@ class LiveRun:
 
     def _supervisor(self, session: Session) -> Supervisor:
         asked, job = self.processes, self.experiment.job
-        cold = int(not instantiate(self.experiment.backend).fork_safe)
+        cold = int(not self.experiment.backend.fork_safe)
         deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=self.on_hosts)
         settings = Settings(
             heartbeat_s=asked.heartbeat_s,
@@ -200,8 +199,8 @@ class LiveRun:
             num_shards=cut.num_shards,
             validation_samples=experiment.job.validation_samples,
             optimizer=experiment.optimizer,
-            backend=experiment.backend,
-            task=experiment.task,
+            backend=experiment.backend_spec,
+            task=experiment.task_spec,
             device=self.processes.device,
             devices=self.processes.devices,
             threads=self.threads,

@@ -12,15 +12,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from analysis.measures.metrics import summarise
 from analysis.records.load import RecordError, load_run
 from analysis.reports.console import print_summary
 from analysis.reports.report import compare, finish_run, summary_frame
-from analysis.reports.sweep import SweepReport, report_sweep
+from analysis.reports.sweep import report_end_of_sweep, report_sweep
 from scripts import figures as script
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story
 
@@ -280,15 +278,11 @@ def test_nothing_is_best_of_one(tmp_path: Path) -> None:
 # ---- sweeps and the script ------------------------------------------------------------------------------------------
 
 
-def sweep_config(folder: Path) -> Any:
-    return OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}}})
-
-
 def test_the_sweep_report_compares_and_says_what_it_left_out(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failed = sweep / "9_failed" / ".hydra"
     failed.mkdir(parents=True)
     try:
-        SweepReport().on_multirun_end(sweep_config(sweep))
+        report_end_of_sweep(sweep)
     finally:
         os.removedirs(failed)
     shown = capsys.readouterr().out
@@ -305,14 +299,8 @@ def test_the_sweep_report_never_raises(prepare: str, tmp_path: Path, capsys: pyt
     elif prepare == "file":
         Story().write(folder / "0_bsp")
         (folder / "comparison").write_text("in the way")
-    SweepReport().on_multirun_end(sweep_config(folder))
+    report_end_of_sweep(folder)
     assert ("no run to compare" in (shown := capsys.readouterr().out)) or "could not be compared" in shown
-
-
-def test_a_broken_config_is_reported_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # other tests of this process may have set it
-    SweepReport().on_multirun_end(OmegaConf.create({}))
-    assert "could not be compared" in capsys.readouterr().out
 
 
 def test_report_sweep_skips_a_damaged_record(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.core.vectors import aligned_vector
-from runtime.run import preflight
+from runtime.run import checks
 from tests.support.cli import run_cli
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
@@ -70,7 +70,7 @@ def test_layouts(name: str, shape: tuple[int, ...], stored: tuple[int, ...]) -> 
 
 
 def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
     finished = run_cli("workload=digits", "backend=tensorflow")
     assert finished.exit_code == 2
     assert (
@@ -92,9 +92,9 @@ class OnlyTorch:
 
 
 def test_a_promise_that_the_task_does_not_keep_is_refused() -> None:
-    assert not preflight.is_written_in(OnlyTorch(), TensorflowBackend())
-    assert preflight.is_written_in(OnlyTorch(), TorchBackend())
-    assert preflight.is_written_in(Digits(), TensorflowBackend())
+    assert not checks.is_written_in(OnlyTorch(), TensorflowBackend())
+    assert checks.is_written_in(OnlyTorch(), TorchBackend())
+    assert checks.is_written_in(Digits(), TensorflowBackend())
 
 
 def test_a_number_of_threads_is_one_at_least() -> None:

@@ -11,7 +11,8 @@ import pytest
 from injectors.patterns import Combined, Heterogeneity, IterationSlowdown, Persistent, Transient
 from injectors.patterns.heterogeneity import relative_factors
 from injectors.plan import ClusterShape
-from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
 
@@ -76,11 +77,8 @@ def test_bad_input_is_one_line(fields: dict[str, Any], complaint: str) -> None:
 
 def composed(*words: str) -> Any:
     """The pattern that a command line asks for."""
-    args = parse_arguments(words)
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
-        [(_, raw)] = composer.jobs(composer.master())
-        return instantiate(raw["straggler"], "straggler")
+    with composing(parse_arguments([])) as composer:
+        return instantiate(composer.raw(words)["straggler"], "straggler")
 
 
 @pytest.mark.parametrize("intensity", [0.1, 0.8])

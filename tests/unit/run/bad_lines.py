@@ -214,6 +214,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("-m seed=range(0,10001)", "--multirun: more than 10000 jobs in one sweep"),
     ("-m seed=range(0,1e12)", "--multirun: more than 10000 jobs in one sweep"),
     ("-m hydra.job.chdir=true,false", "hydra.job.chdir=true,false"),
+    ("-m seed=0,1 hydra.sweep.dir=${nope}", "hydra.sweep.dir: Interpolation key 'nope' not found"),
     ("-m hydra.sweep.dir=/proc/nope", "hydra.sweep.dir=/proc/nope: cannot be written"),
     ("hydra.mode=MULTIRUN seed=1,x", "seed=x: must be a whole number, at least 0 (in the job seed=x)"),
 ]

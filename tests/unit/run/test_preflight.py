@@ -18,13 +18,15 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
 from runtime.config.yaml_numbers import MISREAD
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
 from runtime.record.meta import describe_versions
-from runtime.run.preflight import check_job, preflight
+from runtime.run.checks import check_job
+from runtime.run.preflight import preflight
 from runtime.version import own_version
 from tests.support.cli import ROOT, run_cli
 from tests.unit.run.bad_lines import BAD_LINES
@@ -75,10 +77,9 @@ def test_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
-    args = parse_arguments(words(line))
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
-        yield from composer.jobs(composer.master())
+    with composing(parse_arguments(words(line))) as composer:
+        for job in composer.jobs(composer.master()):
+            yield job.label, job.raw
 
 
 GROUPS = ("strategy", "runtime", "cluster", "workload", "backend", "topology", "straggler")
@@ -103,7 +104,7 @@ CHOICES = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF /
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_file_in_conf_composes_and_builds(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
-    monkeypatch.setattr("runtime.run.preflight.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)
     [(_, raw)] = composed(choice + NEEDS.get(choice, ""))
     check_job(parse(raw))
 
@@ -147,16 +148,15 @@ def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
     fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
     line = f"-m strategy=bsp,ssp backend=torch,numpy seed=1,2 workload.optimizer={','.join(fields)} +names.x=3"
     args = parse_arguments(words(line))
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
-        jobs = [raw for _, raw in composer.jobs(composer.master())]
+    with composing(args) as composer:
+        jobs = [job.raw for job in composer.jobs(composer.master())]
         assert len(jobs) == 16
         for job in (0, 5, 15):
             lines = [f"strategy={('bsp', 'ssp')[job // 8]}", f"backend={('torch', 'numpy')[job // 4 % 2]}"]
             lines += [f"seed={1 + job // 2 % 2}", f"workload.optimizer={fields[job % 2]}", "+names.x=3"]
             args.overrides, args.multirun = lines, False
-            alone = Composer(hydra, args)
-            assert list(alone.jobs(alone.master())) == [("", jobs[job])]
+            alone = Composer(args)
+            assert [(one.label, one.raw) for one in alone.jobs(alone.master())] == [("", jobs[job])]
 
 
 def test_swept_groups_get_their_settings_in_the_jobs_only() -> None:

@@ -43,7 +43,7 @@ def default() -> Config:
     ],
 )
 def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.run.preflight.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)
     with pytest.raises(ConfigError, match=message):
         preflight(line.split())
 

@@ -54,7 +54,7 @@ class ComposedRunner(FakeRunner):
 
     def configured(self, words: list[str], hydra: Path) -> None:
         hydra.mkdir()
-        with script.composing() as composed:
+        with script.composed_words() as composed:
             (hydra / "config.yaml").write_text(yaml.safe_dump(composed(words)))
 
 

@@ -13,9 +13,11 @@ import pytest
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
 from analysis.reports import harm
-from runtime.config.composing import Composer, hydra_for, parse_arguments, to_raw
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
+from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
 from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script
@@ -33,12 +35,8 @@ def run(out: Path, *words: str) -> int:
 
 
 def config_of(*words: str) -> Config:
-    args = parse_arguments([])
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
-        composed = composer.compose(list(words))
-        composer.announce(composed)
-        return parse(to_raw(composed))
+    with composing(parse_arguments([])) as composer:
+        return parse(composer.raw(words))
 
 
 # ---- the jobs -------------------------------------------------------------------------------------------------------
@@ -48,15 +46,15 @@ def config_of(*words: str) -> Config:
 def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -> None:
     words = ["runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
     config = config_of(*words, f"strategy={strategy}", "straggler=slowdown")
-    assert run_experiment(config, tmp_path / "run") == 0
-    outcome, record = outcome_of_job(config), load_run(tmp_path / "run")
+    assert run_experiment(check_job(config), tmp_path / "run") == 0
+    outcome, record = outcome_of_job(check_job(config)), load_run(tmp_path / "run")
     assert outcome.t == jct_s(record)
     assert (outcome.status, outcome.version) == ("done", len(record.tables.updates))
 
 
 def test_live_jobs_are_not_timed_without_a_record() -> None:
     with pytest.raises(ConfigError, match="runtime=live: is not virtual"):
-        outcome_of_job(config_of())
+        outcome_of_job(check_job(config_of()))
 
 
 def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.api import Outcome
-from runtime.config.composing import Composer, hydra_for, parse_arguments
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
 from runtime.config.parse import parse
-from runtime.run.preflight import check_job
+from runtime.run.checks import check_job
 from runtime.run.timing import outcome_of_job
 
 QUIET = "backend=none workload.target=null eval_every_s=null checkpoint_every_s=null max_time_s=3000"
@@ -29,13 +30,10 @@ class States:
 
 def run_line(line: str) -> tuple[Outcome, States]:
     """``python run.py`` with these words."""
-    args = parse_arguments(f"{QUIET} {line}".split())
-    with hydra_for(args) as hydra:
-        composer = Composer(hydra, args)
-        [(_, raw)] = composer.jobs(composer.master())
-    config, states = parse(raw), States()
-    check_job(config)
-    return outcome_of_job(config, states), states
+    with composing(parse_arguments([])) as composer:
+        job = check_job(parse(composer.raw(f"{QUIET} {line}".split())))
+    states = States()
+    return outcome_of_job(job, states), states
 
 
 def jct_s(line: str) -> float:

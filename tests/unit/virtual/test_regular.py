@@ -21,6 +21,7 @@ from runtime.cluster.device import DeviceProfile
 from runtime.config.parse import parse
 from runtime.core.job import Job
 from runtime.record.columns import ColumnRecorder
+from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime
@@ -233,10 +234,10 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     assert command is not None
     line = " ".join(command[1].replace("\\\n", " ").split()).replace("1000000", "12000").replace("=1000 ", "=60 ")
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
-    assert run_experiment(parse(raw), tmp_path / "short") == 0
+    assert run_experiment(check_job(parse(raw)), tmp_path / "short") == 0
     assert taken == [loops]
     monkeypatch.setattr(virtual, "rhythm_of", lambda *about, **more: None)
-    assert run_experiment(parse(raw), tmp_path / "full") == 0
+    assert run_experiment(check_job(parse(raw)), tmp_path / "full") == 0
     assert taken == [loops]
     short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
     assert short == full

@@ -6,12 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 
-from runtime.config.instantiate import ALLOW_VARIABLE
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
 from runtime.run.experiment import prepare_data
@@ -75,12 +74,10 @@ class Task:
         return Cifar10().prepare(self.data_dir)
 
 
-def test_a_run_without_its_data_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ALLOW_VARIABLE, __name__)
-    task: dict[str, Any] = {"_target_": f"{__name__}.Task", "data_dir": str(tmp_path)}
-    config = cast(Config, SimpleNamespace(workload=SimpleNamespace(name="cifar10_resnet20", task=task)))
+def test_a_run_without_its_data_names_the_command(tmp_path: Path) -> None:
+    config = cast(Config, SimpleNamespace(workload=SimpleNamespace(name="cifar10_resnet20")))
     with pytest.raises(ConfigError) as refused:
-        prepare_data(config)
+        prepare_data(Task(data_dir=str(tmp_path)), config)
     assert str(refused.value) == (
         f"workload=cifar10_resnet20: {tmp_path}/raw/cifar10: does not exist; "
         "prepare the data with: python scripts/prepare_data.py cifar10 --fetch"

@@ -1,0 +1,276 @@
+"""Every job that a command line asks for, composed once, by Hydra's public interface.
+
+Hydra's grammar and its loader are used, so that nothing is understood differently here than with Hydra's own ``main``.
+Jobs of a sweep that differ in plain values only share one composition, since one takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import math
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from hydra import initialize_config_dir, initialize_config_module
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import RunMode
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+
+from runtime.config.hydra_errors import REFUSALS, explain, explain_unknown, own_part, unknown_setting
+from runtime.config.hydra_internal import BASIC_SWEEPER
+from runtime.config.yaml_numbers import refuse_misread_numbers
+from runtime.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "pkg://"
+MAX_JOBS = 10_000
+
+
+class UserFolder(SearchPathPlugin):
+    """The folder of ``--config-dir``, which is searched after ``conf/``."""
+
+    folder: ClassVar[Path | None] = None
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Called by Hydra whenever it is initialised."""
+        if self.folder is not None:
+            search_path.append(provider="command-line", path=f"file://{self.folder}")
+
+
+@contextmanager
+def composing(args: argparse.Namespace) -> Iterator[Composer]:
+    """A composer that looks for configurations where ``run.py`` does."""
+    folder, path = None, args.config_path or "conf"
+    if args.config_dir is not None:
+        folder = Path(args.config_dir).resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {args.config_dir}: no such directory")
+        Plugins.instance().register(UserFolder)
+    UserFolder.folder = folder
+    about: dict[str, str] = {"job_name": "run", "version_base": "1.3"}
+    if path.startswith(PACKAGE):
+        hydra: Any = initialize_config_module(path.removeprefix(PACKAGE), **about)
+    else:
+        hydra = initialize_config_dir(os.path.normpath(ROOT / path), **about)
+    UserFolder.folder = None
+    with hydra:
+        yield Composer(args)
+
+
+class ComposedJob(NamedTuple):
+    """One job: its configuration, and what Hydra's own part of it is made from when it starts."""
+
+    label: str
+    """What sets it apart from the others of its sweep."""
+    number: int | None
+    """In the sweep, from 0; None: there is no sweep."""
+    raw: dict[str, Any]
+    """Plain data, interpolations resolved."""
+    shared: DictConfig
+    overrides: tuple[Override, ...]
+    """Its settings; of a single job those in ``shared``."""
+    changes: tuple[Override, ...]
+    """Those in which it differs from ``shared``."""
+
+    def config(self) -> DictConfig:
+        """What Hydra would compose of the job's settings, its own section included; a new object."""
+        config = copy.deepcopy(self.shared)
+        OmegaConf.set_readonly(config.hydra, False)
+        if self.number is None:
+            return config
+        for change in self.changes:
+            OmegaConf.update(config, change.key_or_group, change.value(), merge=True)
+        config.hydra.overrides.task = [override.input_line for override in self.overrides]
+        style = config.hydra.job.config.override_dirname
+        shown = sorted(str(one.input_line) for one in self.overrides if one.key_or_group not in style.exclude_keys)
+        config.hydra.job.override_dirname = style.item_sep.join(shown).replace("=", style.kv_sep)
+        with open_dict(config.hydra.job):
+            config.hydra.job.id = config.hydra.job.num = self.number
+        return config
+
+
+class Composer:
+    """Composes the jobs of one command line; :func:`composing` makes it."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.loader = GlobalHydra.instance().config_loader()
+        self.config_name: str = args.config_name or "config"
+        self.multirun: bool = args.multirun
+        self.groups: list[str] = self.loader.list_groups("")
+        self._parsed: dict[str, Override] = {}
+        self.overrides = self.parse(args.overrides)
+        self.lines = [self._spread(override) for override in self.overrides]
+
+    def parse(self, lines: Sequence[str]) -> list[Override]:
+        """Hydra's reading of each line; raises :class:`ConfigError` for what it cannot read."""
+        if new := [line for line in dict.fromkeys(lines) if line not in self._parsed]:
+            try:
+                found = OverridesParser.create(config_loader=self.loader).parse_overrides(new)
+            except REFUSALS as error:
+                raise explain(error) from None
+            self._parsed.update(zip(new, found, strict=True))
+        return [self._parsed[line] for line in lines]
+
+    def _spread(self, override: Override) -> str:
+        """Leave the settings of a swept group to the jobs, by sweeping over their one value.
+
+        Hydra would apply them to the group's default choice first, which may not have them: without this,
+        ``-m strategy=asp,ssp strategy.lr_rule=unit`` is refused because of bsp.
+        """
+        line, group = override.input_line or "", override.key_or_group.partition(".")[0]
+        swept = any(other.key_or_group == group and other.is_sweep_override() for other in self.overrides)
+        value = line.partition("=")[2]
+        if not swept or override.key_or_group == group or override.is_sweep_override() or not value:
+            return line
+        return f"{override.get_key_element()}=choice({value})"
+
+    def compose(self, lines: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+        """One configuration, Hydra's own section included; raises :class:`ConfigError`.
+
+        In the mode of sweeps, swept settings are left as they are.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)  # such as a search path that is not there
+                config = self.loader.load_configuration(self.config_name, list(lines), mode)
+        except REFUSALS as error:
+            if (key := unknown_setting(error)) is None:
+                raise explain(error) from None
+            raise self._unknown(key, self.parse(lines)) from None
+        refuse_misread_numbers(config)
+        return config
+
+    def raw(self, lines: Sequence[str]) -> dict[str, Any]:
+        """The configuration of the job with these settings as plain data; raises :class:`ConfigError`."""
+        config = self.compose(lines)
+        announce(config)
+        return to_raw(config)
+
+    def _unknown(self, key: str, overrides: Sequence[Override]) -> ConfigError:
+        """Compose again with the choices alone, to see which settings there are."""
+        choices = [
+            o
+            for o in overrides
+            if o.key_or_group in self.groups and o.get_key_element() != key and not o.is_sweep_override()
+        ]
+        if len(choices) == len(overrides):  # it is a file that sets it
+            return ConfigError(f"{key}: no such setting")
+        line = next((o.input_line for o in overrides if o.get_key_element() == key), None) or key
+        known = self.compose([o.input_line for o in choices if o.input_line])
+        return explain_unknown(key, line, known, self.groups)
+
+    def master(self) -> DictConfig:
+        """The configuration of the command line as a whole: of the one job, or of the sweep."""
+        swept = [override for override in self.overrides if override.is_sweep_override()]
+        config = self.compose(self.lines, RunMode.MULTIRUN if swept or self.multirun else RunMode.RUN)
+        self.multirun = self.multirun or config.hydra.mode == RunMode.MULTIRUN
+        if swept and not self.multirun:
+            raise ConfigError(f"{swept[0].input_line}: several values are a sweep: add -m")
+        mode = RunMode.MULTIRUN if self.multirun else RunMode.RUN
+        if config.hydra.mode != mode:
+            config.hydra.mode = mode
+            config.hydra.overrides.hydra.append(f"hydra.mode={mode.name}")
+        announce(config)
+        return config
+
+    def jobs(self, master: DictConfig) -> Iterator[ComposedJob]:
+        """Every job, in order; raises :class:`ConfigError`. The date is that of ``master``."""
+        if not self.multirun:
+            yield ComposedJob("", None, to_raw(master), master, tuple(self.overrides), ())
+            return
+        with suppress(*REFUSALS):  # whoever asks for the directory will be told; its date is that of all jobs
+            OmegaConf.select(master, "hydra.sweep.dir")
+        keys, values = self._choices(master)
+        fixed = _written(master.hydra.overrides.hydra)
+        compositions: dict[tuple[str, ...], DictConfig] = {}
+        announced = master
+        for number, choice in enumerate(itertools.product(*values)):
+            lines = [f"{key}={value}" for key, value in zip(keys, choice, strict=True)]
+            label = " ".join(line for line, options in zip(lines, values, strict=True) if len(options) > 1)
+            overrides = self.parse(lines)
+            changes = self._last_plain(overrides)
+            late = {change.input_line for change in changes}
+            rest = tuple(line for line in lines if line not in late)
+            if rest not in compositions:
+                compositions[rest] = self.compose([*fixed, *lines])
+                OmegaConf.copy_cache(from_config=master, to_config=compositions[rest])
+            if announced is not (shared := compositions[rest]):
+                announce(announced := shared)
+            yield ComposedJob(label, number, to_raw(shared, changes), shared, tuple(overrides), tuple(changes))
+
+    def _choices(self, master: DictConfig) -> tuple[list[str], list[list[str]]]:
+        """Keys and their values, as Hydra's basic sweeper multiplies them out."""
+        basic = master.hydra.sweeper._target_ == BASIC_SWEEPER
+        params = (
+            [f"{key}={value}" for key, value in (master.hydra.sweeper.get("params") or {}).items()] if basic else []
+        )
+        found: dict[str, list[str]] = {}
+        for override in self.parse([*params, *_written(master.hydra.overrides.task)]):
+            if not override.is_sweep_override():
+                found[override.get_key_element()] = [override.get_value_element_as_str()]
+            elif basic:
+                found[override.get_key_element()] = _values(override)
+        if math.prod(len(values) for values in found.values()) > MAX_JOBS:
+            raise ConfigError(f"--multirun: more than {MAX_JOBS} jobs in one sweep")
+        return list(found), list(found.values())
+
+    def _last_plain(self, overrides: Sequence[Override]) -> list[Override]:
+        """Values for settings that exist, up to the end: they can be set last. Choices of groups are made first."""
+        found: list[Override] = []
+        for override in reversed(overrides):
+            mapping = isinstance(override.value(), dict)  # merged into what is there
+            chooses = override.package is not None or override.key_or_group.partition("/")[0] in self.groups
+            if mapping or override.is_add() or override.is_force_add() or override.is_delete():
+                break
+            if not chooses:
+                found.append(override)
+        return found[::-1]
+
+
+def _written(lines: ListConfig) -> list[str]:
+    """Settings as they were written: what is interpolated in them is for the jobs to resolve."""
+    written = OmegaConf.to_container(lines, resolve=False)
+    assert isinstance(written, list)
+    return [str(line) for line in written]
+
+
+def _values(override: Override) -> list[str]:
+    if not override.is_discrete_sweep():
+        raise ConfigError(f"{override.input_line}: the basic sweeper needs a list of values, or range(...)")
+    values = list(itertools.islice(override.sweep_string_iterator(), MAX_JOBS + 1))
+    if not values:
+        raise ConfigError(f"{override.input_line}: matches nothing")
+    return values
+
+
+def announce(config: DictConfig) -> None:
+    """Interpolations such as ``${hydra:job.name}`` look into this configuration from now on."""
+    HydraConfig.instance().set_config(config)
+
+
+def to_raw(config: DictConfig, changes: Sequence[Override] = ()) -> dict[str, Any]:
+    """The job's part of a composed configuration as plain data, interpolations resolved, with ``changes`` made to it.
+
+    Raises :class:`ConfigError`.
+    """
+    own = own_part(config)
+    try:
+        for change in changes:
+            OmegaConf.update(own, change.key_or_group, change.value(), merge=True)
+        raw = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    except REFUSALS as error:
+        raise explain(error) from None
+    assert isinstance(raw, dict)
+    return {str(key): value for key, value in raw.items()}

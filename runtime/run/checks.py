@@ -1,0 +1,270 @@
+"""Whether one job can run: what its configuration names is built, once, and held against each other.
+
+What is built here is what runs, so nothing can pass these checks and differ later. No framework is imported.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from injectors.plan import ClusterShape, Plan, validate_plan
+from runtime.api import Circumstances, Needs, Runtime
+from runtime.config.anchoring import anchored
+from runtime.config.instantiate import explain, instantiate
+from runtime.config.parse import Config
+from runtime.containment import is_linux
+from runtime.core.scheduling import Scheduler
+from runtime.errors import ConfigError
+from runtime.run.probing import reason
+from runtime.run.resources import check_fits
+from runtime.run.topologies import check_topology
+from runtime.training.lr_schedules import make_schedule
+from runtime.training.optimizers import make_optimizer
+from strategies.protocol import DATA_POLICIES, Strategy
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedJob:
+    """A job that can run, with everything that its configuration names. It runs once: strategies have a state."""
+
+    written: Config
+    """As the user wrote it, for the record."""
+    config: Config
+    """The same with absolute paths."""
+    strategy: Strategy
+    task: Any
+    backend: Any
+    runtime: Runtime
+    scheduler: Scheduler
+    plan: Plan
+    """The disturbances of the whole run."""
+    around: Circumstances
+    needs: Needs
+    """What must be prepared around it."""
+
+
+def check_job(written: Config, start: Path | None = None) -> CheckedJob:
+    """Build whatever the configuration names and hold the parts against each other; raises :class:`ConfigError`.
+
+    Relative paths are below ``start`` (None: the current directory).
+    """
+    config = anchored(written, start or Path.cwd())
+    strategy = instantiate(config.strategy, "strategy")
+    pattern = instantiate(config.straggler, "straggler")
+    task = instantiate(config.workload.task, "workload.task")
+    backend = instantiate(config.backend, "backend")
+    runtime: Runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
+    scheduler = instantiate(config.scheduler, "scheduler")
+    check_system(runtime, config)
+    check_strategy(strategy, config)
+    check_sizes(strategy, config)
+    check_backend(task, backend, runtime, config)
+    check_validation(strategy, task, backend, config)
+    check_topology(strategy, backend, config)
+    check_record(runtime, config)
+    check_rules(config)
+    check_shards(strategy, task, config)
+    check_port(config.runtime.get("port"))
+    check_fits(config, task, runtime, backend, strategy.validation_samples)
+    check_commands(strategy, runtime, config)
+    plan = make_plan(pattern, runtime, config)
+    around = Circumstances(
+        num_servers=config.topology.num_servers,
+        transport=config.topology.transport,
+        asked=frozenset((one.kind, one.target) for one in plan.disturbances),
+        containment=config.containment,
+    )
+    return CheckedJob(
+        written=written,
+        config=config,
+        strategy=strategy,
+        task=task,
+        backend=backend,
+        runtime=runtime,
+        scheduler=scheduler,
+        plan=plan,
+        around=around,
+        needs=runtime.check(around),
+    )
+
+
+def check_system(runtime: Runtime, config: Config) -> None:
+    """Real processes are held together, disturbed and measured by what Linux alone has."""
+    if runtime.real_time and not is_linux():
+        raise ConfigError(
+            f"runtime={config.names.runtime}: real processes need Linux, and this is {sys.platform}; choose "
+            "runtime=virtual (or a virtual machine with Linux)"
+        )
+
+
+def check_strategy(strategy: object, config: Config) -> None:
+    """It is one, and its hyper-parameters fit the number of workers."""
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"strategy={config.names.strategy}: {type(strategy).__name__} is not a strategy")
+    if strategy.data not in DATA_POLICIES:
+        raise ConfigError(f"strategy.data={strategy.data}: must be one of {', '.join(DATA_POLICIES)}")
+    with explained(config.strategy, "strategy"):
+        strategy.validate(config.num_workers)
+
+
+def check_sizes(strategy: Strategy, config: Config) -> None:
+    """Its bounds leave a way to split the global batch, and the job is as long as it needs."""
+    with explained(config.strategy, "strategy"):
+        strategy.validate_batch(config.num_workers, config.workload.global_batch_samples)
+        strategy.validate_length(config.workload.epochs)
+
+
+def is_written_in(task: object, backend: Any) -> bool:
+    """A network is a method of the task, ``torch_module`` for instance; without a network there is nothing to miss."""
+    networks = [name for name in dir(task) if name.endswith("_module")]
+    return not networks or f"{backend.framework}_module" in networks
+
+
+def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) -> None:
+    """A workload says which backends can train it; without gradients there is only time, and what is estimated."""
+    name, workload = config.names.backend, config.workload
+    if backend.computes:
+        if name not in workload.backends or not is_written_in(task, backend):
+            cures = " or ".join(f"backend={one}" for one in workload.backends if one != name)
+            cures = cures or "runtime=virtual backend=none"
+            raise ConfigError(f"backend={name}: cannot train workload={workload.name}; choose {cures}")
+        if find_spec(backend.framework) is None:
+            raise ConfigError(
+                f"backend={name}: {backend.framework} is not installed; pip install 'stragglab[{backend.framework}]'"
+            )
+        return
+    if runtime.needs_gradients:
+        raise ConfigError(
+            f"backend={name}: computes no gradients; runtime={config.names.runtime} needs them, choose runtime=virtual"
+        )
+    progress = backend.load_progress()
+    if progress is not None:
+        progress.model.check(workload.name, workload.metric)
+    elif workload.target is not None:
+        raise ConfigError(
+            f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
+            "backend.progress=NAME, or set workload.target=null"
+        )
+    if config.save_parameters:
+        raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
+
+
+def check_validation(strategy: Strategy, task: object, backend: Any, config: Config) -> None:
+    """Samples that are held out for reference gradients leave some to train on, and there are gradients."""
+    if not strategy.validation_samples:
+        return
+    if not backend.computes:
+        cures = " or ".join(f"backend={one}" for one in config.workload.backends) or "another workload"
+        raise ConfigError(
+            f"backend={config.names.backend}: computes no gradients, and strategy={config.names.strategy} scores them; "
+            f"choose {cures}"
+        )
+    if (num_samples := getattr(task, "num_samples", None)) is not None:
+        refuse_empty(config, num_samples, strategy.validation_samples)
+
+
+def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
+    """Samples that are left to train on; raises ``ConfigError`` when they do not make one batch."""
+    left, batch = num_samples - validation_samples, config.workload.global_batch_samples
+    if validation_samples and left < batch:
+        raise ConfigError(
+            f"strategy.validation_samples={validation_samples}: leaves {max(0, left)} of the {num_samples} training "
+            f"samples, fewer than workload.global_batch_samples={batch}; hold out fewer"
+        )
+    if left < batch:
+        raise ConfigError(f"workload.global_batch_samples={batch}: more than the {num_samples} samples there are")
+    return left
+
+
+def check_record(runtime: Runtime, config: Config) -> None:
+    """Rows have no place for what can go wrong with real processes."""
+    if config.record == "iterations" and runtime.needs_gradients:
+        raise ConfigError(f"record=iterations: runtime={config.names.runtime} records events; choose runtime=virtual")
+
+
+def check_rules(config: Config) -> None:
+    """Optimizer and learning-rate schedule exist and take their fields."""
+    optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
+    with explained(optimizer, "workload.optimizer"):
+        make_optimizer(optimizer.pop("name"), 1, **optimizer)
+    with explained(config.workload.lr_schedule, "workload.lr_schedule"):
+        make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # whatever the number: a run knows it
+
+
+def check_shards(strategy: Strategy, task: object, config: Config) -> None:
+    """With fewer shards than two per worker some would starve. A task tells its size if it can without its data."""
+    num_samples = getattr(task, "num_samples", None)
+    if num_samples is None or strategy.data == "even":
+        return
+    num_samples -= strategy.validation_samples
+    workload, num_workers = config.workload, config.num_workers
+    num_shards = ceil(num_samples / (workload.batches_per_shard * ceil(workload.global_batch_samples / num_workers)))
+    if num_shards < 2 * num_workers:
+        raise ConfigError(
+            f"workload.batches_per_shard={workload.batches_per_shard}: makes {num_shards} shards of {num_samples} "
+            f"samples, fewer than two for each of {num_workers} workers; use fewer batches per shard, a smaller "
+            "workload.global_batch_samples or fewer workers"
+        )
+
+
+def check_port(port: object) -> None:
+    """A port that the runtime is to use must be free now; 0 means any."""
+    if not isinstance(port, int) or port == 0:
+        return
+    if not 0 < port < 65536:
+        raise ConfigError(f"runtime.port={port}: must be 0 (any free port) or up to 65535")
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConfigError(f"runtime.port={port}: {reason(error)}; choose another, or 0 for any free one") from None
+
+
+def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None:
+    """The runtime can carry out, in this very job, every command that the strategy needs."""
+    can = runtime.can(config)
+    for command in sorted(command.__name__ for command in strategy.needs):
+        unable = can.get(command, f"runtime={config.names.runtime}: does not know it")
+        if unable is not None:
+            raise ConfigError(f"{unable} (strategy={config.names.strategy} needs {command})")
+
+
+def shape_of(config: Config, runtime: Runtime) -> ClusterShape:
+    """What a pattern may know of the cluster."""
+    return ClusterShape(
+        num_workers=config.num_workers,
+        num_servers=config.topology.num_servers,
+        num_hosts=runtime.num_hosts,
+        base_iter_s=runtime.base_iter_s(ceil(config.workload.global_batch_samples / config.num_workers)),
+    )
+
+
+def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
+    """The disturbances of the whole run, whose targets all exist."""
+    shape = shape_of(config, runtime)
+    with explained(config.straggler, "straggler"):
+        plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
+        validate_plan(plan, shape)
+    return plan
+
+
+@contextmanager
+def explained(fields: Mapping[str, Any], path: str) -> Iterator[None]:
+    """What is raised about one of the fields, under the name that the user knows the field by."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise explain(error, fields, path) from error

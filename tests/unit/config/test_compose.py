@@ -1,0 +1,175 @@
+"""What a command line composes to, held against what Hydra itself makes of the same words."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import Composer, announce, composing, to_raw
+from runtime.errors import ConfigError
+
+SWEEPS = [
+    "-m strategy=bsp,ssp seed=1,2 workload=digits,ledger",
+    "-m seed=range(3) strategy=glob(lb_bsp*)",
+    "-m seed=choice(4,5) +names.x=1,2 ++names.y=3",
+    "-m strategy=asp,ssp strategy.lr_rule=unit seed=7,8",
+    "-m strategy=antdt_dd 'strategy.types=[a,a,b,b],[a,b,a,b]' 'strategy.devices={a:{samples_per_s:3}}'",
+    "-m ~workload.optimizer.momentum workload.optimizer.name=adam workload.optimizer.lr=0.1,0.2",
+    "-m workload.optimizer.lr=0.1,0.2 'workload.optimizer={lr:0.3,momentum:0.5}' seed=1,2",
+    "-m 'workload.optimizer={lr:0.3},{lr:0.4}' workload.optimizer.lr=0.1,0.2",
+    "-m max_time_s=60,70 eval_every_s=${max_time_s},null 'names.strategy=\"a b\"'",
+    "-m seed=1,2 max_time_s=9 hydra.job.config.override_dirname.exclude_keys=[seed]",
+    "-m seed=1,2 hydra.job.config.override_dirname.kv_sep=: hydra.job.config.override_dirname.item_sep=__ max_time_s=9",
+    "hydra.mode=MULTIRUN seed=1,2",
+]
+
+
+def by_hydra(composer: Composer, master: DictConfig, number: int, lines: list[str]) -> DictConfig:
+    """What Hydra's basic launcher composes for a job of a sweep."""
+    config = composer.loader.load_sweep_config(master, lines)
+    with open_dict(config):
+        config.hydra.job.id = number
+        config.hydra.job.num = number
+    return config
+
+
+def swept_by_hydra(composer: Composer, master: DictConfig) -> list[list[str]]:
+    """The settings of all jobs, as Hydra's basic sweeper multiplies them out."""
+    params = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
+    task = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    assert isinstance(task, list)
+    overrides = OverridesParser.create(composer.loader).parse_overrides([*params, *task])
+    return BasicSweeper.split_arguments(overrides, None)[0]
+
+
+def content(config: DictConfig) -> Any:
+    return OmegaConf.to_container(config, resolve=False)
+
+
+PARAMS = """
+defaults:
+  - config
+  - _self_
+hydra:
+  mode: MULTIRUN
+  sweeper:
+    params:
+      seed: 1,2,3
+      strategy: choice(bsp,ssp)
+"""
+
+
+@pytest.mark.parametrize("line", [*SWEEPS, "--config-name mine", "--config-name mine seed=7 max_time_s=9"])
+def test_every_job_of_a_sweep_is_what_hydra_composes(line: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(PARAMS)
+    with composing(parse_arguments(["--config-dir", str(tmp_path), *shlex.split(line)])) as composer:
+        master = composer.master()
+        jobs = list(composer.jobs(master))
+        assert [[one.input_line for one in job.overrides] for job in jobs] == swept_by_hydra(composer, master)
+        assert len(jobs) > 1
+        for job in jobs:
+            expected = by_hydra(composer, master, job.number or 0, [str(one.input_line) for one in job.overrides])
+            found = job.config()
+            assert content(found) == content(expected)
+            announce(expected)
+            assert job.raw == to_raw(expected)
+            announce(found)
+            assert job.raw == to_raw(found)
+
+
+def test_a_single_job_is_what_hydra_composes() -> None:
+    from hydra import compose
+
+    words = ["strategy=ssp", "strategy.bound=5", "hydra.job.chdir=true"]
+    with composing(parse_arguments(words)) as composer:
+        [job] = composer.jobs(composer.master())
+        assert content(job.config()) == content(
+            compose("config", [*words, "hydra.mode=RUN"], return_hydra_config=True)
+        ) | {"hydra": content(job.config())["hydra"]}
+        hydra = compose("config", [*words, "hydra.mode=RUN"], return_hydra_config=True).hydra
+        assert content(job.config().hydra) == content(hydra)
+
+
+def test_a_changed_copy_leaves_what_is_shared_alone() -> None:
+    with composing(parse_arguments(["-m", "seed=1,2,3"])) as composer:
+        jobs = list(composer.jobs(composer.master()))
+        assert len({id(job.shared) for job in jobs}) == 1
+        assert [job.config().seed for job in jobs] == [1, 2, 3] == [job.config().seed for job in jobs]
+        assert [job.raw["seed"] for job in jobs] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "compositions"),
+    [
+        ("", 1),
+        ("strategy=ssp seed=3", 1),
+        ("-m seed=range(50)", 2),
+        ("-m seed=range(50) strategy=bsp,ssp,asp", 4),
+        ("-m strategy=bsp,ssp max_time_s=5,6,7", 3),
+    ],
+)
+def test_what_differs_in_plain_values_only_is_composed_once(
+    line: str, compositions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for the command line as a whole, and for a sweep one more for every choice."""
+    with composing(parse_arguments(line.split())) as composer:
+        counted: list[Any] = []
+        load = composer.loader.load_configuration
+        monkeypatch.setattr(
+            composer.loader, "load_configuration", lambda *about, **more: counted.append(about) or load(*about, **more)
+        )
+        list(composer.jobs(composer.master()))
+    assert len(counted) == compositions
+
+
+def test_all_jobs_of_a_sweep_have_its_date() -> None:
+    with composing(parse_arguments(["-m", "strategy=bsp,ssp", "seed=1,2"])) as composer:
+        master = composer.master()
+        folder = OmegaConf.select(master, "hydra.sweep.dir")
+        for job in composer.jobs(master):
+            config = job.config()
+            announce(config)
+            assert config.hydra.sweep.dir == folder
+
+
+def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "strategy").mkdir(parents=True)
+    (tmp_path / "mine" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 99\n")
+    (tmp_path / "mine" / "whole.yaml").write_text("defaults:\n  - config\n  - override strategy: other\n  - _self_\n")
+    flags = ["--config-dir", str(tmp_path / "mine")]
+    for words in ([*flags, "strategy=other"], [*flags, "--config-name", "whole"]):
+        with composing(parse_arguments(words)) as composer:
+            [job] = composer.jobs(composer.master())
+            assert job.raw["strategy"]["bound"] == 99
+            assert [source.provider for source in job.shared.hydra.runtime.config_sources] == [
+                "hydra",
+                "main",
+                "command-line",
+                "schema",
+            ]
+    with (
+        composing(parse_arguments([])) as composer,
+        pytest.raises(ConfigError, match="strategy=other: no such strategy"),
+    ):
+        composer.raw(["strategy=other"])
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def test_another_primary_folder(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 3\n")
+    with composing(parse_arguments(["--config-path", str(tmp_path)])) as composer:
+        assert composer.raw([]) == {"seed": 3}
+    with composing(parse_arguments(["--config-path", "conf/../conf"])) as composer:
+        assert composer.raw(["seed=5"])["seed"] == 5
+    with composing(
+        parse_arguments(["--config-path", "pkg://hydra.test_utils/configs", "--config-name", "config"])
+    ) as composer:
+        assert isinstance(composer.loader.list_groups(""), list)

@@ -1,0 +1,128 @@
+"""What a runtime cannot carry out in a job is refused before it starts, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from runtime.api import COMMANDS, Runtime
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
+from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
+from runtime.config.parse import Config, parse
+from strategies import protocol
+from strategies.protocol import AnyCommand, Command
+from tests.support.cli import run_cli
+
+VIRTUAL = "runtime=virtual workload.target=null"
+NEEDY = """
+from dataclasses import dataclass
+from typing import ClassVar
+from strategies.bsp import BSP
+from strategies import protocol
+
+@dataclass(kw_only=True)
+class Needy(BSP):
+    command: str = "Compute"
+
+    @property
+    def needs(self):
+        return frozenset({getattr(protocol, self.command)})
+"""
+DDP = "topology=allreduce topology.collective=ddp"
+
+REFUSALS = [
+    ("topology=allreduce", "Partition", "topology=allreduce: parts of a round are decoded where all gradients come"),
+    (
+        "topology=allreduce",
+        "Score",
+        "topology=allreduce: servers compare gradients with the reference; use topology=ps",
+    ),
+    (DDP, "Restart", "topology.collective=ddp: ends with the first replica that is killed; use topology.collective="),
+    (DDP, "Drop", "topology.collective=ddp: a gradient is in the sum as soon as it is computed; use topology.collecti"),
+    (f"{VIRTUAL} {DDP}", "Restart", "topology.collective=ddp: ends with the first replica that is killed"),
+    (f"{VIRTUAL} {DDP}", "Drop", "topology.collective=ddp: a gradient is in the sum as soon as it is computed"),
+    (f"{VIRTUAL} topology=allreduce", "Partition", "topology=allreduce: parts of a round are decoded"),
+    (f"{VIRTUAL} topology=allreduce", "Score", "topology=allreduce: servers compare gradients"),
+    (f"{VIRTUAL} backend=none", "Score", "backend=none: computes no gradients that could be scored; use backend=torch"),
+    (f"{VIRTUAL} backend=none", "Evaluate", "backend=none: measures no accuracy; estimate it with backend.progress="),
+    (f"{VIRTUAL} record=iterations", "Partition", "record=iterations: rows know no rounds of strategy="),
+]
+CAN = [
+    ("", COMMANDS),
+    ("topology=allreduce", ("Compute", "Apply", "Drop", "Restart", "Evaluate", "Checkpoint", "Wake", "Stop")),
+    ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
+    (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
+    (VIRTUAL, COMMANDS),
+    (f"{VIRTUAL} backend=none backend.progress=digits_mlp", ("Evaluate", "Partition", "Restart")),
+    (f"{VIRTUAL} record=iterations", ("Restart", "Score", "Drop")),
+]
+
+
+def asked(line: str) -> tuple[Runtime, Config]:
+    with composing(parse_arguments([])) as composer:
+        config = parse(composer.raw(line.split()))
+    return instantiate(config.runtime, "runtime", cluster=config.cluster), config
+
+
+def test_the_vocabulary_is_whole() -> None:
+    """A command that nobody has put into ``AnyCommand`` could be asked for and would be refused as unknown."""
+    classes = {one for one in vars(protocol).values() if isinstance(one, type) and issubclass(one, Command)}
+    assert set(get_args(AnyCommand)) == classes - {Command}
+    assert set(COMMANDS) == {one.__name__ for one in classes - {Command}}
+
+
+@pytest.mark.parametrize(("line", "commands"), CAN)
+def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
+    runtime, config = asked(line)
+    can = runtime.can(config)
+    assert set(can) == set(COMMANDS)
+    assert {command: can[command] for command in commands} == dict.fromkeys(commands)
+
+
+@pytest.mark.parametrize(("line", "command", "reason"), REFUSALS)
+def test_what_it_cannot(line: str, command: str, reason: str) -> None:
+    runtime, config = asked(line)
+    assert (runtime.can(config)[command] or "").startswith(reason)
+
+
+@pytest.fixture
+def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Words that choose a strategy which needs whatever ``strategy.command`` names, on every topology."""
+    (tmp_path / "needy.py").write_text(NEEDY)
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "needy.yaml").write_text("_target_: needy.Needy\ndata: dynamic\ncommand: Compute\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(ALLOW_VARIABLE, "needy")
+    return ["--config-dir", str(tmp_path), "strategy=needy", "straggler=none"]
+
+
+@pytest.mark.parametrize(("line", "command", "reason"), REFUSALS)
+def test_a_strategy_that_needs_it_is_refused_in_one_line(
+    line: str, command: str, reason: str, needy: list[str], tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    words = [*needy, *line.split(), f"strategy.command={command}"]
+    for sweep in ([], ["-m", "seed=0,1"]):
+        done = run_cli(*words, *sweep, cwd=place)
+        assert (done.exit_code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert done.err.startswith(f"run.py: {reason}")
+        assert f"(strategy=needy needs {command})" in done.err
+        assert list(place.iterdir()) == []
+
+
+def test_a_strategy_that_needs_what_there_is_runs(needy: list[str], tmp_path: Path) -> None:
+    """The negative control: it is the command that was refused, not the strategy."""
+    words = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=1", "view=none", "draw=false")
+    done = run_cli(*needy, *words, "strategy.command=Restart", f"hydra.run.dir={tmp_path}/run")
+    assert done.exit_code == 0, done.err
+
+
+def test_coded_rounds_do_not_fit_into_rows(tmp_path: Path) -> None:
+    words = ("runtime=virtual", "record=iterations", "strategy=coding_cyclic")
+    done = run_cli(*words, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "record=iterations: rows know no rounds of strategy=coding_cyclic; use record=events" in done.err

@@ -1,0 +1,237 @@
+"""Jobs as this program starts them, held against jobs as Hydra's own ``main`` and a launcher of its kind start them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.config.instantiate import ALLOW_VARIABLE
+from tests.support.cli import ROOT, Finished, run_cli
+
+JOB = (
+    "runtime=virtual",
+    "workload=ledger",
+    "backend=numpy",
+    "workload.epochs=1",
+    "straggler=none",
+    "view=none",
+    "draw=false",
+)
+LAUNCHER = """
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+
+class CrowdLauncher(BasicLauncher):
+    '''As Hydra's own, but not it: so Hydra's own main composes and starts the jobs.'''
+"""
+SWEEPER = """
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+class OtherSweeper(BasicSweeper):
+    pass
+"""
+COUNTED = """
+import os
+from dataclasses import dataclass
+from hydra.experimental.callback import Callback
+from injectors.patterns import NoStragglers
+from runtime.backends.numpy import NumpyBackend
+from runtime.core.scheduling import ConstantPending
+from runtime.virtual.runtime import VirtualRuntime
+from strategies.bsp import BSP
+from workloads.ledger import Ledger
+
+def note(word):
+    with open(os.environ["COUNTED"], "a") as file:
+        print(word, file=file)
+
+def counted(parent):
+    class Counted(parent):
+        def __init__(self, *positional, **fields):
+            note(parent.__name__)
+            super().__init__(*positional, **fields)
+    Counted.__module__, Counted.__signature__ = __name__, __import__("inspect").signature(parent)
+    return Counted
+
+Strategy, Backend, Task = counted(BSP), counted(NumpyBackend), counted(Ledger)
+Pattern, Pending, Runtime = counted(NoStragglers), counted(ConstantPending), counted(VirtualRuntime)
+
+class Told(Callback):
+    def __getattribute__(self, name):
+        if name.startswith("on_"):
+            note(name)
+        return super().__getattribute__(name)
+"""
+PARTS = {
+    "strategy": ("counted.Strategy", "bsp", "strategies.bsp.BSP"),
+    "backend": ("counted.Backend", "numpy", "runtime.backends.numpy.NumpyBackend"),
+    "straggler": ("counted.Pattern", "none", "injectors.patterns.NoStragglers"),
+    "scheduler": ("counted.Pending", "constant", "runtime.core.scheduling.ConstantPending"),
+    "runtime": ("counted.Runtime", "virtual", "runtime.virtual.VirtualRuntime"),
+    "workload": ("counted.Task", "ledger", "workloads.ledger.Ledger"),
+}
+BUILT = ("BSP", "NumpyBackend", "NoStragglers", "ConstantPending", "VirtualRuntime", "Ledger")
+
+
+def ok(*words: str, cwd: Path) -> Finished:
+    done = run_cli(*words, cwd=cwd)
+    assert done.exit_code == 0, done.err
+    return done
+
+
+def anew(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """``run.py`` in a new interpreter: Hydra looks for plugins once."""
+    command = [sys.executable, str(ROOT / "run.py"), *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110)
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Words that make another launcher and another sweeper known; which are asked for by name."""
+    (tmp_path / "lib" / "hydra_plugins").mkdir(parents=True)
+    for kind, name, text in (("launcher", "crowd", LAUNCHER), ("sweeper", "other", SWEEPER)):
+        (tmp_path / "lib" / "hydra_plugins" / f"{name}.py").write_text(text)
+        (tmp_path / "conf" / "hydra" / kind).mkdir(parents=True)
+        target = f"_target_: hydra_plugins.{name}.{name.capitalize()}{kind.capitalize()}\n"
+        more = "max_batch_size: null\nparams: null\n" if kind == "sweeper" else ""
+        (tmp_path / "conf" / "hydra" / kind / f"{name}.yaml").write_text(target + more)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    return ["--config-dir", str(tmp_path / "conf")]
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """What Hydra's part of a record says, without what must differ: the launcher, its folder, who was told to."""
+    found = {path.stem: yaml.safe_load(path.read_text()) for path in (folder / ".hydra").iterdir()}
+    hydra = found["hydra"]["hydra"]
+    for name in ("launcher", "sweeper", "sweep", "run"):
+        del hydra[name]
+    del hydra["runtime"]["output_dir"]
+    hydra["runtime"]["choices"] = {
+        group: choice for group, choice in hydra["runtime"]["choices"].items() if "/" not in group
+    }
+    hydra["overrides"]["hydra"] = [
+        line for line in hydra["overrides"]["hydra"] if not line.startswith(("hydra/", "hydra.sweep.dir="))
+    ]
+    return found
+
+
+@pytest.mark.parametrize("other", ["hydra/launcher=crowd", "hydra/sweeper=other"])
+def test_a_sweep_leaves_what_hydra_s_own_main_leaves(other: str, plugins: list[str], tmp_path: Path) -> None:
+    words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=0,1", "+hydra.job.env_set.MINE=a"]
+    ours = anew(*words, "hydra.sweep.dir=ours", cwd=tmp_path)
+    theirs = anew(*words, other, "hydra.sweep.dir=theirs", cwd=tmp_path)
+    assert (ours.returncode, theirs.returncode) == (0, 0), (ours.stderr, theirs.stderr)
+    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    jobs = [name for name in names if name[0].isdigit()]
+    assert jobs == ["0_bsp_none_seed0", "1_bsp_none_seed1", "2_ssp_none_seed0", "3_ssp_none_seed1"]
+    for job in jobs:
+        assert stored(tmp_path / "ours" / job) == stored(tmp_path / "theirs" / job)
+        assert (tmp_path / "ours" / job / "events.jsonl").read_bytes() == (
+            tmp_path / "theirs" / job / "events.jsonl"
+        ).read_bytes()
+    said = [line for line in ours.stdout.splitlines() if not line.startswith("/") and "ours" not in line]
+    assert [line for line in theirs.stdout.splitlines() if not line.startswith("/") and "theirs" not in line] == said
+    assert "Launching 4 jobs locally" in said
+    assert (tmp_path / "ours" / "comparison" / "report.html").exists()
+    assert (tmp_path / "theirs" / "comparison" / "report.html").exists()
+
+
+def test_the_default_directory_of_another_launcher_is_one(plugins: list[str], tmp_path: Path) -> None:
+    """Its name holds the date to the microsecond; the directory that is locked is the one that is written to."""
+    done = anew(*plugins, *JOB, "-m", "seed=0,1", "hydra/launcher=crowd", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [sweep] = (tmp_path / "runs").iterdir()
+    assert {"0_bsp_none_seed0", "1_bsp_none_seed1", "comparison", "multirun.yaml"} <= {
+        path.name for path in sweep.iterdir()
+    }
+
+
+def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(plugins: list[str], tmp_path: Path) -> None:
+    words = [*plugins, *JOB[:1], *JOB[3:], "workload=digits,resnet20_cifar10", "cluster.device={base_s:0.1}"]
+    done = anew(*words, "backend=torch", "-m", "hydra/launcher=crowd", "hydra.sweep.dir=out", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "cifar10" in done.stderr
+    assert (tmp_path / "out" / "0_bsp_none_seed0" / "meta.json").exists()
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Words that choose parts which write down that they are built, and a callback that writes what it is told."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "counted.py").write_text(COUNTED)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    monkeypatch.setenv(ALLOW_VARIABLE, "counted")
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted.txt"))
+    for group, (target, like, plain) in PARTS.items():
+        text = (ROOT / "conf" / group / f"{like}.yaml").read_text()
+        assert plain in text
+        (tmp_path / "conf" / group).mkdir(parents=True)
+        (tmp_path / "conf" / group / "counted.yaml").write_text(text.replace(plain, target))
+    (tmp_path / "conf" / "hydra" / "callbacks").mkdir(parents=True)
+    (tmp_path / "conf" / "hydra" / "callbacks" / "told.yaml").write_text("told:\n  _target_: counted.Told\n")
+    return [
+        "--config-dir",
+        str(tmp_path / "conf"),
+        *(f"{group}=counted" for group in PARTS),
+        "workload.backends=[counted]",
+        "workload.epochs=1",
+        "view=none",
+        "draw=false",
+    ]
+
+
+def lines(tmp_path: Path) -> list[str]:
+    return (tmp_path / "counted.txt").read_text().split()
+
+
+def test_every_part_of_a_job_is_built_once(counted: list[str], tmp_path: Path) -> None:
+    ok(*counted, "hydra.run.dir=out", cwd=tmp_path)
+    assert json.loads((tmp_path / "out" / "meta.json").read_text())["job"]["strategy"] == "counted"
+    assert sorted(lines(tmp_path)) == sorted(BUILT)
+
+
+def test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts(
+    counted: list[str], tmp_path: Path
+) -> None:
+    ok(*counted, "hydra/callbacks=told", "-m", "seed=0,1,2", "hydra.sweep.dir=out", cwd=tmp_path)
+    found = lines(tmp_path)
+    begun = found.index("on_multirun_start")
+    assert sorted(found[:begun]) == sorted(BUILT * 3)
+    assert found[begun:] == ["on_multirun_start", *["on_job_start", "on_job_end"] * 3, "on_multirun_end"]
+
+
+def test_callbacks_of_the_user_hear_of_a_single_run(counted: list[str], tmp_path: Path) -> None:
+    ok(*counted, "hydra/callbacks=told", "hydra.run.dir=out", cwd=tmp_path)
+    told = [line for line in lines(tmp_path) if line.startswith("on_")]
+    assert told == ["on_run_start", "on_job_start", "on_job_end", "on_run_end"]
+
+
+def test_a_job_that_is_refused_late_does_not_stop_a_sweep(tmp_path: Path) -> None:
+    """The data of one are not there; the report says which is missing."""
+    words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
+    done = run_cli(*words, "draw=false", "-m", "workload=resnet20_cifar10,digits", "hydra.sweep.dir=out", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "cifar10" in done.err
+    assert (tmp_path / "out" / "1_bsp_none_seed0" / "meta.json").exists()
+    assert "left out: out/0_bsp_none_seed0: no record" in done.out
+
+
+def test_settings_of_hydra_s_own_are_carried_out(tmp_path: Path) -> None:
+    words = (*JOB, "hydra.job.chdir=true", "hydra.output_subdir=null", "hydra.run.dir=${hydra:job.name}/${seed}")
+    ok(*words, cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "data") == ["run"]
+    assert (tmp_path / "run" / "0" / "meta.json").exists()
+    assert not (tmp_path / "run" / "0" / ".hydra").exists()
+
+
+@pytest.mark.parametrize("flags", [("--cfg", "job"), ("--info", "config"), ("--help",)])
+def test_what_cannot_be_shown_is_one_line(flags: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_cli(*flags, "strategy=spp", cwd=tmp_path)
+    assert (done.exit_code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith("run.py: strategy=spp: no such strategy; did you mean ssp?")
