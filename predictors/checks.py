@@ -1,4 +1,4 @@
-"""Hyper-parameters of predictors that are refused by name."""
+"""Range checks of the predictors' hyper-parameters, with errors that name the field."""
 
 from __future__ import annotations
 

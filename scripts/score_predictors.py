@@ -43,7 +43,7 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
+from predictors import STRAGGLER_PREDICTORS, PlannedWindow, Observation, backtest, straggler_predictor
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, told
 from runtime.run.probing import refuse_unwritable_folder
@@ -146,11 +146,11 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         if not truth.notna().any():
             raise ConfigError(f"{run.path}: has one worker and nobody to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        columns = zip(*(rows[name].tolist() for name in ("begun_s", *Seen._fields)), strict=True)
-        seen = [(begun_s, Seen(*rest)) for begun_s, *rest in columns]
-        reads = [Planned(*one) for one in plan.itertuples(index=False)]
+        columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
+        observed = [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
+        reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
         for each in asked:
-            tags = foresee(straggler_predictor(each.name, each.settings, reads), seen, lost)
+            tags = backtest(straggler_predictor(each.name, each.settings, reads), observed, lost)
             frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
 

@@ -38,7 +38,6 @@ class Digits:
     data_dir: str = "data"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.model not in MODELS:
             raise ValueError(f"model={self.model}: must be one of {', '.join(MODELS)}")
         if not isinstance(self.hidden_units, int) or self.hidden_units < 1:

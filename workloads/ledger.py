@@ -21,7 +21,6 @@ class Ledger:
     num_samples: int = 2000
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.num_samples, int) or self.num_samples < 1:
             raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
 

@@ -20,7 +20,6 @@ class Nominal:
     samples_apart: bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.num_samples, int) or self.num_samples < 1:
             raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
         if not isinstance(self.num_parameters, int) or self.num_parameters < 0:

@@ -35,7 +35,6 @@ class DatasetTask(ABC):
     test_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name in ("train_samples", "test_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -33,7 +33,6 @@ class Combined(Pattern):
     name: str = "combined"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.patterns, Mapping) or not self.patterns:
             raise ValueError("patterns: must name at least one pattern")
         for label, pattern in self.patterns.items():

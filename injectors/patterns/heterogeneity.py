@@ -37,7 +37,6 @@ class Heterogeneity(Pattern):
     name: str = "heterogeneity"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("sigma", self.sigma, least=0, most=2)
         check_targets(self.targets)
         if self.middling:

@@ -79,7 +79,6 @@ class IterationTimes(Pattern):
     name: str = "iteration_times"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         for field in ("worker_column", "iteration_column", "seconds_column"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):

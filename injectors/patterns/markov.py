@@ -40,7 +40,6 @@ class Markov(Pattern):
     name: str = "markov"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("on_mean_s", self.on_mean_s, least=0.001)
         check_number("off_mean_s", self.off_mean_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)

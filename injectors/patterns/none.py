@@ -18,7 +18,6 @@ class NoStragglers(Pattern):
     name: str = "none"
 
     def __post_init__(self) -> None:
-        """Check the field."""
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

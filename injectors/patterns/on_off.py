@@ -37,7 +37,6 @@ class OnOff(Pattern):
     name: str = "on_off"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("on_s", self.on_s, least=0.001)
         check_number("off_s", self.off_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)

@@ -69,7 +69,6 @@ class OperatorTrace(Pattern):
     name: str = "operator_trace"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
         check_targets(self.targets)

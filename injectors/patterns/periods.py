@@ -28,7 +28,6 @@ class Periods:
     offset: Offset
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("period_s", self.period_s, least=0.001)
         check_number("duration_s", self.duration_s, above=0)
         if self.duration_s > self.period_s:

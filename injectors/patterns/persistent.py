@@ -38,7 +38,6 @@ class Persistent(Pattern):
     name: str = "persistent"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_targets(self.targets)
         check_number("start_s", self.start_s, least=0)
         check_sleep(self.sleep_s, self.sleep_iters, self.intensity)

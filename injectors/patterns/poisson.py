@@ -39,7 +39,6 @@ class Poisson(Pattern):
     name: str = "poisson"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("mean_s", self.mean_s, least=0.001)
         check_number("duration_s", self.duration_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)

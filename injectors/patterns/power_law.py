@@ -43,7 +43,6 @@ class PowerLaw(Pattern):
     name: str = "power_law"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("alpha", self.alpha, above=1)
         check_number("d0_iters", self.d0_iters, above=0)

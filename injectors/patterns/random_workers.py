@@ -40,7 +40,6 @@ class RandomWorkers(Pattern):
     name: str = "random_workers"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if type(self.num_workers) is not int or self.num_workers < 0:
             raise ValueError(f"num_workers={self.num_workers}: must be a whole number, 0 or more")
         if not isinstance(self.fault, bool):

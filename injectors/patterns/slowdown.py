@@ -36,7 +36,6 @@ class IterationSlowdown(Pattern):
     name: str = "slowdown"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("probability", self.probability, least=0, most=1)
         check_number("max_slowdown_frac", self.max_slowdown_frac, least=0)

@@ -41,7 +41,6 @@ class Throttle(Pattern):
     name: str = "throttle"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
         check_targets(self.targets, self.kind)
         check_number("start_s", self.start_s, least=0)

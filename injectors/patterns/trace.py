@@ -44,7 +44,6 @@ class Trace(Pattern):
     name: str = "trace"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
         check_name(self.name)

@@ -47,7 +47,6 @@ class Transient(Pattern):
     name: str = "transient"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         self._periods()
         check_sleep(self.sleep_s, self.sleep_iters, self.intensity)
         check_targets(self.targets)

@@ -44,7 +44,6 @@ class TransientThrottle(Pattern):
     name: str = "transient_throttle"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
         self._periods()
         check_targets(self.targets, self.kind)

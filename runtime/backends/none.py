@@ -27,7 +27,6 @@ class NoBackend:
     progress: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.num_parameters is not None and self.num_parameters < 1:
             raise ValueError(f"num_parameters={self.num_parameters}: must be at least 1, or null for the task's own")
 

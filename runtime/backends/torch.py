@@ -161,7 +161,6 @@ class TorchBackend:
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:

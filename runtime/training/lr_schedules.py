@@ -53,7 +53,6 @@ class Step(Schedule):
     epoch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.milestones, tuple | list):
             raise ValueError(f"milestones={self.milestones}: must be a list of numbers")
         for milestone in self.milestones:
@@ -94,7 +93,6 @@ class WarmupCosine(Schedule):
     epoch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("total", self.total, above=0)
         _check("warmup", self.warmup)
         if self.warmup >= self.total:

@@ -106,7 +106,6 @@ class SGD(Rule):
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("momentum", self.momentum, below=1.0)
         _check("weight_decay", self.weight_decay)
         if not isinstance(self.nesterov, bool):
@@ -143,7 +142,6 @@ class Adagrad(Rule):
     slots: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("eps", self.eps, least=MIN_EPS)
         _check("weight_decay", self.weight_decay)
 
@@ -176,7 +174,6 @@ class Adam(Rule):
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("beta1", self.beta1, below=1.0)
         _check("beta2", self.beta2, below=1.0)
         _check("eps", self.eps, least=MIN_EPS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import final
 
-from predictors import Record, SpeedPredictor, speed_predictor
+from predictors import SpeedRecord, SpeedPredictor, speed_predictor
 from strategies.protocol import Arrived, Observed
 
 
@@ -33,7 +33,7 @@ class Forecast:
         cpu, memory = self._use(worker)
         newest = self._newest.setdefault(worker, deque(maxlen=self.confirm_iters))
         newest.append(event.grad.samples / event.timings.bpt_s)
-        record = Record(max(newest), cpu, memory)
+        record = SpeedRecord(max(newest), cpu, memory)
         self._predictor(worker).update(record)
 
     def observed(self, event: Observed) -> None:

@@ -51,7 +51,6 @@ class Criteo(Dataset):
     buckets: int = 100_000
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 2 <= self.buckets <= MAX_BUCKETS:
             raise ValueError(f"buckets={self.buckets}: must be from 2 to {MAX_BUCKETS}")
 

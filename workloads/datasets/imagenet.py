@@ -45,7 +45,6 @@ class ImageNet(Dataset):
     num_classes: int = CLASSES
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 8 <= self.image_size <= 1024:
             raise ValueError(f"image_size={self.image_size}: must be from 8 to 1024 pixels")
         if self.num_classes < 2:

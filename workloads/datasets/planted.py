@@ -77,7 +77,6 @@ class Planted(Dataset):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name, least in (("num_dense", 1), ("num_fields", 2), ("buckets", 2), ("rank", 1), ("samples", MIN_SAMPLES)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least {least}")

@@ -47,7 +47,6 @@ class WikiText2(Dataset):
     held_out: Literal["valid", "test"] = "valid"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 1 <= self.sequence_length < TOKENS["valid"]:
             raise ValueError(f"sequence_length={self.sequence_length}: must be at least 1 and below {TOKENS['valid']}")
         if self.vocabulary < 2:

@@ -48,7 +48,6 @@ class TransformerSize:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width={self.width}: must be even and a multiple of heads ({self.heads})")
 
