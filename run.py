@@ -27,7 +27,7 @@ from omegaconf import DictConfig  # noqa: E402
 
 from runtime.config.composing import to_raw  # noqa: E402
 from runtime.config.parse import Config, parse  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
 from runtime.run.claiming import claimed  # noqa: E402
 from runtime.run.preflight import preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
@@ -45,7 +45,7 @@ def main(composed: DictConfig) -> int:
     try:
         exit_code = run_job(parse(to_raw(composed)), run_dir, Path(HydraConfig.get().runtime.cwd))
     except ConfigError as error:
-        exit_code = told("run.py", error)
+        exit_code = print_error("run.py", error)
         # what is missing of a sweep, its report tells by these directories
         if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
             forget(run_dir)
@@ -60,7 +60,7 @@ def main(composed: DictConfig) -> int:
 def unforeseen(error: Exception, run_dir: Path) -> int:
     """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
     if is_full(error) or no_process(error):
-        return told("run.py", error, FAILED, where=run_dir)
+        return print_error("run.py", error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED
 
@@ -72,7 +72,7 @@ def run_job(config: Config, run_dir: Path, start: Path) -> int:
     try:
         exit_code = run_experiment(config, run_dir, start)
     except JobFailed as error:
-        exit_code = told("run.py", error, error.exit_code)
+        exit_code = print_error("run.py", error, error.exit_code)
     if config.draw and exit_code < KILLED and exit_code != NO_SPACE:
         from analysis.reports.report import finish_run, print_summary, summary_frame
 
@@ -102,7 +102,7 @@ def program() -> int:
         sys.argv[1:], needs = preflight(sys.argv[1:])
         prepare(needs)  # from here on in namespaces of our own; the process that called waits for us outside
     except ConfigError as error:
-        return told("run.py", error)
+        return print_error("run.py", error)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over (it stores its part first) is ours to tell
     main()
     return max(exit_codes)

@@ -40,12 +40,12 @@ class Oracle:
 
     def __post_init__(self) -> None:
         """Sort the plan by worker and start; raises ``ValueError`` for an empty window."""
-        self._of: dict[int, deque[PlannedWindow]] = {}
+        self._windows: dict[int, deque[PlannedWindow]] = {}
         for number, window in enumerate(self.windows):
             if not window.start_s < window.end_s:
                 raise ValueError(f"windows[{number}]: end_s={window.end_s} must be later than start_s={window.start_s}")
         for window in sorted(self.windows, key=lambda window: window.start_s):
-            self._of.setdefault(window.worker, deque()).append(window)
+            self._windows.setdefault(window.worker, deque()).append(window)
         self._shortest_s: dict[int, float] = {}
 
     def update(self, observation: Observation) -> None:
@@ -57,10 +57,10 @@ class Oracle:
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers that the plan disturbs now, observed or not."""
-        return frozenset(worker for worker in self._of if self._disturbed(worker, t))
+        return frozenset(worker for worker in self._windows if self._disturbed(worker, t))
 
     def _disturbed(self, worker: int, t: float) -> bool:
-        windows, until_s = self._of[worker], t + self._shortest_s.get(worker, 0.0)
+        windows, until_s = self._windows[worker], t + self._shortest_s.get(worker, 0.0)
         while windows and windows[0].end_s <= t:
             windows.popleft()  # t never decreases
         for window in windows:

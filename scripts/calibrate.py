@@ -27,7 +27,7 @@ from analysis.files import write_file
 from analysis.fitting.calibration import Calibration, calibrate, check
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         parse_costs(text.encode(), str(target))  # what cannot be read back is not written
         write_file(target, text)
     except (RecordError, ConfigError, OSError) as error:
-        return told("calibrate.py", error)
+        return print_error("calibrate.py", error)
     console = Console(highlight=False, markup=False)
     show(fitted, console)
     ranges = [f"{name} {low} to {high}" for name, (low, high) in fitted.covered.items()]

@@ -35,7 +35,7 @@ from analysis.measures.injector_errors import BITS_PER_MBIT, costs, errors, late
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity_page import Sheet, number, yes
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.means import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
@@ -69,11 +69,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
         )
         report(runs, lacking, asked, shlex.join(["python", f"scripts/{NAME}", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
-        return told(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told(NAME, error, where=asked.out)
+        return print_error(NAME, error, where=asked.out)
     except KeyboardInterrupt:
-        return told(NAME, "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error(NAME, "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.live.machines.leftovers import Entry, Ledger, ledger_dir, standing
 from runtime.run.streams import run_program
 
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         ledger = Ledger()
     except ConfigError as error:
-        return told("cleanup.py", error)
+        return print_error("cleanup.py", error)
     lines = [*_runs(ledger, arguments.reap), *_torn(ledger, arguments.reap)]
     for line, _ in lines:
         print(line)

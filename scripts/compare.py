@@ -38,7 +38,7 @@ from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
 from analysis.reports.fidelity_page import markdown, overran, sheets
 from analysis.reports.fidelity_words import verdict
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -82,11 +82,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         else:
             report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
-        return told("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("compare.py", error, where=asked.out)
+        return print_error("compare.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("compare.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("compare.py", "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 

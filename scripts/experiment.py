@@ -42,7 +42,7 @@ from analysis.files import write_file
 from analysis.records.load import RecordError, Run, load_run
 from runtime.config.composing import Composer, hydra_for, parse_arguments
 from runtime.config.hydra_errors import own_part
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
@@ -96,11 +96,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
     except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
-        return told("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("experiment.py", error, where=asked.out)
+        return print_error("experiment.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("experiment.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("experiment.py", "interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 

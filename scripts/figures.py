@@ -19,7 +19,7 @@ from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_runs, load_run
 from analysis.reports.report import compare, finish_run, print_summary
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
@@ -34,12 +34,12 @@ def main(argv: list[str] | None = None) -> int:
     runs = list(dict.fromkeys(found))
     if not runs:
         names = ", ".join(str(folder) for folder in arguments.folders)
-        return told("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
+        return print_error("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
     try:
         refuse_unwritable_folder("--out", arguments.out)
         _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
-        return told("figures.py", error)
+        return print_error("figures.py", error)
     return 0
 
 

@@ -29,7 +29,7 @@ from analysis.files import write_file
 from analysis.fitting.progress import Fit, Trace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, find_runs, load_run
 from runtime.config.parse import refuse_impossible_target
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.training.progress import SCHEMA, parse_progress
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
             parse_progress(text.encode(), arguments.output.name)
             print(write_file(arguments.output, text))
     except (RecordError, ConfigError, OSError) as error:
-        return told("fit_progress.py", error)
+        return print_error("fit_progress.py", error)
     return 0
 
 

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from analysis.files import write_file
 from analysis.reports import harm
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors
@@ -50,11 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             jobs = merged(jobs, asked.report.with_suffix(".csv"))
         return report(jobs, reasons, asked, console)
     except (ConfigError, harm.ReasonsError, JobFailed) as error:
-        return told("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("harm_and_gain.py", error, where=asked.out)
+        return print_error("harm_and_gain.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("harm_and_gain.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("harm_and_gain.py", "interrupted; the same command goes on from here", INTERRUPTED)
 
 
 # ---- the numbers ----------------------------------------------------------------------------------------------------

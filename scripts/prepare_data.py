@@ -30,7 +30,7 @@ import yaml
 
 from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
+from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
@@ -61,11 +61,11 @@ def main(argv: Sequence[str]) -> int:
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
-        return told(NAME, error, FAILED)
+        return print_error(NAME, error, FAILED)
     except (ValueError, OSError) as error:
-        return told(NAME, error)
+        return print_error(NAME, error)
     except KeyboardInterrupt:
-        return told(NAME, "interrupted; nothing was converted", INTERRUPTED)
+        return print_error(NAME, "interrupted; nothing was converted", INTERRUPTED)
     return 0
 
 

@@ -25,9 +25,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from analysis.records.schema import ROWS
 from runtime.config.instantiate import instantiate
-from runtime.errors import ConfigError, refuse, told
+from runtime.errors import ConfigError, refuse, print_error
 from runtime.record.meta import SCHEMA
-from runtime.record.replay import Malformed, Step, Told, decode, replay
+from runtime.record.replay import Malformed, Step, RecordedEvent, decode, replay
 from runtime.run.streams import run_program
 from strategies.protocol import Strategy
 
@@ -35,10 +35,10 @@ IDENTICAL, DIFFERENT = 0, 1
 INDENT = "    "
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordedEvents(msgspec.Struct, frozen=True):
     """What there is to replay: all events of lines 0 to ``last_seq``."""
 
-    told: list[Told]
+    events: list[RecordedEvent]
     last_seq: int
     torn: bool
 
@@ -50,25 +50,25 @@ def main(argv: list[str] | None = None) -> int:
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
     except ConfigError as error:
-        return told("replay.py", error)
+        return print_error("replay.py", error)
     torn = " (a torn last line is left out)" if record.torn else ""
     print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
     print(f"strategy  {strategy!r}")
     return compare(record, strategy, show=arguments.show)
 
 
-def compare(record: Record, strategy: Strategy, *, show: bool) -> int:
+def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
     """Up to the first difference; prints it, or every event with ``show``, and what came out."""
     num_commands = num_states = 0
-    for number, step in enumerate(replay(record.told, strategy)):
+    for number, step in enumerate(replay(record.events, strategy)):
         if show or not step.identical:
             print("\n".join(transcript(step)))
         if not step.identical:
-            print(f"result    different at seq {step.told.seq}, after {number} identical events")
+            print(f"result    different at seq {step.recorded.seq}, after {number} identical events")
             return DIFFERENT
         num_commands += len(step.commands)
         num_states += step.state is not None
-    print(f"replayed  {len(record.told)} events, {num_commands} commands and {num_states} changes of state compared")
+    print(f"replayed  {len(record.events)} events, {num_commands} commands and {num_states} changes of state compared")
     print("result    identical")
     return IDENTICAL
 
@@ -76,7 +76,7 @@ def compare(record: Record, strategy: Strategy, *, show: bool) -> int:
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def read_record(run_dir: Path, until: int | None = None) -> Record:
+def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
     """The events of a run up to line ``until``; a torn last line is left out. Raises :class:`ConfigError`."""
     if not run_dir.is_dir():
         raise ConfigError(f"{run_dir}: no such directory; name the directory of a run")
@@ -86,17 +86,17 @@ def read_record(run_dir: Path, until: int | None = None) -> Record:
     path = run_dir / "events.jsonl"
     lines, torn = split(path, read(path))
     try:
-        told = decode(lines)
+        recorded = decode(lines)
     except Malformed as error:
         raise damaged(path, error.number, error) from None
-    if not told:
+    if not recorded:
         raise ConfigError(f"{path}: holds no event, so there is nothing to compare")
-    if until is not None and not told[0].seq <= until < len(lines):
+    if until is not None and not recorded[0].seq <= until < len(lines):
         raise ConfigError(
-            f"--until {until}: must be {told[0].seq} (the first event) to {len(lines) - 1} (the last line)"
+            f"--until {until}: must be {recorded[0].seq} (the first event) to {len(lines) - 1} (the last line)"
         )
     last_seq = len(lines) - 1 if until is None else until
-    return Record(told=[line for line in told if line.seq <= last_seq], last_seq=last_seq, torn=torn)
+    return RecordedEvents(events=[line for line in recorded if line.seq <= last_seq], last_seq=last_seq, torn=torn)
 
 
 def check_schema(path: Path) -> None:
@@ -174,24 +174,24 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 def transcript(step: Step) -> Iterator[str]:
     """The event, and below it what was answered: once if it is the same, else expected and got."""
-    told = step.told
-    yield f"seq {told.seq}, t {told.event.t}"
-    yield f"{INDENT}{in_words(told.event)}"
+    recorded = step.recorded
+    yield f"seq {recorded.seq}, t {recorded.event.t}"
+    yield f"{INDENT}{in_words(recorded.event)}"
     if step.same_commands:
-        yield from answered(told, INDENT)
+        yield from answered(recorded, INDENT)
     else:
         yield f"{INDENT}expected (as recorded):"
-        yield from list(answered(told, 2 * INDENT)) or [f"{2 * INDENT}no command"]
+        yield from list(answered(recorded, 2 * INDENT)) or [f"{2 * INDENT}no command"]
         yield f"{INDENT}got (now):"
         yield from list(answered(step, 2 * INDENT)) or [f"{2 * INDENT}{step.raised or 'no command'}"]
     if not step.same_state:
-        yield f"{INDENT}expected state (as recorded): {state_in_words(told.state)}"
+        yield f"{INDENT}expected state (as recorded): {state_in_words(recorded.state)}"
         yield f"{INDENT}got state (now): {state_in_words(step.state)}"
-    elif told.state is not None:
-        yield f"{INDENT}state: {state_in_words(told.state)}"
+    elif recorded.state is not None:
+        yield f"{INDENT}state: {state_in_words(recorded.state)}"
 
 
-def answered(answer: Told | Step, indent: str) -> Iterator[str]:
+def answered(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
     """A line for each command."""
     for command in answer.commands:
         yield f"{indent}-> {in_words(command)}"

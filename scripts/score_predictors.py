@@ -45,7 +45,7 @@ from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors import STRAGGLER_PREDICTORS, PlannedWindow, Observation, backtest, straggler_predictor
 from predictors.registry import settings_of
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
     except (RecordError, ConfigError, OSError) as error:
-        return told("score_predictors.py", error)
+        return print_error("score_predictors.py", error)
     return 0
 
 

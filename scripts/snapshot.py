@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import yaml
 from rich.console import Console
 
-from runtime.errors import FAILED, ConfigError, told
+from runtime.errors import FAILED, ConfigError, print_error
 from scripts.forks import in_forks, processors, run_here
 from scripts.grid import QUIET, ROOT, progress, quoted, run_child
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"{' '.join(asked.names)}: no job is called so")
         found = outcomes(jobs, asked.jobs, console)
     except ConfigError as error:
-        return told("snapshot.py", error)
+        return print_error("snapshot.py", error)
     if asked.write:
         keep(found)
         return 0

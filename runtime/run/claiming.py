@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 
 _held: dict[Path, int] = {}
 """Descriptors of directories that are locked; nobody closes them but the end of the process."""
@@ -39,7 +39,7 @@ def _claim_or_end(setting: str, config: DictConfig) -> None:
     try:
         claim(setting, Path(str(OmegaConf.select(config, setting))))
     except ConfigError as error:
-        raise SystemExit(told("run.py", error)) from None
+        raise SystemExit(print_error("run.py", error)) from None
     finally:
         hydra.cfg = before
 

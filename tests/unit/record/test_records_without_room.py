@@ -21,7 +21,7 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from runtime.errors import NO_SPACE, is_full, told
+from runtime.errors import NO_SPACE, is_full, print_error
 from runtime.live.control.tasks import death
 from runtime.live.tasks.roles import tell_end
 from runtime.record.checkpoint import publish_array
@@ -152,7 +152,7 @@ def test_an_array_is_stored_as_numpy_stores_it_or_not_at_all(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_every_program_says_it_alike(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("p.py", OSError(number, os.strerror(number)), where="out") == NO_SPACE == 74
+    assert print_error("p.py", OSError(number, os.strerror(number)), where="out") == NO_SPACE == 74
     assert capsys.readouterr().err == f"p.py: out: {os.strerror(number).lower()}; make room and start again\n"
 
 
