@@ -48,7 +48,7 @@ class Clicks(DatasetTask):
         return self.size.count(self.fields)  # type: ignore[no-any-return]
 
     @property
-    def samples_apart(self) -> bool:
+    def independent_samples(self) -> bool:
         """As long as nothing is dropped."""
         return not getattr(self.size, "dropout", 0.0)
 
@@ -74,7 +74,7 @@ class Clicks(DatasetTask):
 
         return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="none")
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """The score, the loss, whether it happened."""
         import torch
         from torch.nn.functional import binary_cross_entropy_with_logits
@@ -104,7 +104,7 @@ class Clicks(DatasetTask):
         happened = tf.cast(targets, tf.float32)
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=module(inputs, training=True))
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
         """The score, the loss, whether it happened."""
         import tensorflow as tf
 

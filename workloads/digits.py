@@ -43,7 +43,7 @@ class Digits:
         if not isinstance(self.hidden_units, int) or self.hidden_units < 1:
             raise ValueError(f"hidden_units={self.hidden_units}: must be at least 1")
 
-    samples_apart: ClassVar[bool] = True
+    independent_samples: ClassVar[bool] = True
 
     @property
     def directory(self) -> Path:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workloads.models.images import image_model
 from workloads.models.initial import Start
-from workloads.models.layers import Layers, count, samples_apart, starts
+from workloads.models.layers import Layers, count, independent_samples, starts
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class Images(DatasetTask):
         return count(self.layers(), self.dataset.facts.input_shape)
 
     @property
-    def samples_apart(self) -> bool:
+    def independent_samples(self) -> bool:
         """By the layers."""
-        return samples_apart(self.layers())
+        return independent_samples(self.layers())
 
     def starts(self) -> list[Start]:
         """He et al.'s for convolutions, PyTorch's for linear layers."""
@@ -72,7 +72,7 @@ class Images(DatasetTask):
 
         return cross_entropy(module(inputs), targets, reduction="none")
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Whether the best class is right; the loss."""
         import torch
         from torch.nn.functional import cross_entropy
@@ -101,7 +101,7 @@ class Images(DatasetTask):
         scores = module(inputs, training=True)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
         """Whether the best class is right; the loss."""
         import tensorflow as tf
 

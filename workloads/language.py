@@ -41,7 +41,7 @@ class Language(DatasetTask):
         return self.size.count(self.dataset.facts.vocabulary)  # type: ignore[no-any-return]
 
     @property
-    def samples_apart(self) -> bool:
+    def independent_samples(self) -> bool:
         """As long as nothing is dropped."""
         return not getattr(self.size, "dropout", 0.0)
 
@@ -69,7 +69,7 @@ class Language(DatasetTask):
         losses = cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), reduction="none")
         return losses.view(targets.shape).mean(dim=1)
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """The loss."""
         import torch
         from torch.nn.functional import cross_entropy
@@ -101,7 +101,7 @@ class Language(DatasetTask):
         scores = module(inputs, training=True)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores), axis=1)
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
         """The loss."""
         import tensorflow as tf
 

@@ -24,7 +24,7 @@ class Ledger:
         if not isinstance(self.num_samples, int) or self.num_samples < 1:
             raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
 
-    samples_apart: ClassVar[bool] = True
+    independent_samples: ClassVar[bool] = True
 
     @property
     def num_parameters(self) -> int:

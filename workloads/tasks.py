@@ -52,7 +52,7 @@ class DatasetTask(ABC):
 
     @property
     @abstractmethod
-    def samples_apart(self) -> bool:
+    def independent_samples(self) -> bool:
         """Whether a sample's loss depends on no other sample of its micro-batch: no batch normalisation, no masks."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class DatasetTask(ABC):
         """That of each sample, [N]."""
 
     @abstractmethod
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """What :meth:`metrics` wants to know of every sample: float [N, figures]."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class DatasetTask(ABC):
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Metrics of samples that fit into memory together."""
-        return self.metrics(self.torch_figures(module, inputs, targets).numpy())
+        return self.metrics(self.torch_per_sample_stats(module, inputs, targets).numpy())
 
     @property
     def num_samples(self) -> int | None:

@@ -121,8 +121,8 @@ class OneLayer:
 
         return build(*self.whole)
 
-    torch_loss, torch_figures, metrics = Images.torch_loss, Images.torch_figures, Images.metrics
-    tensorflow_loss, tensorflow_figures = Images.tensorflow_loss, Images.tensorflow_figures
+    torch_loss, torch_per_sample_stats, metrics = Images.torch_loss, Images.torch_per_sample_stats, Images.metrics
+    tensorflow_loss, tensorflow_per_sample_stats = Images.tensorflow_loss, Images.tensorflow_per_sample_stats
 
 
 def task_of(case: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, Drawn, Split
+from workloads.data import DataError, AugmentationKey, Split
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Dataset(ABC):
         """Memory-map the arrays as they are; raises ``FileNotFoundError`` when they are not there."""
         return data.load(self.directory(data_dir))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    def batch_inputs(self, inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
         """A batch as the model sees it. ``drawn`` says which training samples they are, None: held-out ones."""
         return inputs
 

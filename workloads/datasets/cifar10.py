@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, Drawn, Split
+from workloads.data import DataError, AugmentationKey, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, crop_and_flip, normalise
@@ -81,7 +81,7 @@ class Cifar10(Dataset):
         train, test = np.concatenate([batches[batch] for batch in TRAIN]), batches[TEST]
         data.store(directory, Split(train=_arrays(train), test=_arrays(test)))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    def batch_inputs(self, inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
         """Augmented if wanted, then normalised."""
         if self.augment and drawn is not None:
             inputs = crop_and_flip(inputs, drawn)

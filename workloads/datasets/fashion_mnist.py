@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import Drawn, Split
+from workloads.data import AugmentationKey, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, normalise
@@ -63,7 +63,7 @@ class FashionMnist(Dataset):
         files = RawFiles(raw, self.cure)
         data.store(directory, Split(train=self._part(files, "train"), test=self._part(files, "t10k")))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    def batch_inputs(self, inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
         """Normalised."""
         return normalise(inputs, COLOURS)
 

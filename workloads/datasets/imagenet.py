@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import DataError, Drawn, appearing
+from workloads.data import DataError, AugmentationKey, appearing
 from workloads.datasets.base import About, Dataset, Facts, check_count, labels
 from workloads.datasets.files import HEAD_BYTES, check_head
 from workloads.datasets.images import Colours, normalise
@@ -86,7 +86,7 @@ class ImageNet(Dataset):
                 numbers = [classes[path.parent.name] for path in paths]
                 np.save(partial / f"{part}_targets.npy", labels(numbers))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    def batch_inputs(self, inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
         """Normalised."""
         return normalise(inputs, COLOURS)
 

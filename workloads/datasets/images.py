@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import Drawn
+from workloads.data import AugmentationKey
 
 Images = NDArray[np.uint8]
 """[N, channels, height, width]."""
@@ -29,7 +29,7 @@ def normalise(images: Images, colours: Colours) -> NDArray[np.float32]:
     return scaled
 
 
-def crop_and_flip(images: Images, drawn: Drawn, pad: int = 4) -> Images:
+def crop_and_flip(images: Images, drawn: AugmentationKey, pad: int = 4) -> Images:
     """A crop of the original size out of the image with ``pad`` black pixels on each side, every other one mirrored.
 
     He et al. (CVPR 2016, section 4.2) pad 4 pixels on each side of CIFAR-10's images and mirror. Which crop it is

@@ -139,10 +139,10 @@ def count(layers: Layers, shape: Shape) -> int:
     return sum(start.count for start in starts(layers, shape))
 
 
-def samples_apart(layers: Layers) -> bool:
+def independent_samples(layers: Layers) -> bool:
     """Whether a sample's loss depends on no other sample, nor on the micro-batch that it is in (masks do)."""
     inner = [branch for layer in layers if isinstance(layer, Sum | Concat) for branch in layer.branches]
-    return not any(isinstance(layer, Norm | Dropout) for layer in layers) and all(map(samples_apart, inner))
+    return not any(isinstance(layer, Norm | Dropout) for layer in layers) and all(map(independent_samples, inner))
 
 
 def _shape(layer: Layer, shape: Shape) -> Shape:

@@ -162,7 +162,7 @@ def test_a_task_that_promises_too_much_is_found_out() -> None:
     dropping = TASKS["lstm"].__class__(dataset=TASKS["lstm"].dataset, size=LSTMSize(embedding=8, hidden=8, dropout=0.5))
     for task, what in ((Normalised(), "batch normalisation"), (dropping, "dropout")):
         model = TorchModel(task, 0, 1)
-        with pytest.raises(ValueError, match=f"^samples_apart: the model has {what}"):
+        with pytest.raises(ValueError, match=f"^independent_samples: the model has {what}"):
             gradient(model, np.arange(12), [MicroBatch(slice(0, 12), pieces=PIECES)])
 
 
@@ -183,10 +183,10 @@ def test_a_task_knows_whether_its_samples_are_apart(name: str, task: DatasetTask
     modules = list(task.torch_module().modules())
     norms = any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in modules)
     drops = any(isinstance(one, torch.nn.Dropout) and one.p > 0 for one in modules)
-    assert task.samples_apart is not (norms or drops)
+    assert task.independent_samples is not (norms or drops)
     assert weighs_samples(task, "torch") == weighs_samples(task, "tensorflow") == weighs_samples(task, "")
-    assert weighs_samples(task, "torch") == task.samples_apart
-    assert task.samples_apart == (name in TASKS)
+    assert weighs_samples(task, "torch") == task.independent_samples
+    assert task.independent_samples == (name in TASKS)
 
 
 def test_a_task_that_says_nothing_is_computed_part_by_part() -> None:

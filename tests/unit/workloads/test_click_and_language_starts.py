@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from runtime.backends.base import drawn_parameters
+from runtime.backends.base import task_parameters
 from runtime.backends.torch import TorchBackend, TorchModel
 from workloads.models import clicks, language
 from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_starts
@@ -135,7 +135,7 @@ class Plain(Drawing):
 def test_pytorch_begins_with_what_the_task_draws() -> None:
     assert TorchModel(Drawing(), 5, 1).initial_parameters().tolist() == [5.0] * 8
     begun = TorchModel(Plain(), 5, 1).initial_parameters()
-    assert drawn_parameters(Plain(), 5) is None
+    assert task_parameters(Plain(), 5) is None
     assert len(set(begun.tolist())) == 8
 
 
