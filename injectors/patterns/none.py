@@ -13,7 +13,7 @@ from injectors.plan import ClusterShape, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoStragglers(Pattern):
-    """Nothing happens: the reference that every slow-down is measured against."""
+    """No disturbance: the reference that every slow-down is measured against."""
 
     name: str = "none"
 
@@ -21,5 +21,4 @@ class NoStragglers(Pattern):
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """An empty plan."""
         return build_plan(self.name, seed, horizon_s, ())

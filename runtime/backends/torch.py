@@ -49,7 +49,7 @@ class TorchModel:
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
         self.masks = Masks(self.module, seed)
-        self.tie = _coupling(self.module, self.masks)
+        self.coupling = _coupling(self.module, self.masks)
         self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples)
         self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
@@ -123,8 +123,8 @@ class TorchModel:
         """(sum of the losses, sum of the weighted losses); the gradient is that of the second."""
         import torch
 
-        if self.tie:
-            raise coupled_samples(self.tie)
+        if self.coupling:
+            raise coupled_samples(self.coupling)
         losses = self.task.torch_losses(self.module, inputs, targets)
         return losses.detach().sum(), torch.dot(losses, torch.from_numpy(micro.weights))
 
