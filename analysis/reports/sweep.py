@@ -14,7 +14,7 @@ class SweepReport(Callback):
     """Hydra callback. It never raises: a failed job or an unreadable record is reported and left out."""
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Compare what the sweep's directory holds."""
+        """Compare the runs in the sweep's directory."""
         console = Console(highlight=False)
         try:
             report_sweep(Path(config.hydra.sweep.dir), console)

@@ -221,7 +221,7 @@ def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv"}
     assert (whole.out / "jct.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
-    for line in ("JCT within 5 %: 2 of 2 cases", "losses of BSP equal to the bit: 5 of 5 pairs"):
+    for line in ("JCT within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
         assert line in result.out
         assert f"- {line}" in (whole.out / "fidelity.md").read_text()
 
