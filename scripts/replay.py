@@ -1,4 +1,4 @@
-"""Ask a fresh strategy what the strategy of a run was asked, and check that it decides the same.
+"""Replay a run's events to a fresh strategy, and check that it makes the same decisions.
 
 python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
 python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
@@ -36,7 +36,7 @@ INDENT = "    "
 
 
 class RecordedEvents(msgspec.Struct, frozen=True):
-    """What there is to replay: all events of lines 0 to ``last_seq``."""
+    """The events to replay: those of lines 0 to ``last_seq``."""
 
     events: list[RecordedEvent]
     last_seq: int
@@ -44,21 +44,21 @@ class RecordedEvents(msgspec.Struct, frozen=True):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Replay one record; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
     except ConfigError as error:
         return print_error("replay.py", error)
-    torn = " (a torn last line is left out)" if record.torn else ""
+    torn = " (without a torn last line)" if record.torn else ""
     print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
     print(f"strategy  {strategy!r}")
     return compare(record, strategy, show=arguments.show)
 
 
 def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
-    """Up to the first difference; prints it, or every event with ``show``, and what came out."""
+    """Replay up to the first difference; print it, or every event with ``show``, and the result."""
     num_commands = num_states = 0
     for number, step in enumerate(replay(record.events, strategy)):
         if show or not step.identical:
@@ -100,7 +100,7 @@ def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
 
 
 def check_schema(path: Path) -> None:
-    """Another schema may mean the same words differently."""
+    """Refuse another schema, in which the same words may have another meaning."""
     try:
         meta = msgspec.json.decode(read(path), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -124,7 +124,7 @@ def split(path: Path, data: bytes) -> tuple[list[object], bool]:
 
 
 def read(path: Path) -> bytes:
-    """A file of a record."""
+    """Content of a record's file; raises :class:`ConfigError` if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def read(path: Path) -> bytes:
 
 
 def damaged(path: Path, number: int, error: Exception) -> ConfigError:
-    """Says which line."""
+    """The error of a damaged record, naming the line."""
     return ConfigError(f"{path}:{number}: {error}; the record is damaged or of another version of Stragglab")
 
 
@@ -142,7 +142,7 @@ def damaged(path: Path, number: int, error: Exception) -> ConfigError:
 
 
 def build_strategy(run_dir: Path) -> Strategy:
-    """A fresh one after the run's stored configuration; raises :class:`ConfigError`."""
+    """A fresh strategy from the run's stored configuration; raises :class:`ConfigError`."""
     path = run_dir / ".hydra" / "config.yaml"
     spec = read_spec(path)
     try:
@@ -155,7 +155,7 @@ def build_strategy(run_dir: Path) -> Strategy:
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """The configuration's section ``strategy``. No other file of a record names the class."""
+    """The configuration's ``strategy`` section. No other file of a record names the class."""
     if not path.is_file():
         raise ConfigError(f"{path}: missing; only it names the strategy's class, meta.json has just the fields")
     try:
@@ -169,11 +169,11 @@ def read_spec(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in spec.items()}
 
 
-# ---- in words -------------------------------------------------------------------------------------------------------
+# ---- as text --------------------------------------------------------------------------------------------------------
 
 
 def transcript(step: Step) -> Iterator[str]:
-    """The event, and below it what was answered: once if it is the same, else expected and got."""
+    """The event, and below it the answer: once if it is the same, else expected and got."""
     recorded = step.recorded
     yield f"seq {recorded.seq}, t {recorded.event.t}"
     yield f"{INDENT}{in_words(recorded.event)}"
@@ -192,29 +192,29 @@ def transcript(step: Step) -> Iterator[str]:
 
 
 def answered(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
-    """A line for each command."""
+    """One line per command."""
     for command in answer.commands:
         yield f"{indent}-> {in_words(command)}"
 
 
 def in_words(what: msgspec.Struct) -> str:
-    """An event or a command with all its fields; an event's time stands above it."""
+    """An event or a command with all its fields, except for an event's time, which precedes it."""
     said = {name: value for name, value in fields_of(what).items() if name != "t"}
     return f"{type(what).__name__}: {listed(said)}" if said else type(what).__name__
 
 
 def fields_of(what: msgspec.Struct) -> dict[str, Any]:
-    """What there is to say: an absent value goes without saying."""
+    """The fields that are not absent."""
     return {name: value for name, value in msgspec.structs.asdict(what).items() if value not in (None, ())}
 
 
 def state_in_words(state: Mapping[str, Any] | None) -> str:
-    """What ``log_state`` returned."""
+    """The dict that ``log_state`` returned, as text."""
     return "unchanged" if state is None else listed(state) or "empty"
 
 
 def listed(fields: Mapping[str, Any]) -> str:
-    """Names and values."""
+    """The fields' names and values as text."""
     return ", ".join(f"{name} {shown(value)}" for name, value in fields.items())
 
 
@@ -240,5 +240,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # so that `| head` ends it without a traceback
     run_program("replay.py", main)

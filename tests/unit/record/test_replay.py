@@ -221,7 +221,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
     path, lines = asp / "events.jsonl", read_lines(asp)
     data, last = path.read_bytes(), lines[-1]["seq"]
     whole = data.splitlines(keepends=True)
-    torn = (data[:-30], f"{last - 1} (a torn last line is left out)")
+    torn = (data[:-30], f"{last - 1} (without a torn last line)")
     for kept, end in (torn, (data[:-1], last), (b"".join(whole[:-1]), last - 1), (b"".join(whole[:-2]), last - 2)):
         path.write_bytes(kept)
         exit_code, out, _ = replayed(asp)

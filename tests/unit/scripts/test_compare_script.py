@@ -291,7 +291,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
     [
         (["--seeds", ""], "--seeds '': names none; give some"),
         (["--seeds", " , "], "names none"),
-        (["--seeds", "0,-1"], "--seeds -1: must be a whole number from 0 on"),
+        (["--seeds", "0,-1"], "--seeds -1: must be a whole number, 0 or more"),
         (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
         (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
         (["--costs", "free"], "cluster.costs=free: cannot be read"),
@@ -309,7 +309,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["--from", "{here}", "--only", "virtual"], "--only: not together with --from"),
         (["--repeats", "-1"], "--repeats -1: must be 0 or more"),
         (["--only", "live"], "--only"),
-        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
         (["--from", "{here}", "--jobs", "2"], "--jobs: not together with --from"),
         (["--from", "{here}", "workload.epochs=2"], "workload.epochs=2: not together with --from"),
     ],

@@ -276,11 +276,11 @@ def test_the_same_records_give_the_same_page(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seeds", "0,x"], "--seeds x: must be a whole number from 0 on"),
+        (["--seeds", "0,x"], "--seeds x: must be a whole number, 0 or more"),
         (["--only", "system"], "--only system: must be an axis and some of its levels"),
         (["--only", "system=ssp"], "--only system=ssp: no such level; there are bsp, asp"),
         (["--only", "size=1"], "--only size: toy_table has no such axis"),
-        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
         (["--redraw"], "no record of toy_table here"),
         (["--quick"], "--quick"),
     ],

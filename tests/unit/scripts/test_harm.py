@@ -102,9 +102,9 @@ def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.Ca
     [
         (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd"),
         (["--stragglers", ","], "--stragglers ',': names none; give some"),
-        (["--workers", "4,x"], "--workers x: must be a whole number from 1 on"),
-        (["--workers", "4,0"], "--workers 0: must be a whole number from 1 on"),
-        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number from 1 on"),
+        (["--workers", "4,x"], "--workers x: must be a whole number, 1 or more"),
+        (["--workers", "4,0"], "--workers 0: must be a whole number, 1 or more"),
+        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number, 1 or more"),
         (["--report", "page.txt"], "--report page.txt: must end in .md"),
         (["--report", "page.md"], "workload.epochs=3: a page is of the shipped settings"),
         (["--reasons", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
