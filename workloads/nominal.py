@@ -1,4 +1,4 @@
-"""A task of which only the sizes are known: for jobs without gradients, at the scale of a paper."""
+"""A task of which only the sizes are known, for jobs without gradients at the scale of a paper."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import final
 class Nominal:
     """``num_samples`` samples and a model of ``num_parameters`` (4 bytes each in every message); there are no data.
 
-    ``independent_samples``: the model has neither batch normalisation nor dropout, so that a worker of a coded round computes
-    all its parts in one pass.
+    ``independent_samples``: the model has neither batch normalisation nor dropout, so that a worker of a coded round
+    computes all its parts in one pass.
     """
 
     num_samples: int
@@ -28,9 +28,8 @@ class Nominal:
             raise ValueError(f"independent_samples={self.independent_samples}: must be true or false")
 
     def prepare(self) -> int:
-        """There is nothing to load."""
+        """Nothing to load; returns the number of training samples."""
         return self.num_samples
 
     def preload(self) -> list[str]:
-        """Nothing."""
         return []

@@ -136,7 +136,7 @@ def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], AugmentationKey | None
     return own
 
 
-def _as_stored(inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
+def _as_stored(inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
     return inputs
 
 

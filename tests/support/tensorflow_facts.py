@@ -102,7 +102,7 @@ class WideAndDeep:
     tensorflow_loss, tensorflow_per_sample_stats, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_per_sample_stats, Clicks.metrics
     tensorflow_module = Clicks.tensorflow_module
     torch_module, torch_loss, torch_per_sample_stats = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_per_sample_stats
-    starts, initial_parameters = Clicks.starts, Clicks.initial_parameters
+    starts, initial_parameters = Clicks.initializers, Clicks.initial_parameters
 
     def load(self) -> Split:
         chance = np.random.default_rng(0)

@@ -39,7 +39,7 @@ from workloads.models.layers import (
     Shape,
     Skip,
     Sum,
-    starts,
+    initializers,
 )
 
 SEED = 5
@@ -109,7 +109,7 @@ class OneLayer:
         return self.data.load("")
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        return draw(seed, starts(*self.whole))
+        return draw(seed, initializers(*self.whole))
 
     def torch_module(self) -> Any:
         from workloads.models.torch.images import build

@@ -22,7 +22,7 @@ from tests.support.cli import run_cli
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
 from workloads.digits import Digits
-from workloads.drawing import Draws
+from workloads.torch_random import Draws
 
 KINDS = ("mlp", "cnn")
 WARMUP_TIMEOUT_S = 300

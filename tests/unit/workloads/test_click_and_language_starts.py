@@ -14,9 +14,9 @@ from torch import nn
 from runtime.backends.base import task_parameters
 from runtime.backends.torch import TorchBackend, TorchModel
 from workloads.models import clicks, language
-from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_starts
-from workloads.models.initial import Start, constant, draw, normal, uniform
-from workloads.models.language import LSTMSize, TransformerSize, language_starts
+from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_initializers
+from workloads.models.initial import Initializer, constant, draw, normal, uniform
+from workloads.models.language import LSTMSize, TransformerSize, language_initializers
 from workloads.models.torch.clicks import click_module
 from workloads.models.torch.language import language_module
 
@@ -45,12 +45,12 @@ OURS = {
 Vector = NDArray[np.float32]
 
 
-def model(name: str) -> tuple[nn.Module, list[Start]]:
+def model(name: str) -> tuple[nn.Module, list[Initializer]]:
     """As PyTorch initialises it, and what it is to start as."""
     torch.manual_seed(1)
     if name in CLICKS:
-        return click_module(CLICKS[name], FIELDS), click_starts(CLICKS[name], FIELDS)
-    return language_module(LANGUAGE[name], WORDS), language_starts(LANGUAGE[name], WORDS)
+        return click_module(CLICKS[name], FIELDS), click_initializers(CLICKS[name], FIELDS)
+    return language_module(LANGUAGE[name], WORDS), language_initializers(LANGUAGE[name], WORDS)
 
 
 def alike(drawn: Vector, wanted: Vector) -> bool:
@@ -90,7 +90,7 @@ def test_draws_have_the_value_the_bound_and_the_deviation_that_are_asked_for() -
 
 
 def test_one_seed_one_vector() -> None:
-    starts = click_starts(CLICKS["xdeepfm"], FIELDS)
+    starts = click_initializers(CLICKS["xdeepfm"], FIELDS)
     assert draw(3, starts).tobytes() == draw(3, starts).tobytes() != draw(4, starts).tobytes()
 
 
