@@ -149,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Layout of ``plan.json``."""
+    """Layout of the file ``plan.json``."""
 
     schema: Literal[1]
     pattern: str

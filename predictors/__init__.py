@@ -2,7 +2,7 @@
 
 from predictors.arx import Arx
 from predictors.backtest import backtest
-from predictors.base import SpeedRecord, SpeedPredictor
+from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, BySpeed, speed_predictor
 from predictors.ema import Ema
 from predictors.fixed_duration import FixedDuration
@@ -24,11 +24,11 @@ __all__ = [
     "LastValue",
     "Narx",
     "Nvrx",
+    "Observation",
     "Oracle",
     "PlannedWindow",
-    "SpeedRecord",
-    "Observation",
     "SpeedPredictor",
+    "SpeedRecord",
     "StragglerPredictor",
     "TwiceMedian",
     "backtest",

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import final
 
 from predictors.arx import Arx
-from predictors.base import SpeedRecord, SpeedPredictor
+from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.checks import check_number
 from predictors.ema import Ema
 from predictors.last_value import LastValue

@@ -26,13 +26,13 @@ class SlowFor:
         self.flagged: set[int] = set()
 
     def took(self, t: float, worker: int, seconds: float) -> None:
-        """SpeedRecord that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
+        """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
         self.latest_s[worker] = seconds
         fastest_s = min(self.latest_s.values())
         self.saw(t, worker, (seconds - fastest_s) / fastest_s)
 
     def saw(self, t: float, worker: int, deviation_frac: float) -> None:
-        """SpeedRecord that at ``t`` the worker was slower than the fastest by ``deviation_frac`` of the fastest time."""
+        """Record that at ``t`` the worker was slower than the fastest by ``deviation_frac`` of the fastest time."""
         if deviation_frac <= self.tolerance_frac:
             self._clear(worker)
         elif t - self.slow_since_s.setdefault(worker, t) >= self.duration_s:

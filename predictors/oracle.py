@@ -50,7 +50,9 @@ class Oracle:
 
     def update(self, observation: Observation) -> None:
         """Learn how long the worker's iterations last."""
-        self._shortest_s[observation.worker] = min(observation.iter_s, self._shortest_s.get(observation.worker, observation.iter_s))
+        self._shortest_s[observation.worker] = min(
+            observation.iter_s, self._shortest_s.get(observation.worker, observation.iter_s)
+        )
 
     def forget(self, worker: int) -> None:
         """Keep everything: the plan applies to the next process, too."""

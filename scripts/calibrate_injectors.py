@@ -35,7 +35,7 @@ from analysis.measures.injector_errors import BITS_PER_MBIT, costs, errors, late
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity_page import Sheet, number, yes
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.means import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder

@@ -38,7 +38,7 @@ from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
 from analysis.reports.fidelity_page import markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program

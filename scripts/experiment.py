@@ -41,7 +41,7 @@ from analysis.files import write_file
 from analysis.records.load import RecordError, Run, load_run
 from runtime.config.composing import Composer, hydra_for, parse_arguments
 from runtime.config.hydra_errors import own_part
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder

@@ -85,8 +85,8 @@ OF_STRAGGLER = {
 
 _NOTE_LOCAL = """\
 Every strategy faces one pattern, transient and persistent stragglers together; four of them also face each of the two
-alone and none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, backends other than torch,
-and jobs that last for hours."""
+alone and none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, other backends
+than torch, and jobs that last for hours."""
 _NOTE_ALLREDUCE = """\
 The synchronous strategies, which replicas and a ring are meant for. Not compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\

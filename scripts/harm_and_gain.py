@@ -25,7 +25,7 @@ from rich.console import Console
 
 from analysis.files import write_file
 from analysis.reports import harm
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, print_error
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors

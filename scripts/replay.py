@@ -25,9 +25,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from analysis.records.schema import ROWS
 from runtime.config.instantiate import instantiate
-from runtime.errors import ConfigError, refuse, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.meta import SCHEMA
-from runtime.record.replay import Malformed, Step, RecordedEvent, decode, replay
+from runtime.record.replay import Malformed, RecordedEvent, Step, decode, replay
 from runtime.run.streams import run_program
 from strategies.protocol import Strategy
 

@@ -43,7 +43,7 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from predictors import STRAGGLER_PREDICTORS, PlannedWindow, Observation, backtest, straggler_predictor
+from predictors import STRAGGLER_PREDICTORS, Observation, PlannedWindow, backtest, straggler_predictor
 from predictors.registry import settings_of
 from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder

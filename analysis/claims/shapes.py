@@ -122,7 +122,9 @@ def flat_and_lowest(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     if values is None or len(others) < len(found):
         return None
     lowest = all(bool((values <= 1.01 * other).all()) for other in others)
-    return ShapeResult(grown(values) <= FLAT_FRAC and lowest, f"{values_text(values)}; {'' if lowest else 'not '}lowest")
+    return ShapeResult(
+        grown(values) <= FLAT_FRAC and lowest, f"{values_text(values)}; {'' if lowest else 'not '}lowest"
+    )
 
 
 def levels_off(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:

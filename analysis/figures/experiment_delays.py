@@ -51,7 +51,7 @@ def distinguish(looks: dict[str, Look]) -> dict[str, Look]:
 
 
 def places(levels: pd.Series) -> pd.Series:
-    """x positions: numeric levels at their value, other levels to the right of them in order."""
+    """X positions: numeric levels at their value, other levels to the right of them in order."""
     x = pd.to_numeric(levels, errors="coerce")
     longest, apart = x.max(), list(dict.fromkeys(levels[x.isna()]))
     return x.fillna(levels.map({level: longest * (1 + APART_FRAC * (i + 1)) for i, level in enumerate(apart)}))

@@ -103,7 +103,9 @@ def order(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOL
         virtual: the same, with the same rows and columns.
         tolerance_frac: relative difference that counts as equally fast.
     """
-    distinguished = [pair for one in combinations(live.columns, 2) if (pair := _distinguished(live, one, tolerance_frac))]
+    distinguished = [
+        pair for one in combinations(live.columns, 2) if (pair := _distinguished(live, one, tolerance_frac))
+    ]
     found: dict[str, list[str]] = {WITHIN: [], OFF: [], UNCLEAR: []}
     for fast, slow in distinguished:
         low, high = _ratio(virtual, fast, slow)

@@ -80,7 +80,8 @@ def injections(run: Run) -> pd.DataFrame:
     plan = achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
     work = _work(tables.iterations, plan, context)
     subjects = {
-        key: _subject(*key, work, plan, context) for key in dict.fromkeys(zip(plan["kind"], plan["target"], strict=True))
+        key: _subject(*key, work, plan, context)
+        for key in dict.fromkeys(zip(plan["kind"], plan["target"], strict=True))
     }
     rows = []
     for window in plan.itertuples():

@@ -45,7 +45,9 @@ def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
     if not len(telemetry):
         return rows.assign(cpu=1.0, memory=1.0)
     telemetry = telemetry.assign(worker=telemetry["node"].str.removeprefix("worker:").astype("int64"))
-    telemetry = telemetry.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[["t", "worker", "cpu", "memory"]]
+    telemetry = telemetry.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[
+        ["t", "worker", "cpu", "memory"]
+    ]
     joined = pd.merge_asof(rows, telemetry.sort_values("t", kind="stable"), on="t", by="worker")
     return joined.fillna({"cpu": 1.0, "memory": 1.0})
 

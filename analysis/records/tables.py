@@ -166,7 +166,9 @@ def _server_busy(lines: list[Line]) -> pd.DataFrame:
     found = [(line.t, update) for line in lines if isinstance(update := line.note or line.event, Updated)]
     columns: dict[str, Any] = {"t": np.array([t for t, _ in found], dtype="float64")}
     kinds = {"server": "int64", "version": "int64", "updates": "int64", "busy_s": "float64", "injected_s": "float64"}
-    columns |= {name: np.array([getattr(update, name) for _, update in found], dtype=kind) for name, kind in kinds.items()}
+    columns |= {
+        name: np.array([getattr(update, name) for _, update in found], dtype=kind) for name, kind in kinds.items()
+    }
     return pd.DataFrame(columns)
 
 

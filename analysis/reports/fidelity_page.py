@@ -46,7 +46,8 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
     heads = ["straggler", "by", "live order", "virtual order", "apart", "kept", "swapped", "undecided", "same order"]
     rows = [
-        [name, NAMES[by], *map(str, row), strict_text(same)] for name, by, *row, same in found.rankings.itertuples(index=False)
+        [name, NAMES[by], *map(str, row), strict_text(same)]
+        for name, by, *row, same in found.rankings.itertuples(index=False)
     ]
     yield Sheet("Ranking, fastest first", heads, rows)
     heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]

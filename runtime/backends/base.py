@@ -108,8 +108,8 @@ MAX_THREADS = 1024
 def weighs_samples(task: Any, framework: str) -> bool:
     """Whether the gradient of weighted samples can be computed in one pass: no sample's loss depends on the others.
 
-    The task declares that (``independent_samples``) and offers per-sample losses in this framework (``torch_losses``) or a
-    gradient of weighted samples (``numpy_weighted_gradient``). Without a framework, the declaration suffices.
+    The task declares that (``independent_samples``) and offers per-sample losses in this framework (``torch_losses``)
+    or a or a gradient of weighted samples (``numpy_weighted_gradient``). Without a framework, the declaration suffices.
     """
     offered = {"": "independent_samples", "numpy": "numpy_weighted_gradient"}.get(framework, f"{framework}_losses")
     return bool(getattr(task, "independent_samples", False)) and hasattr(task, offered)
@@ -117,7 +117,9 @@ def weighs_samples(task: Any, framework: str) -> bool:
 
 def coupled_samples(what: str) -> ValueError:
     """The error of a task that declares independent samples although its model couples them."""
-    return ValueError(f"independent_samples: the model has {what}, so samples cannot be weighted in one pass; leave it out")
+    return ValueError(
+        f"independent_samples: the model has {what}, so samples cannot be weighted in one pass; leave it out"
+    )
 
 
 def check_counts(backend: object, *names: str) -> None:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from runtime.backends.base import (
     FloatVector,
     MicroBatch,
+    augmentation_key,
     batch_inputs_of,
     check_counts,
-    task_parameters,
-    augmentation_key,
     checked_parameters,
     coupled_samples,
+    task_parameters,
 )
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_masks import Masks
@@ -119,7 +119,7 @@ class TensorflowModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """Evaluate in batches if the task has per-sample statistics (``tensorflow_per_sample_stats``); else all at once."""
+        """Evaluate in batches if the task has ``tensorflow_per_sample_stats``, otherwise on all samples at once."""
         self.norms.recalibrate(self.params, self.data.train[0], lambda inputs: self.batch_inputs(inputs, None))
         inputs, targets = self.data.test
         if not self.in_batches:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from runtime.backends.base import (
     FloatVector,
     MicroBatch,
+    augmentation_key,
     batch_inputs_of,
     check_counts,
-    task_parameters,
-    augmentation_key,
     checked_parameters,
     coupled_samples,
+    task_parameters,
 )
 from runtime.backends.torch_evaluation import TorchEvaluation
 from runtime.backends.torch_masks import Masks

@@ -74,7 +74,7 @@ class IterationWriter:
         self._release_reserve, self._open = release_reserve, True
 
     def row(self, row: Row) -> None:
-        """Append one iteration."""
+        """Append one iteration to the pending rows."""
         self._rows.append(row)
         if len(self._rows) >= GROUP_ROWS:
             self._flush_rows()

@@ -117,11 +117,9 @@ class NoView:
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
 
-    def tick(self, t: float) -> None:
-        ...
+    def tick(self, t: float) -> None: ...
 
-    def close(self, t: float) -> None:
-        ...
+    def close(self, t: float) -> None: ...
 
 
 class PlainView:
@@ -156,7 +154,7 @@ class LiveView:
         self._live.start()
 
     def tick(self, t: float) -> None:
-        """Redraw the table."""
+        """Redraw the table in place."""
         self._live.update(self._draw(t), refresh=True)
 
     def close(self, t: float) -> None:

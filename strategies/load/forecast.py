@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import final
 
-from predictors import SpeedRecord, SpeedPredictor, speed_predictor
+from predictors import SpeedPredictor, SpeedRecord, speed_predictor
 from strategies.protocol import Arrived, Observed
 
 

@@ -99,9 +99,17 @@ class WideAndDeep:
 
     size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
     fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
-    tensorflow_loss, tensorflow_per_sample_stats, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_per_sample_stats, Clicks.metrics
+    tensorflow_loss, tensorflow_per_sample_stats, metrics = (
+        Clicks.tensorflow_loss,
+        Clicks.tensorflow_per_sample_stats,
+        Clicks.metrics,
+    )
     tensorflow_module = Clicks.tensorflow_module
-    torch_module, torch_loss, torch_per_sample_stats = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_per_sample_stats
+    torch_module, torch_loss, torch_per_sample_stats = (
+        Clicks.torch_module,
+        Clicks.torch_loss,
+        Clicks.torch_per_sample_stats,
+    )
     starts, initial_parameters = Clicks.initializers, Clicks.initial_parameters
 
     def load(self) -> Split:

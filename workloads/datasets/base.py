@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, AugmentationKey, Split
+from workloads.data import AugmentationKey, DataError, Split
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):

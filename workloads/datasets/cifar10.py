@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, AugmentationKey, Split
+from workloads.data import AugmentationKey, DataError, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, crop_and_flip, normalise

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import DataError, AugmentationKey, appearing
+from workloads.data import AugmentationKey, DataError, appearing
 from workloads.datasets.base import About, Dataset, Facts, check_count, labels
 from workloads.datasets.files import HEAD_BYTES, check_head
 from workloads.datasets.images import Colours, normalise

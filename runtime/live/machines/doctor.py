@@ -123,7 +123,9 @@ def main(argv: Sequence[str]) -> int:
         print("usage: python run.py doctor", file=sys.stderr)
         return 0 if argv[0] in ("-h", "--help") else 2
     if not is_linux():
-        return print_error("run.py", f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here")
+        return print_error(
+            "run.py", f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here"
+        )
     from rich.console import Console
     from rich.table import Table
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, ranking_text, judge, order, relative
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, judge, order, ranking_text, relative
 
 
 @pytest.mark.parametrize(

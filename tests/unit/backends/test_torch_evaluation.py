@@ -1,4 +1,4 @@
-"""Parameters are evaluated in batches, with statistics of batch normalisation that belong to them and to nobody else."""
+"""Parameters are evaluated in batches, with batch-normalisation statistics that depend on them alone."""
 
 from __future__ import annotations
 

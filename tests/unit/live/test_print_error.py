@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from runtime.errors import FAILED, REFUSED, ConfigError, no_process, refuse, print_error
+from runtime.errors import FAILED, REFUSED, ConfigError, no_process, print_error, refuse
 from runtime.live.control.tasks import death
 from runtime.live.tasks.agent import Agent
 from runtime.live.tasks.roles import tell_end

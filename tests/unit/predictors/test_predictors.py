@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, SpeedRecord, SpeedPredictor, speed_predictor
+from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, SpeedPredictor, SpeedRecord, speed_predictor
 from predictors.narx import _loss, _spread
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)

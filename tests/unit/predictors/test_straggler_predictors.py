@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import STRAGGLER_PREDICTORS, Oracle, PlannedWindow, Observation, StragglerPredictor, backtest, straggler_predictor
+from predictors import (
+    STRAGGLER_PREDICTORS,
+    Observation,
+    Oracle,
+    PlannedWindow,
+    StragglerPredictor,
+    backtest,
+    straggler_predictor,
+)
 from predictors.nvrx import Nvrx
 
 MEASURING = tuple(name for name in STRAGGLER_PREDICTORS if name != "oracle")

@@ -16,7 +16,7 @@ from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
 from workloads.models.initial import constant, draw, linear, normal
 from workloads.models.language import LSTMSize, TransformerSize
-from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, shape_after, initializers
+from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, initializers, shape_after
 from workloads.models.torch.clicks import WideDeep, XDeepFM
 from workloads.models.torch.images import build
 from workloads.models.torch.language import LSTM, Transformer

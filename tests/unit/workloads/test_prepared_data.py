@@ -24,13 +24,19 @@ def save(name: str, array: Any) -> Spoil:
 
 SPOILED: dict[str, tuple[Spoil, str]] = {
     "empty": (lambda place: (place / "train_inputs.npy").write_bytes(b""), "/train_inputs.npy: is empty"),
-    "text": (lambda place: (place / "test_targets.npy").write_text("hello"), "/test_targets.npy: is not a complete NumPy"),
+    "text": (
+        lambda place: (place / "test_targets.npy").write_text("hello"),
+        "/test_targets.npy: is not a complete NumPy",
+    ),
     "short": (lambda place: (place / "test_inputs.npy").write_bytes(b"\x93NUMPY\x01"), "/test_inputs.npy: is not a"),
     "cut": (
         lambda place: (place / "train_inputs.npy").write_bytes((place / "train_inputs.npy").read_bytes()[:4000]),
         "/train_inputs.npy: is not a complete NumPy array",
     ),
-    "objects": (save("train_targets", np.array([{}], dtype=object)), "/train_targets.npy: is not a complete NumPy array"),
+    "objects": (
+        save("train_targets", np.array([{}], dtype=object)),
+        "/train_targets.npy: is not a complete NumPy array",
+    ),
     "archive": (
         lambda place: (np.savez(place / "x.npz", a=np.zeros(3)), (place / "x.npz").rename(place / "train_inputs.npy")),
         "/train_inputs.npy: is not a complete NumPy array",

@@ -37,7 +37,7 @@ class Branches(nn.Module):
 
 
 class Skip(nn.Module):
-    """See :class:`workloads.models.layers.Skip`."""
+    """A shortcut without parameters (:class:`workloads.models.layers.Skip`)."""
 
     def __init__(self, new_channels: int, stride: int) -> None:
         super().__init__()
