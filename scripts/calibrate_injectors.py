@@ -183,12 +183,21 @@ def sheets(table: pd.DataFrame, windows: pd.DataFrame) -> Iterator[Sheet]:
     slowed, links = table[table["kind"] != "bandwidth"], table[table["kind"] == "bandwidth"]
     stops = windows[windows["outage_s"].notna()]
     if len(slowed):
-        heads = ["actuator", "undisturbed (ms)", "left", "slow-down asked", "achieved", "10 % to 90 %", "error"]
+        heads = ["actuator", "undisturbed (ms)", "left", "slow-down requested", "achieved", "10 % to 90 %", "error"]
         heads += ["within 10 %", "share (%)", "within 1 %", "cost", "onset (ms)", "iterations"]
         yield Sheet("Slow-down of iterations", heads, [list(slowdown_cells(row)) for _, row in slowed.iterrows()])
     if len(links):
-        heads = ["link (Mbit/s)", "left", "payload asked (Mbit/s)", "pushes", "error", "pulls", "error", "within 10 %"]
-        heads += ["slow-down asked", "achieved", "onset (ms)", "iterations"]
+        heads = [
+            "link (Mbit/s)",
+            "left",
+            "payload requested (Mbit/s)",
+            "pushes",
+            "error",
+            "pulls",
+            "error",
+            "within 10 %",
+        ]
+        heads += ["slow-down requested", "achieved", "onset (ms)", "iterations"]
         yield Sheet("Rate of links", heads, [list(link_cells(row)) for _, row in links.iterrows()])
     if len(stops):
         lines = [
@@ -242,7 +251,7 @@ def circumstances(table: pd.DataFrame) -> Iterator[str]:
 
 def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture: str) -> str:
     """The generated part of the page."""
-    lines = [about, "", *(f"- {point}" for point in points), "", f"![injectors, asked against achieved]({picture})"]
+    lines = [about, "", *(f"- {point}" for point in points), "", f"![injectors, requested against achieved]({picture})"]
     for sheet in tables:
         rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
         cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]

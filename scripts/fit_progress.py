@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.files import write_file
-from analysis.fitting.progress import Fit, Trace, errors, fit, held_out, read_trace
+from analysis.fitting.progress import Fit, TrainingTrace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, find_runs, load_run
 from runtime.config.parse import refuse_impossible_target
 from runtime.errors import ConfigError, print_error
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
+def file_text(traces: list[TrainingTrace], model: Fit, tested: pd.DataFrame) -> str:
     """The model in the format that ``runtime/training/progress.py`` reads."""
     batches, lrs = [trace.batch_samples for trace in traces], [trace.lr for trace in traces]
     kind = traces[0].kind
@@ -83,7 +83,7 @@ def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
     return head + body
 
 
-def _read(folders: list[Path]) -> list[Trace]:
+def _read(folders: list[Path]) -> list[TrainingTrace]:
     paths = list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
     if not paths:
         names = ", ".join(str(folder) for folder in folders)
@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--output={output}: exists; give another name, or --force to replace it")
 
 
-def _show(model: Fit, tested: pd.DataFrame, trace: Trace, target: float | None, *, given: bool) -> None:
+def _show(model: Fit, tested: pd.DataFrame, trace: TrainingTrace, target: float | None, *, given: bool) -> None:
     console = Console(highlight=False)
     found = errors(tested)
     doubt = f" +- {found['phi_samples']:.2g}" if "phi_samples" in found else ""

@@ -42,7 +42,7 @@ PARAMETERS = (*SAMPLES, "version", "staleness", "parameters_sha256")
 MACHINE_BOUND = ("parameters_sha256",)
 
 
-class JobOfNet(NamedTuple):
+class SnapshotJob(NamedTuple):
     """A job, and how much of its outcome must not change."""
 
     words: tuple[str, ...]
@@ -83,7 +83,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def jobs_of(families: dict[str, Any]) -> dict[str, JobOfNet]:
+def jobs_of(families: dict[str, Any]) -> dict[str, SnapshotJob]:
     """The jobs by name; a family is expanded over all its lists."""
     found = {}
     for family, about in families.items():
@@ -93,11 +93,11 @@ def jobs_of(families: dict[str, Any]) -> dict[str, JobOfNet]:
             keeps = about.get("keeps", "all")
             if keeps not in KEPT:
                 raise ConfigError(f"{family}: keeps: {keeps} is none of {', '.join(KEPT)}")
-            found["/".join([family, *map(str, values)])] = JobOfNet((*about["words"], *chosen), keeps)
+            found["/".join([family, *map(str, values)])] = SnapshotJob((*about["words"], *chosen), keeps)
     return found
 
 
-def outcomes(jobs: dict[str, JobOfNet], at_a_time: int, console: Console) -> dict[str, dict[str, Any]]:
+def outcomes(jobs: dict[str, SnapshotJob], at_a_time: int, console: Console) -> dict[str, dict[str, Any]]:
     """The outcomes of all jobs: virtual ones run in forks, live ones one after another."""
     found: dict[str, dict[str, Any]] = {}
     with TemporaryDirectory() as folder, progress(console) as bar:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Ledger:
+class SampleLedger:
     """``num_samples`` samples and as many parameters."""
 
     num_samples: int = 2000

@@ -35,7 +35,7 @@ SAME_NOISE = 1.05
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class TrainingTrace:
     """One run: its updates, and the metric after some of them."""
 
     name: str
@@ -91,7 +91,7 @@ class Fit:
         return crossing(self.points, target) * (self.lr / lr + self.phi_samples / batch_samples)
 
 
-def read_trace(run: Run) -> Trace:
+def read_trace(run: Run) -> TrainingTrace:
     """The trace of a record; raises :class:`RecordError` for one that the model cannot describe."""
     if refusal := next(_refusals(run), None):
         raise RecordError(f"{run.path}: {refusal}")
@@ -99,7 +99,7 @@ def read_trace(run: Run) -> Trace:
     rows = _evaluated(run)
     task = {key: value for key, value in job.get("task_fields", {}).items() if key != "data_dir"}
     optimizer = {key: value for key, value in job.get("optimizer", {}).items() if key != "lr"}
-    return Trace(
+    return TrainingTrace(
         name=str(run.meta.get("run_id", run.path.name)),
         kind={"workload": job.get("workload"), "task": task, "optimizer": optimizer, "metric": job["metric"]},
         higher_is_better=bool(job["higher_is_better"]),
@@ -134,7 +134,7 @@ def _evaluated(run: Run) -> pd.DataFrame:
     return rows[["version"]].assign(value=rows.get(run.job["metric"], np.nan)).dropna()
 
 
-def fit(traces: Sequence[Trace], phi_samples: float | None = None) -> Fit:
+def fit(traces: Sequence[TrainingTrace], phi_samples: float | None = None) -> Fit:
     """Fit the model, at the learning rate of the largest batch; ``phi_samples``: given instead of fitted.
 
     Raises :class:`RecordError` for runs of different jobs, and for runs that do not determine phi.
@@ -149,7 +149,9 @@ def fit(traces: Sequence[Trace], phi_samples: float | None = None) -> Fit:
     return Fit(largest.lr, phi_samples, points, _spread(traces, levels, phi_samples, largest.lr))
 
 
-def held_out(traces: Sequence[Trace], model: Fit, target: float, phi_samples: float | None = None) -> pd.DataFrame:
+def held_out(
+    traces: Sequence[TrainingTrace], model: Fit, target: float, phi_samples: float | None = None
+) -> pd.DataFrame:
     """How well updates to ``target`` are predicted. One row per batch size and learning rate.
 
     ``batch_samples``, ``lr``, ``runs``; ``updates``: median over the runs (NaN if most never reached the target);
@@ -202,7 +204,7 @@ def crossing(curve: Floats, level: float) -> float:
     return float(where[after - 1] + share * (where[after] - where[after - 1]))
 
 
-def _check_same_job(traces: Sequence[Trace]) -> None:
+def _check_same_job(traces: Sequence[TrainingTrace]) -> None:
     if not traces:
         raise RecordError("no runs to fit to")
     first = traces[0]
@@ -214,7 +216,7 @@ def _check_same_job(traces: Sequence[Trace]) -> None:
                 )
 
 
-def _check_identifiable(traces: Sequence[Trace]) -> None:
+def _check_identifiable(traces: Sequence[TrainingTrace]) -> None:
     ratios = [trace.noise for trace in traces]
     if max(ratios) <= SAME_NOISE * min(ratios):
         first = traces[0]
@@ -224,7 +226,7 @@ def _check_identifiable(traces: Sequence[Trace]) -> None:
         )
 
 
-def _best_phi(traces: Sequence[Trace], levels: Floats, largest: Trace) -> float:
+def _best_phi(traces: Sequence[TrainingTrace], levels: Floats, largest: TrainingTrace) -> float:
     """The best phi on a grid, refined; the grid is uniform in log(1 + phi / B), so that it contains phi = 0."""
     from scipy.optimize import minimize_scalar
 
@@ -244,12 +246,12 @@ def _best_phi(traces: Sequence[Trace], levels: Floats, largest: Trace) -> float:
     return unit * float(np.expm1(found.x)) if found.fun < loss(grid[best]) else unit * float(np.expm1(grid[best]))
 
 
-def _levels(traces: Sequence[Trace], lr: float) -> Floats:
+def _levels(traces: Sequence[TrainingTrace], lr: float) -> Floats:
     curve = _thinned(_pooled(traces, 0.0, lr), LEVELS + 1)
     return np.unique(curve[1:, 1])
 
 
-def _spread(traces: Sequence[Trace], levels: Floats, phi_samples: float, lr: float) -> float:
+def _spread(traces: Sequence[TrainingTrace], levels: Floats, phi_samples: float, lr: float) -> float:
     """Mean absolute deviation of log progress from the runs' median, over shared levels; NaN without any."""
     logs = np.array([[np.nan] * len(levels)] * len(traces))
     for row, trace in zip(logs, traces, strict=True):
@@ -260,7 +262,7 @@ def _spread(traces: Sequence[Trace], levels: Floats, phi_samples: float, lr: flo
     return float(np.nanmean(np.abs(shared - np.nanmedian(shared, axis=0)))) if shared.size else float("nan")
 
 
-def _pooled(traces: Sequence[Trace], phi_samples: float, lr: float) -> Floats:
+def _pooled(traces: Sequence[TrainingTrace], phi_samples: float, lr: float) -> Floats:
     """The monotone curve through the evaluations of all runs, with equal weight for each run."""
     progress = np.concatenate([trace.progress(phi_samples, lr)[trace.versions] for trace in traces])
     values = np.concatenate([trace.values for trace in traces])

@@ -60,7 +60,7 @@ class Update(msgspec.Struct, gc=False):
 
 @dataclass
 class History:
-    """The arrivals and updates of a run, in order. Build it with :func:`replay`."""
+    """The arrivals and updates of a run, in order. Build it with :func:`build_history`."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
@@ -164,7 +164,7 @@ class History:
                     return
 
 
-def replay(lines: list[Line]) -> History:
+def build_history(lines: list[Line]) -> History:
     """Build the history of a whole record."""
     history = History()
     for line in lines:

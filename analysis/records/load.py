@@ -67,9 +67,9 @@ class Run:
     @cached_property
     def history(self) -> History:
         """The fate of every gradient (:mod:`analysis.records.history`)."""
-        from analysis.records.history import replay
+        from analysis.records.history import build_history
 
-        return replay(self.lines)
+        return build_history(self.lines)
 
     @cached_property
     def tables(self) -> Tables:

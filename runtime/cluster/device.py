@@ -59,16 +59,16 @@ class DeviceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     saturation_s: NonNegative = 0.0
 
 
-class Device(DeviceProfile, frozen=True, kw_only=True):
+class WorkerDevice(DeviceProfile, frozen=True, kw_only=True):
     """The device of one worker of a mixed cluster, as recorded in ``meta.json``."""
 
     type: str
 
 
-def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[Device, ...]:
+def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[WorkerDevice, ...]:
     """The device of every worker, from a cluster's ``devices`` (by type); raises :class:`ConfigError`."""
     types: dict[str, DeviceType] = convert(dict(fields), dict[str, DeviceType], DEVICES)
-    found: dict[int, Device] = {}
+    found: dict[int, WorkerDevice] = {}
     for name, one in types.items():
         for worker in one.workers:
             if not 0 <= worker < num_workers:
@@ -82,7 +82,7 @@ def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[Device, 
                     "name it once"
                 )
             numbers = {field: getattr(one, field) for field in DeviceProfile.__struct_fields__}
-            found[worker] = Device(type=name, **numbers)
+            found[worker] = WorkerDevice(type=name, **numbers)
     if missing := [worker for worker in range(num_workers) if worker not in found]:
         raise ConfigError(f"{DEVICES}: worker {missing[0]} has no device; name every worker under one of its types")
     return tuple(found[worker] for worker in range(num_workers))

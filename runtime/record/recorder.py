@@ -40,15 +40,15 @@ SPARE_BYTES = 1 << 16
 """Bytes reserved for the final lines of a record whose disk is full."""
 
 
-class RecordError(OSError):
+class RecordWriteError(OSError):
     """The record can no longer be written (a full disk, say)."""
 
 
 class Recorder:
     """Appends to ``events.jsonl`` of a run directory; see ``docs/record.md``.
 
-    A line that does not fit raises :class:`RecordError`. From then on, the reserved space takes a few final lines, and
-    lines that do not fit there either are dropped silently.
+    A line that does not fit raises :class:`RecordWriteError`. From then on, the reserved space takes a few final lines,
+    and lines that do not fit there either are dropped silently.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -90,7 +90,7 @@ class Recorder:
                 return
             self._full = True
             self.release_reserve()
-            raise RecordError(error.errno, error.strerror, str(self.path)) from None
+            raise RecordWriteError(error.errno, error.strerror, str(self.path)) from None
         self._seq += 1
         self._size += len(line)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, final
 
 from injectors.schedule import Schedule
 from runtime.api import Circumstances, Experiment, Needs, Outcome
-from runtime.cluster.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
+from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
@@ -179,7 +179,7 @@ class VirtualRuntime:
 def _refuse_timeless_types(profiles: Profiles) -> None:
     """Every device of a mix takes some time."""
     for profile in profiles:
-        if isinstance(profile, Device) and not profile.seconds(1):
+        if isinstance(profile, WorkerDevice) and not profile.seconds(1):
             raise ConfigError(
                 f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set "
                 "base_s"

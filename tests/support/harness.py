@@ -69,7 +69,7 @@ def make_experiment(
     fields: dict[str, Any] = {
         "transport": "tcp",
         "backend": {"_target_": "runtime.backends.none.NoBackend"},
-        "task": {"_target_": "workloads.ledger.Ledger", "num_samples": job.num_samples + job.validation_samples},
+        "task": {"_target_": "workloads.ledger.SampleLedger", "num_samples": job.num_samples + job.validation_samples},
         "optimizer": {"name": "tally", "lr": 1.0},
         "save_parameters_to": None,
         "tick": lambda t: None,

@@ -20,7 +20,7 @@ from runtime.core.vectors import aligned_vector
 from strategies.coding import SCHEMES, build
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 from workloads.models.clicks import XDeepFMSize
 from workloads.models.language import LSTMSize
 from workloads.tasks import DatasetTask
@@ -81,7 +81,7 @@ def test_one_pass_over_all_parts_would_be_another_gradient() -> None:
 
 
 def test_without_a_framework_as_well() -> None:
-    model = NumpyModel(Ledger(num_samples=10), 0)
+    model = NumpyModel(SampleLedger(num_samples=10), 0)
     params, grad = model.initial_parameters(), np.full(10, 7.0, dtype=np.float32)
     model.attach(params, grad)
     model.gradient(model.batch(np.array([1, 2, 3])), [MicroBatch(slice(0, 1), 0.5), MicroBatch(slice(1, 3), -2.0)])
@@ -90,7 +90,7 @@ def test_without_a_framework_as_well() -> None:
 
 def test_the_ledger_counts_weighted_samples_to_the_bit() -> None:
     """One pass, and part by part: the same float32 numbers."""
-    model = NumpyModel(Ledger(num_samples=10), 0)
+    model = NumpyModel(SampleLedger(num_samples=10), 0)
     params, grad = model.initial_parameters(), np.full(10, 7.0, dtype=np.float32)
     params[:] = np.arange(10)
     model.attach(params, grad)
@@ -191,8 +191,8 @@ def test_a_task_knows_whether_its_samples_are_apart(name: str, task: DatasetTask
 
 def test_a_task_that_says_nothing_is_computed_part_by_part() -> None:
     assert not weighs_samples(Normalised(), "torch")
-    assert weighs_samples(Ledger(), "numpy")
-    assert not weighs_samples(Ledger(), "torch")
+    assert weighs_samples(SampleLedger(), "numpy")
+    assert not weighs_samples(SampleLedger(), "torch")
 
 
 # ---- orders ---------------------------------------------------------------------------------------------------------
