@@ -62,7 +62,7 @@ def fill(
     missing = [name for name in wanted if found.get(name) is None]
     there = {name: run for name in wanted if (run := found.get(name)) is not None}
     if there:
-        console.print(f"{len(there)} of {len(wanted)} records are there already")
+        console.print(f"{len(there)} of {len(wanted)} records exist already")
     if missing and live and (load := os.getloadavg()[0]) > BUSY_LOAD:
         console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
     failed = []

@@ -174,7 +174,7 @@ def run(tasks: Sequence[Task], asked: argparse.Namespace, console: Console) -> d
     there = {} if asked.again else stored(path)
     missing = [task for task in tasks if task.key not in there]
     if len(missing) < len(tasks):
-        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs are there already")
+        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs exist already")
     with progress(console) as bar:
         number = bar.add_task("", total=len(missing))
         path.parent.mkdir(parents=True, exist_ok=True)

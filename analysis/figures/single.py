@@ -1,4 +1,4 @@
-"""The figures of one run: which frame goes on which page."""
+"""The figures of one run: which frame is drawn on which page."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _by_key(runs: Iterable[Run], runtime: str) -> dict[Key, Run]:
         fields = msgspec.json.encode(job.get("strategy_fields"), order="deterministic")
         key = (str(job.get("straggler")), str(job["strategy"]), fields, int(run.meta["seed"]))
         if key in found:
-            raise RecordError(f"{run.path}: a second {runtime} record of {_job_name(run)}, beside {found[key].path}")
+            raise RecordError(f"{run.path}: a second {runtime} record of {_job_name(run)}, after {found[key].path}")
         found[key] = run
     return found
 

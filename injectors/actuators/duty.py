@@ -21,7 +21,7 @@ BURST_TICKS = 2
 DENIED_S = 0.1
 """Credit of a group that is kept stopped is granted if a tick comes late; older credit is forfeited."""
 LONGEST_STOP_S = 0.75
-"""After this long a group in debt runs for one tick, and stays in debt: a silent process would be taken for dead.
+"""After this long a group in debt runs for one tick, and stays in debt: a silent process would be declared lost.
 
 So a group uses at least ``TICK_S / LONGEST_STOP_S`` (0.7 %) of the cores that it can keep busy at once.
 """

@@ -139,7 +139,7 @@ def _read_png(files: RawFiles, batch: str) -> Records:
     try:
         classes = msgspec.json.decode(files.read(listed), type=list[int])
     except msgspec.DecodeError as error:
-        raise files.error(listed, f"is no list of labels ({error})") from error
+        raise files.error(listed, f"is not a list of labels ({error})") from error
     content = files.read(f"{batch}.png")
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:

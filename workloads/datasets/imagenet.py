@@ -110,7 +110,7 @@ class ImageNet(Dataset):
             try:
                 array[at] = decode(path, self.image_size)
             except (OSError, SyntaxError, ValueError) as error:
-                raise DataError(f"{path}: is no image that can be read ({error}); {self.cure}") from error
+                raise DataError(f"{path}: is not a readable image ({error}); {self.cure}") from error
         array.flush()
 
 

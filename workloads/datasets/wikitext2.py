@@ -112,7 +112,7 @@ class WikiText2(Dataset):
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise files.error(name, f"is no text in UTF-8 (byte {error.start:,})") from error
+            raise files.error(name, f"is not UTF-8 text (byte {error.start:,})") from error
 
 
 def number(text: str, ids: dict[str, int], *, grow: bool) -> NDArray[np.int64]:

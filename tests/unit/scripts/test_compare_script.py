@@ -144,8 +144,8 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     again = FakeRunner()
     result = bench.grid(runner=again)
     assert again.ran == ["asp_none_seed1_live"]
-    assert "4 of 4 records are there already" in result.out
-    assert "3 of 4 records are there already" in result.out
+    assert "4 of 4 records exist already" in result.out
+    assert "3 of 4 records exist already" in result.out
     more = FakeRunner()
     bench.run("-o", str(bench.out), *GRID[2:], "--seeds", "1,2", runner=more)
     assert {name.split("_")[2] for name in more.ran} == {"seed2"}
@@ -173,8 +173,8 @@ def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_
     assert again.ran == [f"{name}_none_seed{seed}_virtual" for seed in (0, 1) for name in ("bsp", "asp")]
     model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
     out = bench.grid("--costs", str(model)).out
-    assert out.count("records are there already") == 1
-    assert "4 of 4 records are there already" in out
+    assert out.count("records exist already") == 1
+    assert "4 of 4 records exist already" in out
 
 
 def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:

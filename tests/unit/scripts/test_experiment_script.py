@@ -125,7 +125,7 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     runner = FakeRunner()
     _, out, _ = bench.run(runner=runner)
     assert runner.ran == []
-    assert "8 of 8 records are there already" in out
+    assert "8 of 8 records exist already" in out
     bench.run("--again", "--seeds", "1", runner=runner)
     assert len(runner.ran) == 4
 

@@ -67,7 +67,7 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert float(ratio) < 1
     before = (tmp_path / "jobs.csv").read_bytes()
     assert run(tmp_path, *words) == 0
-    assert "2 of 2 jobs are there already" in capsys.readouterr().out
+    assert "2 of 2 jobs exist already" in capsys.readouterr().out
     assert (tmp_path / "jobs.csv").read_bytes() == before
 
 
