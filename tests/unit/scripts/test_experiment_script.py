@@ -177,7 +177,7 @@ def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monke
     runner.commit = "1a2b3c4-dirty"
     _, out, _ = bench.run(runner=runner)
     assert "there are uncommitted changes" in out.replace("\n", " ")
-    assert "to be made again: toy_table." in bench.page.read_text()
+    assert "to be repeated: toy_table." in bench.page.read_text()
 
 
 def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.Ca
         (["--workers", "4,0"], "--workers 0: must be a whole number, 1 or more"),
         (["--jobs", "1,2"], "--jobs 1,2: must be a whole number, 1 or more"),
         (["--report", "page.txt"], "--report page.txt: must end in .md"),
-        (["--report", "page.md"], "workload.epochs=3: a page is of the shipped settings"),
+        (["--report", "page.md"], "workload.epochs=3: a page uses the shipped settings"),
         (["--reasons", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
         (["strategy._target_=os.system"], "_target_ cannot be set on the command line"),
     ],
