@@ -69,7 +69,7 @@ def run_job(job: CheckedJob, run_dir: Path) -> int:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
-        exit_code = told("run.py", error)
+        exit_code = print_error("run.py", error)
         # what is missing of a sweep, its report tells by these directories
         if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
             forget(run_dir)
@@ -91,7 +91,7 @@ def draw(run_dir: Path) -> None:
 def unforeseen(error: Exception, run_dir: Path) -> int:
     """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
     if is_full(error) or no_process(error):
-        return told("run.py", error, FAILED, where=run_dir)
+        return print_error("run.py", error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED
 

@@ -16,10 +16,10 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def write_file(path: Path, content: bytes | str) -> Path:
-    """Write ``content`` at once, replacing what is there; creates missing directories. Returns ``path``.
+    """Write ``content`` atomically, replacing an existing file; creates missing directories. Returns ``path``.
 
-    The content goes to a file without a name first, which vanishes with its process, and gets its name when it is
-    complete. Where the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
+    The content goes to an unnamed file first, which vanishes with its process, and is linked when it is complete. Where
+    the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
@@ -49,7 +49,7 @@ def _give_name(fd: int, path: Path) -> None:
 def _link(fd: int, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # only with a dir_fd does Python use linkat, which follows the link in /proc to the nameless file
+        # only with a dir_fd does Python use linkat, which follows the link in /proc to the unnamed file
         os.link(f"/proc/self/fd/{fd}", path.name, dst_dir_fd=folder, follow_symlinks=True)
     finally:
         os.close(folder)
@@ -63,7 +63,7 @@ def _write_named(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` that is gone at the end, whatever happens."""
+    """A name next to ``path`` that is removed at the end, whatever happens."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary

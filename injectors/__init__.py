@@ -1,1 +1,1 @@
-"""Injectors disturb: patterns plan (pure and seeded), actuators carry a plan out."""
+"""Injectors disturb: patterns make plans (pure and seeded), actuators carry them out."""

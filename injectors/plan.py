@@ -1,7 +1,7 @@
 """The straggler plan: every disturbance of a run, fixed and written down before the run starts (pure).
 
 A plan depends on the pattern's fields, the cluster's shape, the horizon and the seed, and on nothing that a strategy
-does; so runs that are compared face the identical one. ``docs/record.md`` describes its file, ``plan.json``.
+does, so compared runs face the identical plan. ``docs/record.md`` describes its file, ``plan.json``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 SCHEMA = 1
 
 DECIMALS = 6
-"""Times are planned to the microsecond: finer than any sleep, and a plan stays readable."""
+"""Times are rounded to the microsecond: finer than any sleep, and a plan stays readable."""
 
 NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
@@ -26,22 +26,22 @@ Form = Literal["worker", "server", "host", "link", "route"]
 
 
 class Rule(NamedTuple):
-    """What a kind of disturbance acts on, which magnitudes it can have, and how its windows on one target compose."""
+    """Targets of a kind of disturbance, its possible magnitudes, and how its overlapping windows compose."""
 
     forms: tuple[Form, ...]
     composition: Literal["sum", "least", "union"]
-    """Of windows that overlap. ``sum``: magnitudes add up, each from 0 to ``most``. ``least``: the smallest holds, each
-    a fraction between 0 and 1. ``union``: it holds while any is open, and the magnitude, which says nothing, is 1."""
+    """How overlapping windows compose. ``sum``: magnitudes add up, each from 0 to ``most``. ``least``: the smallest
+    holds, each a fraction between 0 and 1. ``union``: in force while any is open; the magnitude is 1."""
     most: float = 1.0
 
     @property
     def neutral(self) -> float:
-        """The level while no window is open."""
+        """The level without any open window."""
         return 1.0 if self.composition == "least" else 0.0
 
 
 RULES: dict[Kind, Rule] = {
-    # more than an hour per iteration, or a thousand iterations, is a slip of the keyboard
+    # more than an hour per iteration, or a thousand iterations, is assumed to be a typo
     "delay": Rule(("worker", "server"), "sum", 3600.0),
     "slowdown": Rule(("worker", "server"), "sum", 1000.0),
     "cpu": Rule(("worker", "server", "host"), "least"),
@@ -50,10 +50,10 @@ RULES: dict[Kind, Rule] = {
     "pause": Rule(("worker", "server", "host"), "union"),
     "kill": Rule(("worker", "server", "host"), "union"),
 }
-"""Windows on different targets do not compose here but physically: a worker's quota lies inside its host's."""
+"""Windows on different targets compose physically and not here: a worker's quota lies inside its host's."""
 
 OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "pause"})
-"""Kinds that may be ``of_machine``, where they act on a task."""
+"""Kinds that may be ``of_machine`` if they act on a task."""
 
 FORM_TEXT: dict[Form, str] = {
     "worker": "worker:<id>",
@@ -72,11 +72,11 @@ class Target(NamedTuple):
 
     form: Form
     ids: tuple[int, ...]
-    """One number, or of a route two."""
+    """One number; two for a route."""
 
 
 def parse_target(text: str) -> Target | None:
-    """What ``text`` names; None for anything that is not written exactly as above."""
+    """The target that ``text`` names; None if it is not written exactly as above."""
     found = _TARGET.fullmatch(text)
     if found is None or (found[3] is not None and found[1] != "link"):
         return None
@@ -87,22 +87,22 @@ def parse_target(text: str) -> Target | None:
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pattern may know of a cluster."""
+    """What a pattern may know about a cluster."""
 
     num_workers: int
     num_servers: int
     base_iter_s: float | None = None
-    """Nominal time of an undisturbed iteration in seconds; None when nothing says it beforehand."""
+    """Nominal time of an undisturbed iteration in seconds; None if it is not known in advance."""
     num_hosts: int = 0
-    """Emulated hosts, each with a link; 0 when tasks run on no hosts of their own."""
+    """Number of emulated hosts, each with a link; 0 if the cluster has none."""
 
     def count(self, role: str) -> int:
-        """How many targets of a role (``worker``, ``server``, ``host``, ``link``) there are."""
+        """Number of targets of a role (``worker``, ``server``, ``host``, ``link``)."""
         counts = {"worker": self.num_workers, "server": self.num_servers, "host": self.num_hosts}
         return self.num_hosts if role == "link" else counts[role]
 
     def targets(self, role: str) -> list[str]:
-        """All targets of a role, by id. Routes (``link:0>2``) are targets too, but belong to no list."""
+        """All targets of a role, by id. Routes (``link:0>2``) are targets, too, but are not listed."""
         return [f"{role}:{number}" for number in range(self.count(role))]
 
     def describe_targets(self) -> str:
@@ -118,17 +118,17 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
 
     ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server.
     ``slowdown``: ``magnitude`` times the iteration's (update's) own computing time is added to it.
-    ``cpu``: the fraction ``magnitude`` is left of the target's own allotment of processor time.
-    ``bandwidth``: the fraction ``magnitude`` is left of the rate of a link, or of what goes from one host to another.
+    ``cpu``: the fraction ``magnitude`` of the target's own processor allotment remains.
+    ``bandwidth``: the fraction ``magnitude`` of the rate of a link, or of a route from one host to another, remains.
     ``cut``: nothing passes a host's link.
-    ``pause``: the target's processes stand still.
+    ``pause``: the target's processes are stopped.
     ``kill``: they are killed (SIGKILL) at ``start_s``, and the next incarnation is scheduled at ``end_s``.
 
-    :data:`RULES` says which target a kind acts on and what holds where windows overlap. Windows that touch are one: a
-    second ``kill`` that begins in or at the end of another finds nothing to kill and puts the schedule off.
+    :data:`RULES` defines the targets of a kind and how overlapping windows compose. Adjacent windows count as one: a
+    second ``kill`` that begins in or at the end of another finds nothing to kill and postpones the scheduling.
 
-    ``of_machine``: not the task is slow but the machine that it was started on, so a task that a strategy restarts
-    elsewhere (KILL_RESTART) leaves it behind. One that crashes comes back to it.
+    ``of_machine``: the slow thing is the machine that the task was started on, not the task. A task that a strategy
+    restarts elsewhere (KILL_RESTART) leaves the disturbance behind; a task that crashes returns to it.
     """
 
     start_s: float
@@ -140,7 +140,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All disturbances of a run, sorted by (start_s, target, end_s); :func:`build_plan` makes one."""
+    """All disturbances of a run, sorted by (start_s, target, end_s); made by :func:`build_plan`."""
 
     pattern: str
     seed: int
@@ -149,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``plan.json``."""
+    """Layout of the file ``plan.json``."""
 
     schema: Literal[1]
     pattern: str
@@ -159,9 +159,9 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def build_plan(pattern: str, seed: int, horizon_s: float, disturbances: Iterable[Disturbance]) -> Plan:
-    """A plan of what ``disturbances`` do within the horizon: clipped to it, rounded, sorted, without empty ones.
+    """Build a plan from ``disturbances``: clipped to the horizon, rounded, sorted, without empty ones.
 
-    Empty is a window without length, and a delay or slowdown of 0; any other magnitude of 0 is a mistake, and stays
+    Empty means a window without length, or a delay or slowdown of 0. Any other magnitude of 0 is a mistake and is left
     for :func:`validate_plan` to refuse.
 
     Raises ``ValueError`` for a horizon that is not a positive number.
@@ -193,17 +193,17 @@ def _order(one: Disturbance) -> tuple[float, str, float, str, float, bool]:
 
 
 def plan_json(plan: Plan) -> bytes:
-    """The canonical text of a plan: equal plans give equal bytes. Raises ``ValueError`` for what it cannot express."""
+    """The canonical text of a plan: equal plans give equal bytes. Raises ``ValueError`` for non-finite numbers."""
     numbers = [(one.start_s, one.end_s, one.magnitude) for one in plan.disturbances]
     if not all(math.isfinite(number) for row in numbers for number in row):
         raise ValueError("the plan has a disturbance with a number that is not finite")
-    # the conversion turns integers given for floats into floats, which would otherwise be written differently
+    # converting turns integers given for floats into floats, which would otherwise be written differently
     rows = msgspec.to_builtins(plan)
     return msgspec.json.encode(msgspec.convert({"schema": SCHEMA, **rows}, _File)) + b"\n"
 
 
 def parse_plan(data: bytes) -> Plan:
-    """The plan in the text of a ``plan.json``; raises ``ValueError`` saying what is wrong with it."""
+    """Parse the text of a ``plan.json``; raises ``ValueError`` saying what is wrong with it."""
     try:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.DecodeError as error:
@@ -212,19 +212,19 @@ def parse_plan(data: bytes) -> Plan:
 
 
 def plan_sha256(plan: Plan) -> str:
-    """Hex digest of the canonical text: two runs faced the same disturbances if and only if it is the same."""
+    """Hex digest of the canonical text: equal if and only if two runs faced the same disturbances."""
     return hashlib.sha256(plan_json(plan)).hexdigest()
 
 
 class Problem(NamedTuple):
-    """What is wrong with a disturbance: with which of its fields, and what that must be."""
+    """What is wrong with a disturbance: the field, and what it must be."""
 
     field: str
     text: str
 
 
 def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
-    """Raise ``ValueError`` with one line about the first disturbance that cannot be carried out on ``cluster``."""
+    """Raise a one-line ``ValueError`` about the first disturbance that is impossible on ``cluster``."""
     for index, one in enumerate(plan.disturbances):
         if problem := problem_of(one, cluster):
             field, text = problem
@@ -235,7 +235,7 @@ def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
 
 
 def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
-    """Why ``one`` cannot be carried out on ``cluster``; None when it can."""
+    """Why ``one`` is impossible on ``cluster``; None if it is possible."""
     if one.kind not in RULES:
         return Problem("kind", f"must be one of {', '.join(RULES)}")
     target = parse_target(one.target)
@@ -254,7 +254,7 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
 
 
 def target_problem(text: str, cluster: ClusterShape) -> str | None:
-    """Why ``cluster`` has no target of that name; None when it has."""
+    """Why ``cluster`` has no target of that name; None if it has one."""
     target = parse_target(text)
     if target is not None and target.form in ("host", "link", "route") and not cluster.num_hosts:
         return NO_HOSTS
@@ -271,7 +271,7 @@ def describe_forms(kind: Kind) -> str:
 
 
 def magnitude_problem(kind: Kind, magnitude: float) -> str | None:
-    """What a magnitude must be, if it is not (once rounded as in a plan)."""
+    """What a magnitude must be, if it is invalid (after rounding as in a plan)."""
     rule, rounded = RULES[kind], round(magnitude, DECIMALS)
     match rule.composition:
         case "sum":

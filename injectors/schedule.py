@@ -1,4 +1,4 @@
-"""A plan as functions of time (pure): which delay work meets, how strong each disturbance is, and when that changes."""
+"""A plan as functions of time (pure): the delay of work, the level of each disturbance, and the changes of levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING = (0.0, 0.0)
 
 
 class Change(NamedTuple):
-    """From ``t`` on (seconds since the job's start) the ``level`` of a kind of disturbance holds on a target."""
+    """From time ``t`` on (seconds since the job's start), ``level`` is in force for one kind and target."""
 
     t: float
     target: str
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 class _Steps:
-    """The composed level of one kind on one target: ``levels[i]`` holds from ``times[i - 1]`` on."""
+    """The composed level of one kind on one target: ``levels[i]`` is in force from ``times[i - 1]`` on."""
 
     def __init__(self, kind: Kind, windows: list[Disturbance]) -> None:
         rule = RULES[kind]
@@ -42,10 +42,10 @@ class _Steps:
 
 
 def _sums(windows: list[Disturbance]) -> Iterable[tuple[float, float]]:
-    """(time, sum of the open windows' magnitudes from then on), at every edge of a window.
+    """(time, sum of the open windows' magnitudes from then on), at every window edge.
 
-    The sum is kept as a whole number of the finest binary digit among the magnitudes while windows open and close, and
-    rounded once: a window that has closed leaves no rounding error behind, and any number of open ones costs the same.
+    The running sum is an integer multiple of the finest binary digit among the magnitudes, and is rounded once: a
+    closed window leaves no rounding error behind, and the cost does not depend on the number of open windows.
     """
     scale = max(window.magnitude.as_integer_ratio()[1] for window in windows)  # denominators are powers of two
     changes: dict[float, int] = {}
@@ -61,10 +61,10 @@ def _sums(windows: list[Disturbance]) -> Iterable[tuple[float, float]]:
 
 
 def _least(windows: list[Disturbance], neutral: float) -> Iterable[tuple[float, float]]:
-    """(time, smallest magnitude of the open windows from then on), at every edge; of a union all magnitudes are 1."""
+    """(time, smallest magnitude of the open windows from then on), at every edge; for a union all magnitudes are 1."""
     opening = sorted(windows, key=lambda window: window.start_s, reverse=True)
     held: list[tuple[float, float]] = []
-    """(magnitude, end_s) of what has opened; what has closed goes when it comes to the top of the heap."""
+    """(magnitude, end_s) of opened windows; closed ones are removed when they reach the top of the heap."""
     for time in sorted({edge for window in windows for edge in (window.start_s, window.end_s)}):
         while opening and opening[-1].start_s <= time:
             window = opening.pop()
@@ -75,7 +75,7 @@ def _least(windows: list[Disturbance], neutral: float) -> Iterable[tuple[float, 
 
 
 class _Delays:
-    """What :meth:`Schedule.delay_for` says of one target: both kinds in one step function, found by one search."""
+    """Both kinds of delay of one target in one step function, found by one search (:meth:`Schedule.delay_for`)."""
 
     def __init__(self, delay: _Steps | None, slowdown: _Steps | None) -> None:
         parts = [part for part in (delay, slowdown) if part is not None]
@@ -89,15 +89,15 @@ class _Delays:
 
 @final
 class Schedule:
-    """Answers for any ``t`` (seconds since the job's start); windows are half open, [start_s, end_s).
+    """Queries of a plan for any ``t`` (seconds since the job's start); windows are half open, [start_s, end_s).
 
-    :meth:`moved` tells it that a task has been restarted elsewhere, which changes what it answers for later times.
-    :meth:`delay_for`, :meth:`level` and :meth:`next_change` take O(log n) of the n windows (of the target, of the
-    plan); :meth:`active` only looks at what opened or closed since it was last asked, and starts over when ``t``
+    :meth:`moved` records that a task has been restarted elsewhere, which changes the answers for later times.
+    :meth:`delay_for`, :meth:`level` and :meth:`next_change` take O(log n) for n windows (of the target, of the plan);
+    :meth:`active` only processes windows that opened or closed since the last call, and starts over when ``t``
     decreases.
 
     Attributes:
-        kinds: of the plan's disturbances.
+        kinds: kinds of the plan's disturbances.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -126,7 +126,7 @@ class Schedule:
         self._indices: tuple[int, ...] = ()
 
     def moved(self, target: str, t: float) -> bool:
-        """``target`` is on another machine from ``t`` on; whether it left a disturbance behind."""
+        """Record that ``target`` is on another machine from ``t`` on; returns whether it left a disturbance behind."""
         left = {i: one for i, one in self._windows.items() if one.of_machine and one.target == target and one.end_s > t}
         for index, one in left.items():
             if one.start_s < t:
@@ -138,23 +138,23 @@ class Schedule:
         return bool(left)
 
     def delay_for(self, target: str, t: float) -> tuple[float, float]:
-        """(seconds, fraction of its own computing time) by which work that ``target`` begins at ``t`` takes longer."""
+        """(seconds, fraction of its own computing time) added to work that ``target`` begins at ``t``."""
         delays = self._delays.get(target)
         return _NOTHING if delays is None else delays.at(t)
 
     def level(self, target: str, kind: Kind, t: float) -> float:
-        """How strongly ``kind`` disturbs ``target`` at ``t``, all open windows composed (:data:`injectors.plan.RULES`).
+        """Strength of ``kind`` on ``target`` at ``t``, with all open windows composed (:data:`injectors.plan.RULES`).
 
-        Seconds (delay), a fraction added (slowdown), the fraction left (cpu, bandwidth), or 1 (cut, pause, kill). While
-        nothing disturbs it: 1 for cpu and bandwidth, else 0.
+        Seconds (delay), added fraction (slowdown), remaining fraction (cpu, bandwidth), or 1 (cut, pause, kill).
+        Without a disturbance: 1 for cpu and bandwidth, else 0.
         """
         steps = self._steps.get((target, kind))
         return RULES[kind].neutral if steps is None else steps.at(t)
 
     def changes(self, kinds: Collection[Kind]) -> tuple[Change, ...]:
-        """All moments at which the level of one of ``kinds`` changes, sorted by time, target and kind.
+        """All changes of the level of one of ``kinds``, sorted by time, target and kind.
 
-        A window that adds nothing, such as a weaker quota inside a stronger one, makes no change.
+        A window that has no effect, such as a weaker quota inside a stronger one, makes no change.
         """
         found = (
             Change(t, target, kind, level)
@@ -165,12 +165,12 @@ class Schedule:
         return tuple(sorted(found))
 
     def next_change(self, t: float) -> float:
-        """The first moment after ``t`` at which a window opens or closes; infinity when there is none."""
+        """The first time after ``t`` at which a window opens or closes; infinity if there is none."""
         position = bisect_right(self._times, t)
         return self._times[position] if position < len(self._times) else math.inf
 
     def active(self, t: float) -> tuple[int, ...]:
-        """Indices, ascending, of the plan's disturbances whose windows are open."""
+        """Indices of the plan's disturbances whose windows are open, in ascending order."""
         if t < self._now:
             self._opened = self._closed = 0
             self._open.clear()

@@ -1,17 +1,17 @@
-"""Predictors foresee resources, iteration times and stragglers; pure, like the strategies that ask them."""
+"""Predictors of resource use, iteration times and stragglers. They are pure, like the strategies that call them."""
 
 from predictors.arx import Arx
-from predictors.asking import foresee
-from predictors.base import Record, SpeedPredictor
+from predictors.backtest import backtest
+from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, BySpeed, speed_predictor
 from predictors.ema import Ema
 from predictors.fixed_duration import FixedDuration
 from predictors.last_value import LastValue
 from predictors.narx import Narx
 from predictors.nvrx import Nvrx
-from predictors.oracle import Oracle, Planned
+from predictors.oracle import Oracle, PlannedWindow
 from predictors.registry import STRAGGLER_PREDICTORS, straggler_predictor
-from predictors.stragglers import Seen, StragglerPredictor
+from predictors.stragglers import Observation, StragglerPredictor
 from predictors.twice_median import TwiceMedian
 
 __all__ = [
@@ -24,14 +24,14 @@ __all__ = [
     "LastValue",
     "Narx",
     "Nvrx",
+    "Observation",
     "Oracle",
-    "Planned",
-    "Record",
-    "Seen",
+    "PlannedWindow",
     "SpeedPredictor",
+    "SpeedRecord",
     "StragglerPredictor",
     "TwiceMedian",
-    "foresee",
+    "backtest",
     "speed_predictor",
     "straggler_predictor",
 ]

@@ -6,23 +6,23 @@ from typing import final
 
 import numpy as np
 
-from predictors.base import Record
+from predictors.base import SpeedRecord
 from predictors.history import REGRESSORS, Floats, History, standardised
 
 MIN_ROWS = len(REGRESSORS) + 2
-"""More equations than unknowns; with fewer the last value stands in."""
+"""Minimum table rows for a fit, more than there are unknowns; with fewer rows the last value is returned instead."""
 
 
 @final
 class Arx:
     """v(t+1) = a1 v(t) + a2 v(t-1) + c1 c(t+1) + c2 c(t) + m1 m(t+1) + m2 m(t) + b, by ridge regression.
 
-    The linear version of LB-BSP's NARX network: the fallback while that has too few records. A newest speed that is
-    unlike all that the fit has seen is expected to last.
+    The linear version of LB-BSP's NARX network, and its fallback while the network has too few records. If the newest
+    speed is unlike everything in the fitted window, it is predicted to last.
 
     Args:
-        window: records that it learns from.
-        ridge: penalty on standardised coefficients; only there so that constant inputs do no harm.
+        window: number of records to learn from.
+        ridge: penalty on the standardised coefficients; it only keeps constant inputs from making the fit singular.
         refit_every: records between two fits.
     """
 
@@ -35,15 +35,15 @@ class Arx:
 
     @property
     def records(self) -> int:
-        """Told so far."""
+        """Number of records received so far."""
         return self._history.count
 
-    def update(self, record: Record) -> None:
-        """Remember it; a fit waits until somebody asks."""
+    def update(self, record: SpeedRecord) -> None:
+        """Store the record; refitting is deferred to the next prediction."""
         self._history.add(record)
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """The line's value, or the last speed while there is no line."""
+        """Value of the fitted line, or the last speed if there is no fit yet or the newest speed is novel."""
         if self._history.num_rows < MIN_ROWS:
             return self._history.last_speed
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
@@ -55,7 +55,7 @@ class Arx:
 
     @property
     def coefficients(self) -> dict[str, float]:
-        """Of the last fit, by regressor."""
+        """Coefficients of the last fit, by regressor name."""
         return dict(zip(REGRESSORS, map(float, self._coefficients), strict=True))
 
     def _fit(self) -> None:

@@ -1,15 +1,15 @@
-"""What a predictor of speeds is told and asked."""
+"""The interface of speed predictors: what they receive and what they answer."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
 
-class Record(NamedTuple):
-    """One finished iteration of one worker: its ``speed`` in samples per second and what it then had.
+class SpeedRecord(NamedTuple):
+    """One finished iteration of one worker: its ``speed`` in samples per second and the resources it had.
 
-    ``cpu`` (cores) and ``memory`` (bytes) are whatever telemetry says, in any unit that stays the same; 1 where there
-    is none.
+    ``cpu`` (cores) and ``memory`` (bytes) come from telemetry, in any unit as long as it stays the same; 1 where there
+    is no telemetry.
     """
 
     speed: float
@@ -18,26 +18,26 @@ class Record(NamedTuple):
 
 
 class SpeedPredictor(Protocol):
-    """Foresees the speed of one worker, one iteration ahead."""
+    """Predicts the speed of one worker, one iteration ahead."""
 
     @property
     def records(self) -> int:
-        """How many iterations it has been told of."""
+        """Number of iterations received so far."""
         ...
 
-    def update(self, record: Record) -> None:
-        """The next iteration has ended."""
+    def update(self, record: SpeedRecord) -> None:
+        """Add the iteration that has just ended."""
         ...
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """Samples per second of the coming iteration with so much ``cpu`` and ``memory``.
+        """Predicted speed (samples per second) of the next iteration, given its ``cpu`` and ``memory``.
 
         Raises:
-            ValueError: nothing has been told yet.
+            ValueError: no iteration has been recorded yet.
         """
         ...
 
 
 def nothing_known() -> ValueError:
-    """What everyone raises who is asked before being told."""
+    """The error of a predictor that is asked before it has any record."""
     return ValueError("nothing to predict from: no iteration has been recorded")

@@ -1,4 +1,4 @@
-"""Stragglers by predicted times: whose coming iteration is foreseen to take longer than the fastest one's."""
+"""Straggler detection by predicted times: who is predicted to be much slower than the fastest worker is tagged."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import final
 
 from predictors.arx import Arx
-from predictors.base import Record, SpeedPredictor
+from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.checks import check_number
 from predictors.ema import Ema
 from predictors.last_value import LastValue
 from predictors.narx import Narx
-from predictors.stragglers import STRAGGLER_FRAC, Seen, deviations
+from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations
 
 SPEED_PREDICTORS = ("narx", "arx", "ema", "last")
 ROUNDING = 1e-9
-"""A time that went through a speed may be a last bit too long: that alone makes nobody a straggler."""
+"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit, which tags nobody."""
 
 
 def speed_predictor(name: str, ema_alpha: float = 0.2) -> SpeedPredictor:
-    """A fresh one of ``SPEED_PREDICTORS``; ``ema_alpha`` is the weight of the newest record of ``ema``."""
+    """A new speed predictor by name; ``ema_alpha`` is the weight of the newest record, for ``ema`` only."""
     match name:
         case "narx":
             return Narx()
@@ -35,16 +35,16 @@ def speed_predictor(name: str, ema_alpha: float = 0.2) -> SpeedPredictor:
 @final
 @dataclass
 class BySpeed:
-    """A speed predictor per worker (in iterations per second); who is foreseen to be slow is tagged.
+    """One speed predictor per worker (in iterations per second); workers predicted to be slow are tagged.
 
-    Source: STAR, section IV-A, tags whose predicted time deviates from the fastest one's by more than 20 %. The
-    coming iteration's resources are taken to be those of the last one (persistence). With ``last`` this is the simplest
-    prediction there is: as slow as now.
+    Source: STAR, section IV-A, tags workers whose predicted time deviates from the fastest worker's by more than 20 %.
+    The resources of the next iteration are assumed to equal those of the last one (persistence). With ``last`` this is
+    the simplest prediction possible: as slow as now.
 
     Attributes:
         speed: one of ``SPEED_PREDICTORS``.
-        tolerance_frac: part of the fastest worker's predicted time by which a straggler takes longer.
-        alpha: weight of the newest record, for ``ema`` (LB-BSP's comparison has 0.2).
+        tolerance_frac: a straggler's predicted time exceeds the fastest worker's by more than this part of it.
+        alpha: weight of the newest record, for ``ema`` (LB-BSP compares against 0.2).
     """
 
     speed: str
@@ -53,34 +53,32 @@ class BySpeed:
     alpha: float = 0.2
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("tolerance_frac", self.tolerance_frac, least=0.0)
         check_number("alpha", self.alpha, above=0.0, most=1.0)
         speed_predictor(self.speed)
-        self._of: dict[int, SpeedPredictor] = {}
-        self._last: dict[int, Seen] = {}
-        self._foreseen_s: dict[int, float] = {}
+        self._predictors: dict[int, SpeedPredictor] = {}
+        self._last: dict[int, Observation] = {}
+        self._predicted_s: dict[int, float] = {}
 
-    def update(self, seen: Seen) -> None:
-        """One more record of its worker."""
-        of = self._of.setdefault(seen.worker, speed_predictor(self.speed, self.alpha))
-        of.update(Record(1.0 / seen.iter_s, seen.cpu, seen.memory))
-        self._last[seen.worker] = seen
-        self._foreseen_s.pop(seen.worker, None)
+    def update(self, observation: Observation) -> None:
+        """Add one iteration of its worker."""
+        of = self._predictors.setdefault(observation.worker, speed_predictor(self.speed, self.alpha))
+        of.update(SpeedRecord(1.0 / observation.iter_s, observation.cpu, observation.memory))
+        self._last[observation.worker] = observation
+        self._predicted_s.pop(observation.worker, None)
 
-    def gone(self, worker: int) -> None:
-        """Forget it."""
-        for known in (self._of, self._last, self._foreseen_s):
+    def forget(self, worker: int) -> None:
+        for known in (self._predictors, self._last, self._predicted_s):
             known.pop(worker, None)
 
     def seconds(self) -> dict[int, float]:
-        """The predicted time of the coming iteration, by worker."""
-        for worker, seen in self._last.items():
-            if worker not in self._foreseen_s:
-                self._foreseen_s[worker] = 1.0 / self._of[worker].predict(seen.cpu, seen.memory)
-        return self._foreseen_s
+        """Predicted time of the next iteration, in seconds, by worker."""
+        for worker, observation in self._last.items():
+            if worker not in self._predicted_s:
+                self._predicted_s[worker] = 1.0 / self._predictors[worker].predict(observation.cpu, observation.memory)
+        return self._predicted_s
 
     def tags(self, t: float) -> frozenset[int]:
-        """Whose predicted time is too long."""
+        """Workers whose predicted time exceeds the tolerance."""
         bound = self.tolerance_frac + ROUNDING
         return frozenset(worker for worker, frac in deviations(self.seconds()).items() if frac > bound)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import final
 
-from predictors.base import Record, nothing_known
+from predictors.base import SpeedRecord, nothing_known
 
 
 @final
 class Ema:
-    """Follows a lasting change within about 1 / ``alpha`` iterations and smooths what is shorter.
+    """Follows a lasting change within about 1 / ``alpha`` iterations and smooths anything shorter.
 
-    LB-BSP (SoCC 2020) compares its predictor with one of a = 0.2. The first record is the first average.
+    LB-BSP (SoCC 2020) compares its predictor with an average of a = 0.2. The first record initialises the average.
     """
 
     def __init__(self, alpha: float = 0.2) -> None:
@@ -19,14 +19,13 @@ class Ema:
         self.records = 0
         self._mean: float | None = None
 
-    def update(self, record: Record) -> None:
-        """Move the average."""
+    def update(self, record: SpeedRecord) -> None:
+        """Fold the record into the average."""
         self.records += 1
         mean = record.speed if self._mean is None else self._mean
         self._mean = self.alpha * record.speed + (1 - self.alpha) * mean
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """The average."""
         if self._mean is None:
             raise nothing_known()
         return self._mean

@@ -1,4 +1,4 @@
-"""Who has been slow for long enough: a straggler by a fixed duration."""
+"""Stragglers by a fixed duration: workers that have been slow for long enough."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import final
 
 from predictors.checks import check_number
-from predictors.stragglers import STRAGGLER_FRAC, Seen
+from predictors.stragglers import STRAGGLER_FRAC, Observation
 
 
 @final
 class SlowFor:
-    """Flags a worker that was seen slow, and never otherwise, for ``duration_s`` seconds.
+    """Flags a worker whose iterations were all slow for at least ``duration_s`` seconds.
 
-    Sync-Switch's detector as STAR describes it (section V-A; its own code is not public). Slow is whose latest time is
-    more than ``tolerance_frac`` above the smallest latest time of all; the one time that is not clears the flag.
+    Sync-Switch's detector as STAR describes it (section V-A; its own code is not public). A worker is slow if its
+    latest time is more than ``tolerance_frac`` above the smallest latest time of all workers. One fast iteration clears
+    the flag.
     """
 
     def __init__(self, tolerance_frac: float, duration_s: float) -> None:
@@ -25,25 +26,25 @@ class SlowFor:
         self.flagged: set[int] = set()
 
     def took(self, t: float, worker: int, seconds: float) -> None:
-        """At time ``t`` the worker has finished an iteration of ``seconds`` (above zero)."""
+        """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
         self.latest_s[worker] = seconds
         fastest_s = min(self.latest_s.values())
         self.saw(t, worker, (seconds - fastest_s) / fastest_s)
 
     def saw(self, t: float, worker: int, deviation_frac: float) -> None:
-        """At time ``t`` the worker takes longer than the fastest by ``deviation_frac`` of that one's time."""
+        """Record that at ``t`` the worker was slower than the fastest by ``deviation_frac`` of the fastest time."""
         if deviation_frac <= self.tolerance_frac:
             self._clear(worker)
         elif t - self.slow_since_s.setdefault(worker, t) >= self.duration_s:
             self.flagged.add(worker)
 
     def gone(self, worker: int) -> None:
-        """Its next process is measured afresh."""
+        """Discard what is known of the worker; its next process is measured from scratch."""
         self.latest_s.pop(worker, None)
         self._clear(worker)
 
     def only(self, workers: Container[int]) -> None:
-        """All others are gone."""
+        """Discard all workers except these."""
         for worker in [worker for worker in self.latest_s if worker not in workers]:
             self.gone(worker)
 
@@ -55,12 +56,12 @@ class SlowFor:
 @final
 @dataclass(kw_only=True)
 class FixedDuration:
-    """Whoever was slow for ``duration_s`` (:class:`SlowFor`) will be slow, until it is seen not to be.
+    """Predicts that a worker that was slow for ``duration_s`` (:class:`SlowFor`) stays slow until it is observed fast.
 
-    Source: STAR (section V-A) on Sync-Switch, with 5 s; by its introduction that is what existing systems do.
+    Source: STAR (section V-A) on Sync-Switch, with 5 s. By STAR's introduction, existing systems work so.
 
     Attributes:
-        tolerance_frac: part of the fastest worker's latest time by which one takes longer that is slow.
+        tolerance_frac: a worker is slow if its latest time exceeds the fastest worker's by more than this part of it.
         duration_s: seconds between the first and the last of two or more slow iterations in a row.
     """
 
@@ -68,19 +69,16 @@ class FixedDuration:
     duration_s: float = 5.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("tolerance_frac", self.tolerance_frac, least=0.0)
         check_number("duration_s", self.duration_s, above=0.0)
         self._slow = SlowFor(self.tolerance_frac, self.duration_s)
 
-    def update(self, seen: Seen) -> None:
-        """Compare it with everybody's latest."""
-        self._slow.took(seen.t, seen.worker, seen.iter_s)
+    def update(self, observation: Observation) -> None:
+        """Compare it with every worker's latest iteration."""
+        self._slow.took(observation.t, observation.worker, observation.iter_s)
 
-    def gone(self, worker: int) -> None:
-        """Forget it."""
+    def forget(self, worker: int) -> None:
         self._slow.gone(worker)
 
     def tags(self, t: float) -> frozenset[int]:
-        """Those that are flagged."""
         return frozenset(self._slow.flagged)

@@ -7,46 +7,46 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.base import Record, nothing_known
+from predictors.base import SpeedRecord, nothing_known
 
 Floats = NDArray[np.float64]
 
 REGRESSORS = ("v(t)", "v(t-1)", "c(t+1)", "c(t)", "m(t+1)", "m(t)")
-"""Columns: the last two speeds v; processor c and memory m of the coming and of the last iteration (LB-BSP)."""
+"""Columns: the last two speeds v; processor c and memory m of the next and of the last iteration (LB-BSP)."""
 NOVEL_FRAC = 0.2
-"""STAR's bound between stragglers and the rest."""
+"""STAR's threshold between stragglers and the rest, used here to call a speed novel."""
 
 
 class History:
-    """The last ``window`` records, oldest first; ``count`` of them have been told in all."""
+    """The last ``window`` records, oldest first; ``count`` records have been added in all."""
 
     def __init__(self, window: int) -> None:
-        self._records: deque[Record] = deque(maxlen=window)
+        self._records: deque[SpeedRecord] = deque(maxlen=window)
         self.count = 0
         self._learnt = (0.0, float("inf"))
 
-    def add(self, record: Record) -> None:
-        """The newest."""
+    def add(self, record: SpeedRecord) -> None:
+        """Append a record; the oldest falls out of a full window."""
         self._records.append(record)
         self.count += 1
 
     @property
     def last_speed(self) -> float:
-        """Of the newest record."""
+        """Speed of the newest record; raises ``ValueError`` if there is none."""
         if not self._records:
             raise nothing_known()
         return self._records[-1].speed
 
     @property
     def num_rows(self) -> int:
-        """Of the table: a row needs two records before its own."""
+        """Number of rows of the table; a row needs two records before its own."""
         return max(0, len(self._records) - 2)
 
     @property
     def novel(self) -> bool:
-        """Whether the newest speed is unlike all that the last :meth:`table` held, by more than ``NOVEL_FRAC``.
+        """Whether the newest speed differs from all speeds of the last :meth:`table` by more than ``NOVEL_FRAC``.
 
-        A fit to that table says nothing about it: after a long calm, any fit foresees more calm.
+        A fit to that table says nothing about such a speed: after a long calm, any fit predicts more calm.
         """
         slowest, fastest = self._learnt
         return not slowest / (1 + NOVEL_FRAC) <= self.last_speed <= fastest * (1 + NOVEL_FRAC)
@@ -60,14 +60,14 @@ class History:
         return np.column_stack(columns), speed[2:]
 
     def row(self, cpu: float, memory: float) -> Floats:
-        """Regressors of the coming iteration, 6."""
+        """Regressors of the next iteration, float [6]."""
         newest, before = self._records[-1], self._records[-2]
         return np.array([newest.speed, before.speed, cpu, newest.cpu, memory, newest.memory])
 
     def plausible(self, speed: float) -> float:
-        """``speed``, held between half the slowest and twice the fastest of the window: a fit may extrapolate wildly.
+        """``speed`` clipped to [half the slowest, twice the fastest] of the window, since a fit may extrapolate wildly.
 
-        What is not a number becomes the last speed.
+        NaN becomes the last speed.
         """
         if not np.isfinite(speed):
             return self.last_speed

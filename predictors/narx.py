@@ -8,28 +8,29 @@ import numpy as np
 from scipy.optimize import minimize
 
 from predictors.arx import Arx
-from predictors.base import Record
+from predictors.base import SpeedRecord
 from predictors.history import REGRESSORS, Floats, History, standardised
 
 MIN_RECORDS = 50
-"""Before, the linear fit answers."""
+"""Minimum number of records; before that, the linear fit answers."""
 DECAY = 1e-3
-"""Penalty on squared weights, in standardised units: a few dozen records must not be learnt by heart."""
+"""Penalty on squared weights, in standardised units, so that a few dozen records are not overfitted."""
 MAX_STEPS = 100
-"""Of the optimiser at one fit; the next fit goes on from there."""
+"""Optimiser iterations of one fit; the next fit continues from its weights."""
 
 
 @final
 class Narx:
-    """v(t+1) = f(v(t), v(t-1), c(t+1), c(t), m(t+1), m(t)), f a network of one hidden layer, trained while it is used.
+    """v(t+1) = f(v(t), v(t-1), c(t+1), c(t), m(t+1), m(t)), where f is a one-hidden-layer network trained online.
 
-    Source: Chen et al. (SoCC 2020) name the inputs; two lags and ten tanh units are a reading, the text gives no sizes.
-    Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread of values
-    and each fit (L-BFGS) starts from the one before.
+    Source: Chen et al. (SoCC 2020) name the inputs; two lags and ten tanh units are our reading, since the paper gives
+        no
+    sizes. Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread of
+    values and each fit (L-BFGS) starts from the previous one.
 
     Args:
-        hidden: tanh units.
-        window: records that it learns from.
+        hidden: number of tanh units.
+        window: number of records to learn from.
         refit_every: records between two fits.
     """
 
@@ -42,16 +43,16 @@ class Narx:
 
     @property
     def records(self) -> int:
-        """Told so far."""
+        """Number of records received so far."""
         return self._history.count
 
-    def update(self, record: Record) -> None:
-        """Remember it; a fit waits until somebody asks."""
+    def update(self, record: SpeedRecord) -> None:
+        """Store the record; refitting is deferred to the next prediction."""
         self._history.add(record)
         self._linear.update(record)
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
-        """The network's value; the linear fit's before 50 records; the last speed if it is unlike all it has learnt."""
+        """The network's output; the linear fit's before 50 records; the last speed if that is novel."""
         if self.records < MIN_RECORDS:
             return self._linear.predict(cpu, memory)
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
@@ -80,13 +81,13 @@ class Narx:
 
 
 def _spread(count: int) -> Floats:
-    """``count`` values within +-0.4 without pattern: multiples of an irrational number, folded."""
+    """``count`` values within +-0.4 without a pattern: multiples of an irrational number, folded."""
     golden = (np.sqrt(5) - 1) / 2
     return np.asarray(0.8 * (np.arange(1, count + 1) * golden % 1.0) - 0.4)
 
 
 def _forward(weights: Floats, inputs: Floats, hidden: int) -> tuple[Floats, Floats]:
-    """(outputs, rows; activations of the hidden units, rows x hidden)."""
+    """(outputs, float [rows]; activations of the hidden units, float [rows, hidden])."""
     into, bias, out, last = _parts(weights, inputs.shape[1], hidden)
     units = np.tanh(inputs @ into + bias)
     return units @ out + last, units
@@ -104,6 +105,6 @@ def _loss(weights: Floats, inputs: Floats, targets: Floats, hidden: int) -> tupl
 
 
 def _parts(weights: Floats, num_inputs: int, hidden: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """(inputs x hidden; hidden; hidden; scalar) from the flat vector."""
+    """Views of the flat vector: float [inputs, hidden], [hidden], [hidden] and a scalar [1]."""
     into, bias, out = np.split(weights[:-1], [num_inputs * hidden, (num_inputs + 1) * hidden])
     return into.reshape(num_inputs, hidden), bias, out, weights[-1]

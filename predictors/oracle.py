@@ -1,4 +1,4 @@
-"""Who reads the plan of the disturbances: the upper bound of what can be foreseen."""
+"""The oracle reads the disturbance plan: the upper bound of what can be predicted."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from predictors.stragglers import Seen
+from predictors.stragglers import Observation
 
 
-class Planned(NamedTuple):
+class PlannedWindow(NamedTuple):
     """A window [start_s, end_s) in which a worker is to be disturbed.
 
-    ``slept``: in iterations that begin in the window (a delay); otherwise whatever happens then takes longer.
+    ``slept``: the worker sleeps in iterations that begin in the window (a delay); otherwise everything that happens in
+    the window takes longer.
     """
 
     worker: int
@@ -27,41 +28,43 @@ class Planned(NamedTuple):
 class Oracle:
     """Tags the workers that the plan will disturb in an iteration that begins now.
 
-    No strategy can have this: it bounds what predictions are worth, and checks the scores. For what is slept it is
-    exact. Other windows may open while the iteration is under way; it is taken to last as long as the shortest that the
-    worker has had so far.
+    No strategy can have this: it bounds what predictions are worth, and checks the scores. It is exact for delays.
+    Windows of the other kinds may open while the iteration is in progress, so the iteration is assumed to last as long
+    as the worker's shortest one so far.
 
     Attributes:
-        windows: the plan, by worker.
+        windows: the planned windows of all workers.
     """
 
-    windows: Sequence[Planned]
+    windows: Sequence[PlannedWindow]
 
     def __post_init__(self) -> None:
-        """Sort the plan by worker and start."""
-        self._of: dict[int, deque[Planned]] = {}
+        """Sort the plan by worker and start; raises ``ValueError`` for an empty window."""
+        self._windows: dict[int, deque[PlannedWindow]] = {}
         for number, window in enumerate(self.windows):
             if not window.start_s < window.end_s:
                 raise ValueError(f"windows[{number}]: end_s={window.end_s} must be later than start_s={window.start_s}")
         for window in sorted(self.windows, key=lambda window: window.start_s):
-            self._of.setdefault(window.worker, deque()).append(window)
+            self._windows.setdefault(window.worker, deque()).append(window)
         self._shortest_s: dict[int, float] = {}
 
-    def update(self, seen: Seen) -> None:
-        """Only to know how long an iteration lasts."""
-        self._shortest_s[seen.worker] = min(seen.iter_s, self._shortest_s.get(seen.worker, seen.iter_s))
+    def update(self, observation: Observation) -> None:
+        """Learn how long the worker's iterations last."""
+        self._shortest_s[observation.worker] = min(
+            observation.iter_s, self._shortest_s.get(observation.worker, observation.iter_s)
+        )
 
-    def gone(self, worker: int) -> None:
-        """The plan goes on."""
+    def forget(self, worker: int) -> None:
+        """Keep everything: the plan applies to the next process, too."""
 
     def tags(self, t: float) -> frozenset[int]:
-        """Whom the plan disturbs, whether it was heard of or not."""
-        return frozenset(worker for worker in self._of if self._disturbed(worker, t))
+        """Workers that the plan disturbs now, observed or not."""
+        return frozenset(worker for worker in self._windows if self._disturbed(worker, t))
 
     def _disturbed(self, worker: int, t: float) -> bool:
-        windows, until_s = self._of[worker], t + self._shortest_s.get(worker, 0.0)
+        windows, until_s = self._windows[worker], t + self._shortest_s.get(worker, 0.0)
         while windows and windows[0].end_s <= t:
-            windows.popleft()  # the time never goes back
+            windows.popleft()  # t never decreases
         for window in windows:
             if window.start_s > until_s:
                 return False

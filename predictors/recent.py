@@ -6,26 +6,29 @@ from collections import deque
 from statistics import median
 from typing import final
 
-from predictors.stragglers import Seen
+from predictors.stragglers import Observation
 
 
 @final
 class Recent:
-    """``median_s``: of the last ``window_iters`` times (or of fewer, so far) of every worker that is there, seconds."""
+    """Medians of the last ``window_iters`` iteration times of every worker.
+
+    ``median_s``: seconds, by worker; over fewer iterations while there are fewer.
+    """
 
     def __init__(self, window_iters: int) -> None:
         self.window_iters = window_iters
         self.median_s: dict[int, float] = {}
         self._times: dict[int, deque[float]] = {}
 
-    def add(self, seen: Seen) -> int:
-        """The newest; how many of its worker there are now."""
-        times = self._times.setdefault(seen.worker, deque(maxlen=self.window_iters))
-        times.append(seen.iter_s)
-        self.median_s[seen.worker] = median(times)
+    def add(self, observation: Observation) -> int:
+        """Add an iteration; returns how many of its worker's iterations are in the window now."""
+        times = self._times.setdefault(observation.worker, deque(maxlen=self.window_iters))
+        times.append(observation.iter_s)
+        self.median_s[observation.worker] = median(times)
         return len(times)
 
-    def gone(self, worker: int) -> None:
-        """Forget it."""
+    def forget(self, worker: int) -> None:
+        """Discard the worker's window, since its process was lost."""
         self._times.pop(worker, None)
         self.median_s.pop(worker, None)

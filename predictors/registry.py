@@ -1,4 +1,4 @@
-"""Predictors of stragglers by name, with the settings that each has."""
+"""Straggler predictors by name, with the settings of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from predictors.by_speed import BySpeed
 from predictors.fixed_duration import FixedDuration
 from predictors.nvrx import Nvrx
-from predictors.oracle import Oracle, Planned
+from predictors.oracle import Oracle, PlannedWindow
 from predictors.stragglers import StragglerPredictor
 from predictors.twice_median import TwiceMedian
 
@@ -28,24 +28,24 @@ STRAGGLER_PREDICTORS = tuple(_KINDS)
 
 
 def settings_of(name: str) -> tuple[str, ...]:
-    """What may be set of one of ``STRAGGLER_PREDICTORS``; raises ``ValueError`` for another name."""
+    """Names of the settings of a predictor of ``STRAGGLER_PREDICTORS``; raises ``ValueError`` for any other name."""
     if name not in _KINDS:
         raise ValueError(f"{name}: no such predictor; there are {', '.join(STRAGGLER_PREDICTORS)}")
     return _KINDS[name][1]
 
 
 def straggler_predictor(
-    name: str, settings: Mapping[str, Any] | None = None, plan: Sequence[Planned] = ()
+    name: str, settings: Mapping[str, Any] | None = None, plan: Sequence[PlannedWindow] = ()
 ) -> StragglerPredictor:
-    """A fresh one of ``STRAGGLER_PREDICTORS``.
+    """A new predictor from ``STRAGGLER_PREDICTORS``.
 
     Args:
-        name: which.
-        settings: hyper-parameters that are not as usual.
-        plan: what the oracle reads; nobody else gets it.
+        name: key of ``STRAGGLER_PREDICTORS``.
+        settings: hyper-parameters that differ from the defaults.
+        plan: the disturbance plan; passed to the oracle only.
 
     Raises:
-        ValueError: no such predictor, no such setting of it, or a value out of range.
+        ValueError: unknown predictor or setting, or a value out of range.
     """
     known = settings_of(name)
     for key, value in (settings or {}).items():

@@ -1,4 +1,4 @@
-"""What a predictor of stragglers is told and asked."""
+"""The interface of straggler predictors: what they observe and what they answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ STRAGGLER_FRAC = 0.2
 """STAR, section III: a straggler takes more than 20 % longer than the fastest worker."""
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """One whole iteration of one worker, which ended at time ``t`` (seconds since the job's start).
 
-    ``iter_s`` (above zero) are the seconds that it took: data, computing and sending, without waiting. ``cpu`` and
-    ``memory`` are as in :class:`predictors.base.Record`: any unit that stays the same, 1 where nothing is known.
+    ``iter_s`` (above zero) is how long it took: data, computing and sending, without waiting. ``cpu`` and ``memory``
+    are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known.
     """
 
     t: float
@@ -24,26 +24,26 @@ class Seen(NamedTuple):
 
 
 class StragglerPredictor(Protocol):
-    """Says whose next iteration will straggle; it is told of all that has happened, in order of event time."""
+    """Predicts whose next iteration will straggle; it receives all observations in order of event time."""
 
-    def update(self, seen: Seen) -> None:
-        """An iteration has ended."""
+    def update(self, observation: Observation) -> None:
+        """Add an iteration that has ended."""
         ...
 
-    def gone(self, worker: int) -> None:
-        """The worker's process is lost; what comes after it is measured afresh."""
+    def forget(self, worker: int) -> None:
+        """Discard the worker's history because its process was lost; its successor is measured from scratch."""
         ...
 
     def tags(self, t: float) -> frozenset[int]:
-        """The workers whose iteration would straggle if it began at ``t``, which is not before what was told.
+        """The workers whose iteration would straggle if it began at ``t``, which is not before the last observation.
 
-        A worker of which nothing is known is not among them, and neither is one that is the only one.
+        A worker without observations is never tagged, nor is the only worker.
         """
         ...
 
 
 def deviations(seconds: dict[int, float]) -> dict[int, float]:
-    """By worker, the part of the fastest one's time by which it takes longer; empty for fewer than two workers."""
+    """By worker, (own time - fastest time) / fastest time; empty for fewer than two workers."""
     if len(seconds) < 2:
         return {}
     fastest_s = min(seconds.values())

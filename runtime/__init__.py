@@ -1,8 +1,8 @@
-"""Runtimes execute: the pure coordinator (ledger, membership, data service) and what carries its orders out."""
+"""Runtimes execute jobs: the pure coordinator (ledger, membership, data service) and what carries out its orders."""
 
 import os
 import sys
 
-if os.name != "posix":  # what is below could not even be imported
-    print("Stragglab needs Linux (macOS will do for runtime=virtual); on Windows, use WSL", file=sys.stderr)
+if os.name != "posix":  # the imports below would fail
+    print("Stragglab needs Linux (or macOS, for runtime=virtual only); on Windows, use WSL", file=sys.stderr)
     raise SystemExit(2)

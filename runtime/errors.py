@@ -1,4 +1,4 @@
-"""Errors for people: what is wrong, where it was set, what to do; and how a program says so."""
+"""Errors for people: what is wrong, where it was set, what to do; and how programs print them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import sys
 from typing import NoReturn
 
 FAILED, REFUSED, NO_SPACE, INTERRUPTED = 1, 2, 74, 130
-"""Exit codes: it went wrong; what was asked for is of no use, and nothing was begun; a full disk (``EX_IOERR``);
-Ctrl-C."""
+"""Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); Ctrl-C."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
-"""All that numpy says of it."""
+"""All that numpy's message says about a full disk."""
 
 
 class ConfigError(ValueError):
@@ -23,19 +22,19 @@ class ConfigError(ValueError):
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether there was no room for what was to be written: the disk, a quota or ``ulimit -f``."""
+    """Whether the error means that there was no space to write: a full disk, a quota or ``ulimit -f``."""
     if not isinstance(error, OSError):
         return False
     return error.errno in _FULL or (error.errno is None and _SHORT_WRITE.fullmatch(str(error)) is not None)
 
 
 def no_space(error: OSError, where: object = "") -> str:
-    """One line about it, for people. ``where``: what was written, if the error does not know its file."""
+    """One line about a full disk. ``where``: what was being written, if the error does not name its file."""
     return f"{error.filename or where or 'a file'}: {(error.strerror or str(error)).lower()}; make room and start again"
 
 
 def no_process(error: BaseException) -> str:
-    """One line about a process or thread that could not be started; empty for an error about something else."""
+    """One line about a process or thread that could not be started; empty for any other error."""
     threads = isinstance(error, RuntimeError) and "start new thread" in str(error)
     if not threads and not (isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM)):
         return ""
@@ -44,14 +43,14 @@ def no_process(error: BaseException) -> str:
 
 
 def refuse(message: str) -> NoReturn:
-    """In the place of ``ArgumentParser.error``, which would print the whole usage."""
+    """Refuse bad arguments in one line; replaces ``ArgumentParser.error``, which would print the whole usage."""
     raise ConfigError(message)
 
 
-def told(program: str, problem: object, exit_code: int = REFUSED, *, where: object = "") -> int:
-    """One line on standard error; returns the exit code, that of a full disk for one.
+def print_error(program: str, problem: object, exit_code: int = REFUSED, *, where: object = "") -> int:
+    """Print one line to standard error; returns the exit code, which is that of a full disk for such an error.
 
-    ``where``: of an ``OSError`` that does not know its file.
+    ``where``: what was being written, for an ``OSError`` that does not name its file.
     """
     text = str(problem)
     if isinstance(problem, OSError) and is_full(problem):

@@ -1,4 +1,4 @@
-"""The version of this software, which ``pyproject.toml`` says."""
+"""The version of this software, from ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def own_version(project: Path = PROJECT) -> str:
-    """Of the files that run, whatever else is installed by that name; ``unknown`` if nothing tells."""
+    """Version of the running files, whatever else is installed by that name; ``unknown`` if undetermined."""
     try:
         about = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
     except (OSError, ValueError):

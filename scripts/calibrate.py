@@ -1,4 +1,4 @@
-"""Fit a cost model to live runs; the virtual runtime computes with it (runtime=virtual cluster.costs=NAME).
+"""Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
 python scripts/calibrate.py runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
 python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
@@ -27,7 +27,7 @@ from analysis.files import write_file
 from analysis.fitting.calibration import Calibration, calibrate, check
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
@@ -36,7 +36,7 @@ UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code: 0, or 2 when the input is of no use or the output exists."""
+    """Return the exit code: 0, or 2 for invalid input or an existing output file."""
     arguments = _parser().parse_args(argv)
     try:
         refuse_unwritable_file("-o", arguments.out)
@@ -45,10 +45,10 @@ def main(argv: list[str] | None = None) -> int:
         target = _target(arguments, runs[0])
         fitted = calibrate(runs, [_num_parameters(run, arguments.num_parameters) for run in runs])
         text = describe(fitted, runs, shlex.join(["python", "scripts/calibrate.py", *(argv or sys.argv[1:])]))
-        parse_costs(text.encode(), str(target))  # what cannot be read back is not written
+        parse_costs(text.encode(), str(target))  # never write what cannot be read back
         write_file(target, text)
     except (RecordError, ConfigError, OSError) as error:
-        return told("calibrate.py", error)
+        return print_error("calibrate.py", error)
     console = Console(highlight=False, markup=False)
     show(fitted, console)
     ranges = [f"{name} {low} to {high}" for name, (low, high) in fitted.covered.items()]
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _find(folders: Sequence[Path]) -> list[Path]:
-    """Every run in these directories, once; one that is none itself and has none in it is refused."""
+    """Every run in these directories, once; refuses a directory that neither is nor contains a run."""
     found: dict[Path, None] = {}
     for folder in folders:
         inside = find_runs(folder)
@@ -72,7 +72,7 @@ def _find(folders: Sequence[Path]) -> list[Path]:
 
 
 def _target(arguments: argparse.Namespace, run: Run) -> Path:
-    """Where the model goes; never over another one unasked."""
+    """Path of the model; an existing one is replaced only with --force."""
     name = arguments.name or f"local_{run.job.get('transport', 'tcp')}"
     if Path(name).name != name:
         raise ConfigError(f"--name {name}: must be a plain name; -o FILE writes elsewhere")
@@ -85,7 +85,7 @@ def _target(arguments: argparse.Namespace, run: Run) -> Path:
 
 
 def _num_parameters(run: Run, given: int | None) -> int:
-    """Model size: of the record (a killed run has no last line), of the parameters it may have saved, or as told."""
+    """Model size: from the record (a killed run has no last line), from its saved parameters, or as given."""
     for recorded in (run.job.get("num_parameters"), getattr(run.finished, "num_parameters", None)):
         if recorded is not None:
             return int(recorded)
@@ -97,7 +97,7 @@ def _num_parameters(run: Run, given: int | None) -> int:
 
 
 def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
-    """The cost file: values, their standard errors, and what they were fitted to."""
+    """The text of the cost file: values, their standard errors, and what they were fitted to."""
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "values": {name: _round(each.value, 4) for name, each in _ordered(fitted)},
@@ -109,31 +109,31 @@ def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
     head = (
         f"Made from live runs by\n{command}\n"
         "Seconds, seconds per sample or byte; runtime/virtual/costs.py says of what.\n"
-        "Not told by these runs, so at its default:\n"
+        "Not determined by these runs, so at its default:\n"
         + "\n".join(f"  {', '.join(names)}: {reason}" for reason, names in _missing(fitted).items())
     )
     comment = "\n".join(f"# {line}" for line in head.splitlines())
     return f"{comment}\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
 
 
-# ---- for people -----------------------------------------------------------------------------------------------------
+# ---- console output -------------------------------------------------------------------------------------------------
 
 
 def show(fitted: Calibration, console: Console) -> None:
-    """What was fitted and how well, and what was not and why."""
+    """Print what was fitted and how well, and what was not and why."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("cost", "value", "± std. error", "of", ""):
         table.add_column(head, justify="left" if head in ("cost", "") else "right", no_wrap=bool(head))
     for name, each in _ordered(fitted):
         table.add_row(name, *_shown(name, each), f"{each.observations:,}", each.note)
     console.print(table)
-    console.print("Not told by these runs, so at its default:")
+    console.print("Not determined by these runs, so at its default:")
     for reason, names in _missing(fitted).items():
         console.print(f"  {', '.join(names)}: {reason}", soft_wrap=True)
 
 
 def _missing(fitted: Calibration) -> dict[str, list[str]]:
-    """The costs without a value, by the reason."""
+    """The costs without a value, by reason."""
     found: dict[str, list[str]] = {}
     for name, reason in fitted.missing.items():
         found.setdefault(reason, []).append(name)
@@ -141,7 +141,7 @@ def _missing(fitted: Calibration) -> dict[str, list[str]]:
 
 
 def _ordered(fitted: Calibration) -> list[tuple[str, Estimate]]:
-    """In the order of the cost model's fields."""
+    """The estimates in the order of the cost model's fields."""
     names = [each.name for each in msgspec.structs.fields(Costs)]
     return sorted(fitted.estimates.items(), key=lambda item: names.index(item[0]))
 
@@ -158,14 +158,14 @@ def _shown(name: str, each: Estimate) -> tuple[str, str]:
 
 
 def _round(value: float, digits: int) -> float:
-    """So that a file shows no digits that nobody measured."""
+    """Round to significant digits, so that the file does not suggest more precision than was measured."""
     return float(f"{value:.{digits}g}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory with some")
-    parser.add_argument("--name", help="of the model in runtime/fitted/costs/ (default: local_<transport>)")
+    parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory of live runs")
+    parser.add_argument("--name", help="name of the model in runtime/fitted/costs/ (default: local_<transport>)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     parser.add_argument("--num-parameters", metavar="N", type=int, help="model size of runs that do not record theirs")

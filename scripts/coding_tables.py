@@ -1,8 +1,8 @@
-"""What follows from gradient codes by arithmetic alone: nothing is run, neither on a clock nor on machines.
+"""Properties of gradient codes that follow from arithmetic alone: nothing is run, on neither a clock nor machines.
 
 ``scripts/experiment.py`` takes the rows of an experiment with ``table: coding`` from here. Times are those of Wang et
-al. (ICDCS 2019, Eq. 3): a worker needs its share of the data over its throughput, here its vCPUs, and the iteration
-ends when the rows that are there can be decoded; neither network nor chance.
+al. (ICDCS 2019, Eq. 3): a worker's time is its share of the data over its throughput, here its vCPUs, and the iteration
+ends when the available rows can be decoded; there is neither network nor chance.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from strategies.coding.terms import Floats, Indices
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTERS = ("A", "B", "C", "D")
-"""Of Wang et al., Table II."""
+"""Wang et al., Table II."""
 SYSTEMS = {
     "coding_naive": "naive",
     "coding_cyclic": "cyclic",
     "coding_heter_aware": "heter_aware",
     "coding_group_based": "group_based",
 }
-"""Schemes by the names of their strategies."""
+"""Coding schemes by the names of their strategies."""
 DRAWS = 20
-"""Of random matrices; times do not depend on them."""
+"""Seed of random matrices; times do not depend on it."""
 
 
 def coding(spec: Spec) -> pd.DataFrame:
-    """A row for each ``cluster`` (A to D), ``s`` and ``system``, with the columns of :func:`row`."""
+    """One row per ``cluster`` (A to D), ``s`` and ``system``, with the columns of :func:`row`."""
     return pd.DataFrame([row(cell) for cell in cells(spec)])
 
 
 def row(cell: Cell) -> dict[str, object]:
-    """One cell.
+    """The row of one cell.
 
     ``workers``, ``vcpus``; ``parts``, k; ``no_fault``, ``mean_fault``, ``worst_fault``, the time of an iteration over
     the optimum (s + 1) / sum of throughputs, without a fault and with s, as mean and maximum over all sets of s
-    workers; ``decoded``, the share of those sets that are decoded; ``copies_off``, by how much the copies of some part
-    differ from s + 1 (naive: 1); ``decode_from``, the fewest workers that are enough.
+    workers; ``decoded``, the share of those sets that can be decoded; ``copies_off``, the largest difference between
+    the number of copies of a part and s + 1 (naive: 1); ``decode_from``, the smallest sufficient number of workers.
     """
     speeds, s, system = speeds_of(cell.levels["cluster"]), int(cell.levels["s"]), cell.levels["system"]
     code, optimum = code_of(SYSTEMS[system], speeds, s), (s + 1) / sum(speeds)
@@ -67,7 +67,7 @@ def row(cell: Cell) -> dict[str, object]:
 
 
 def speeds_of(cluster: str) -> tuple[int, ...]:
-    """Of every worker of Cluster-A to Cluster-D: the names of the types in ``conf/cluster/gc_?.yaml``."""
+    """Throughput of every worker of Cluster-A to Cluster-D, from the type names in ``conf/cluster/gc_?.yaml``."""
     devices = yaml.safe_load((ROOT / "conf" / "cluster" / f"gc_{cluster.lower()}.yaml").read_bytes())["devices"]
     found = {worker: int(name.removeprefix("vcpu")) for name, each in devices.items() for worker in each["workers"]}
     return tuple(found[worker] for worker in sorted(found))
@@ -75,19 +75,19 @@ def speeds_of(cluster: str) -> tuple[int, ...]:
 
 @cache
 def code_of(scheme: str, speeds: tuple[int, ...], s: int) -> Code:
-    """Of a scheme for workers with these throughputs; also those that rounding errors make useless in float32."""
+    """The code of a scheme for workers with these throughputs, even if rounding makes it useless in float32."""
     tolerated = 0 if scheme == "naive" else s
     chance = np.random.default_rng(2019)
     return build(scheme, speeds, tolerated, chance, draws=DRAWS, max_amplification=1e12).code
 
 
 def every_set(m: int, size: int) -> Indices:
-    """All sets of so many of ``m`` workers, (sets, size)."""
+    """All sets of this size of ``m`` workers, int [sets, size]."""
     return np.array(list(combinations(range(m), size)), dtype=np.intp).reshape(comb(m, size), size)
 
 
 def finished(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
-    """When the gradient can be decoded without each of the ``dead`` sets, (sets,); infinite where it never can.
+    """Time at which the gradient can be decoded without each ``dead`` set, [sets]; infinite if it never can be.
 
     1 / c is the time that a worker of throughput c needs for all parts.
     """
@@ -96,7 +96,7 @@ def finished(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
     latest = [[worker for worker in np.argsort(-done, kind="stable") if worker not in gone] for gone in dead.tolist()]
     alive = np.array(latest, dtype=np.intp).reshape(len(dead), m - dead.shape[1])
     found, left = np.full(len(dead), inf), np.arange(len(dead))
-    for waived in range(alive.shape[1]):  # more rows never hurt: leave the latest out until it cannot be decoded
+    for waived in range(alive.shape[1]):  # more rows never hurt: drop the latest until decoding fails
         missing = np.column_stack([dead[left], alive[left, :waived]])
         residual = np.abs(code.weights(missing) @ code.matrix - 1).max(axis=1)
         left = left[residual <= RESIDUAL]
@@ -107,4 +107,4 @@ def finished(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
 
 
 TABLES = {"coding": coding}
-"""By the name that experiments give."""
+"""Tables by the name that experiments use."""

@@ -1,17 +1,17 @@
 """Run the same jobs live and on the virtual clock, and report how well the two agree.
 
-python scripts/compare.py                                    # every strategy; into out/fidelity, some 35 minutes
+python scripts/compare.py                                    # every strategy; writes to out/fidelity, about 35 minutes
 python scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md   # replicas and a ring
 python scripts/compare.py --grid hosts --report docs/fidelity_hosts.md           # emulated hosts, throttled
-python scripts/compare.py --only virtual                     # only those that need no quiet machine, for the time being
+python scripts/compare.py --only virtual                     # only the virtual runs, which need no idle machine
 python scripts/compare.py --costs my_machine --report docs/fidelity.md
 python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
-python scripts/compare.py --from out/fidelity                # only report, from the records that are there
+python scripts/compare.py --from out/fidelity                # only report, from existing records
 
-Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another. Leave the machine alone
-meanwhile: whatever else computes lengthens them. Seeds are the outer loop, and a record that is there is not made
-again, so the same command goes on after an interruption, and with --seeds it reports on those that are whole. The exit
-code is 0 for a report (misses are part of it), 1 when a run failed, 2 for input that is of no use.
+Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another. Leave the machine idle
+meanwhile, since any other computation slows them down. Seeds are the outer loop, and existing records are not made
+again, so the same command continues after an interruption, and with --seeds it reports on complete seeds. The exit code
+is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
 from analysis.reports.fidelity_page import markdown, overran, sheets
-from analysis.reports.fidelity_words import verdict
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from analysis.reports.fidelity_summary import verdict
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -63,13 +63,13 @@ OURS = {
 }
 COSTS = "cluster.costs="
 WIDE = 1000
-"""Columns of a table that goes into a file."""
+"""Width of a table in a file, in columns."""
 SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live"}
-"""What a case is run as, and on which runtime: slowed on devices that are 1 % slower, again a second time."""
+"""The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
-    """Returns the exit code."""
+    """Run and report; returns the exit code (see the module)."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
     try:
@@ -82,11 +82,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         else:
             report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
     except (RecordError, ConfigError, JobFailed) as error:
-        return told("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("compare.py", error, where=asked.out)
+        return print_error("compare.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("compare.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("compare.py", "interrupted; run the same command again to continue", INTERRUPTED)
     return 0
 
 
@@ -103,12 +103,12 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its record."""
+        """Name of the run's record directory."""
         return f"{self.strategy}_{self.straggler}_seed{self.seed}_{self.side}"
 
 
 def make_records(asked: argparse.Namespace, console: Console, runner: Runner | None) -> list[Run]:
-    """Those that are there, and what is missing. Raises :class:`ConfigError`, :class:`JobFailed`.
+    """Existing records and newly made ones. Raises :class:`ConfigError`, :class:`JobFailed`.
 
     ``runner``: instead of ``run.py``, for tests.
     """
@@ -116,7 +116,7 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
     cells = list(cells_of(asked))
     found = {cell.name: present(cell, asked) for cell in cells}
     runs: list[Run] = []
-    # a virtual run takes a second, so these come first and show what cannot be done
+    # a virtual run takes a second, so these come first and reveal what cannot be done
     for runtime in [asked.only] if asked.only else dict.fromkeys(SIDES.values()):
         wanted = {cell.name: settings(cell, asked) for cell in cells if SIDES[cell.side] == runtime}
         live = runtime == "live"
@@ -127,7 +127,7 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
 
 
 def cells_of(asked: argparse.Namespace) -> Iterator[Cell]:
-    """Seeds are the outer loop: when the machine changes its mood all cases share that, and what is there is whole."""
+    """Seeds are the outer loop: drifts of the machine affect all cases alike, and finished seeds are complete."""
     for number, seed in enumerate(asked.seeds):
         for side in SIDES:
             for straggler, strategy, twice in asked.cases:
@@ -138,7 +138,7 @@ def cells_of(asked: argparse.Namespace) -> Iterator[Cell]:
 
 
 def check_grid(asked: argparse.Namespace) -> None:
-    """Refuse before the first run what ``run.py`` would refuse at the last one."""
+    """Check all settings before the first run, rather than have ``run.py`` refuse the last one."""
     model = load_costs(asked.costs)
     asked.calibration = f"{model.name} {model.sha256[:8]}"
     where = f"hydra.sweep.dir={quoted(asked.out / 'unfinished' / 'sweep')}"
@@ -149,7 +149,7 @@ def check_grid(asked: argparse.Namespace) -> None:
 
 
 def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
-    """What the run's command line says, but for the directory."""
+    """The run's command-line settings, except for the directory."""
     grid, runtime = asked.grid, SIDES[cell.side]
     layers = (
         grid.settings,
@@ -158,7 +158,7 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
         asked.overrides,
         grid.slower if cell.side == "slowed" else (),
     )
-    chosen = {text.partition("=")[0]: text for layer in layers for text in layer}  # the later one holds
+    chosen = {text.partition("=")[0]: text for layer in layers for text in layer}  # later ones override earlier ones
     return [
         *chosen.values(),
         f"runtime={runtime}",
@@ -172,7 +172,7 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
 
 
 def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
-    """Its record, if it is there; a virtual one of another cost model counts as missing."""
+    """The record of this run, if it exists; a virtual one of another cost model counts as missing."""
     run = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
     if run is None or SIDES[cell.side] != "virtual":
         return run
@@ -180,18 +180,18 @@ def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
 
 
 def read_records(folder: Path) -> list[Run]:
-    """Everything below ``folder``, or only below its ``records`` where it was made by this program."""
+    """All records below ``folder``, or only below its ``records`` if this program made it."""
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such directory; --from takes one with records")
     inside = folder / "records"
     found = find_runs(inside if inside.is_dir() else folder)
     if not found:
         raise RecordError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
-    return sorted(map(load_run, found), key=lambda run: str(run.meta.get("started_at")))  # the order they were made in
+    return sorted(map(load_run, found), key=lambda run: str(run.meta.get("started_at")))  # in order of creation
 
 
 def by_side(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """As what each was run: the end of its name says so, or else its runtime."""
+    """The runs by variant: as the end of the name says, else by runtime."""
     found: dict[str, list[Run]] = {side: [] for side in SIDES}
     for run in runs:
         said, runtime = (
@@ -206,12 +206,12 @@ def by_side(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console: Console) -> None:
-    """Tables on the terminal; ``fidelity.csv``, the figure with its CSV, and the page as files."""
+    """Print the tables; write ``fidelity.csv``, the figure with its CSV, and the page."""
     sides = by_side(runs)
     found = fidelity(
         sides["live"], sides["virtual"], asked.grid.tolerance_frac, again=sides["again"], slowed=sides["slowed"]
     )
-    live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # forks start these in any order
+    live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # virtual ones start in any order
     metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
     page = asked.report or asked.out / "fidelity.md"
     picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
@@ -234,7 +234,7 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
 
 
 def jobs(asked: argparse.Namespace) -> str:
-    """What was set, and what this page says nothing of."""
+    """The settings of the jobs, and what the page does not cover."""
     grid = asked.grid
     lines = [f"all: `{' '.join([*grid.settings, *asked.overrides])}`"]
     for names, own in (
@@ -250,15 +250,15 @@ def jobs(asked: argparse.Namespace) -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--grid", choices=list(GRIDS), default="local", help="what to compare (default: local)")
     for name in CHOICES:
         parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help="default: the grid's")
-    parser.add_argument("--repeats", metavar="N", type=int, help="seeds of which there are second live runs")
-    parser.add_argument("--only", choices=["virtual"], help="make only these records, and no report")
+    parser.add_argument("--repeats", metavar="N", type=int, help="number of seeds with second live runs")
+    parser.add_argument("--only", choices=["virtual"], help="make only these records and no report")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
-    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="for everything (default: out/fidelity...)")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/fidelity...)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
@@ -291,7 +291,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
-    """Straggler, strategy and whether there are second live runs: the grid's parts, or all of what was named."""
+    """(straggler, strategy, whether to repeat it live): the grid's parts, or all combinations of what was named."""
     grid, chosen = asked.grid, asked.strategies is not None or asked.stragglers is not None
     twice = {name for part in grid.parts for name in part.twice.split(",")}
     if chosen:

@@ -1,19 +1,18 @@
-"""Run what is missing of an experiment, draw its figure, and hold its numbers against the paper's claims.
+"""Run what is missing of an experiment, draw its figure, and compare its numbers with the paper's claims.
 
 python scripts/experiment.py antdt_table3               # runs, figure, claims, its section of docs/paper/antdt.md
-python scripts/experiment.py 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; such a part changes no page
+python scripts/experiment.py 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
 python scripts/experiment.py antdt_table3 --only system=bsp --only intensity=0.1,0.8
-python scripts/experiment.py antdt_table3 --redraw      # only from the records that are there
-python scripts/experiment.py '*' --virtual --fresh      # all virtual runs, of the commit that is checked out
+python scripts/experiment.py antdt_table3 --redraw      # only from existing records
+python scripts/experiment.py '*' --virtual --fresh      # all virtual runs, from the checked-out commit
 python scripts/experiment.py --list
 
-Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. A record that is there is not made
-again unless its settings or its cost model have changed since, so the same command goes on after an interruption. A
-change of the code is not seen: --fresh makes anew what another commit has left, or one with changes; --again makes
-everything anew. All records are made before the first page is written, since a page is a change, too. Virtual runs are
-made in forks, one per core (--jobs), live ones and such as are timed one after another: leave the machine alone
-meanwhile. The exit code is 0 for a report (missed claims are part of it), 1 when a run failed, 2 for input that is of
-no use.
+Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. Existing records are not made again
+unless their settings or cost model have changed since, so the same command continues after an interruption. Changes of
+the code are not detected: --fresh repeats records of other commits or with uncommitted changes; --again repeats
+everything. All records are made before the first page is written, since a page is a change, too. Virtual runs are made
+in forks, one per core (--jobs), live or timed ones one after another: leave the machine idle meanwhile. The exit code
+is 0 for a report (including one with missed claims), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from analysis.records.load import RecordError, Run, load_run
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
@@ -58,13 +57,13 @@ from scripts.lists import number_of, numbers_of
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
 DIRTY = "-dirty"
-"""At the end of a commit's name: with changes that are not in it."""
+"""Suffix of a commit's name if there are uncommitted changes."""
 APART = ("hydra", "names")
-"""Parts of a stored configuration that say nothing about the job."""
+"""Parts of a stored configuration that do not describe the job."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
-    """Returns the exit code."""
+    """Run and report; returns the exit code (see the module)."""
     console = Console(highlight=False, markup=False)
     try:
         asked = parse(sys.argv[1:] if argv is None else list(argv))
@@ -75,18 +74,18 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
     except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
-        return told("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("experiment.py", error, where=asked.out)
+        return print_error("experiment.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("experiment.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("experiment.py", "interrupted; run the same command again to continue", INTERRUPTED)
     return 0
 
 
 def run_all(
     specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
 ) -> dict[str, JobFailed]:
-    """All records, then all pages; what failed, by experiment, has no page."""
+    """Make all records, then all pages; experiments that failed get no page."""
     failed: dict[str, JobFailed] = {}
     for name, spec in specs.items():
         if not asked.redraw and spec.table is None:
@@ -101,7 +100,7 @@ def run_all(
 
 
 def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
-    """The experiments, by name, or the parts of them; raises :class:`ConfigError` where nothing is left."""
+    """The experiments, by name, or the parts of them; raises :class:`ConfigError` if nothing is left."""
     whole = {name: load_spec(SPECS / f"{name}.yaml") for name in asked.names}
     kept = {name: spec for name, spec in whole.items() if asked.kind in (None, "live" if spec.live else "virtual")}
     if not kept:
@@ -110,14 +109,14 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
 
 
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
-    """From the records to the page."""
+    """Process the records of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
     results = tabulated(spec) if spec.table is not None else collect(spec, read_records(spec, out))
     report(results, asked, out, console, partial=spec != load_spec(SPECS / f"{spec.name}.yaml"))
 
 
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
-    """Of its records and what is drawn of a part."""
+    """Directory of its records and of the output for a part."""
     folder: Path = (asked.out / spec.name).absolute()
     return folder
 
@@ -126,7 +125,7 @@ def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
 
 
 def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner: Runner | None) -> None:
-    """Those that are missing or of no use any more. ``runner``: instead of ``run.py``, for tests."""
+    """Make the records that are missing or outdated. ``runner``: instead of ``run.py``, for tests."""
     out = folder_of(spec, asked)
     there = {cell.name: cell for cell in cells(spec)}
     console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs")
@@ -137,15 +136,15 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
             for name, words in wanted.items()
         }
     forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or processors()
-    if not forks:  # refused before the first run, not at the last one; in forks the first seed's runs come first anyway
+    if not forks:  # refuse before the first run, not at the last; in forks the first seed's runs come first anyway
         for name, cell in there.items():
-            if cell.seed == spec.seeds[0]:  # seeds change nothing about that
+            if cell.seed == spec.seeds[0]:  # validity does not depend on the seed
                 preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
     fill(wanted, found, out, console, runner or (run_here if forks else run_child), live=spec.timed, forks=forks)
 
 
 def commit_of(asked: argparse.Namespace, console: Console) -> str | None:
-    """With ``--fresh`` the commit that records are to be of; raises :class:`ConfigError` with uncommitted changes."""
+    """With ``--fresh`` the commit that records must be of; raises :class:`ConfigError` for uncommitted changes."""
     commit = describe_versions()["commit"]
     if asked.fresh and (commit == "unknown" or commit.endswith(DIRTY)):
         why = "this is no git repository" if commit == "unknown" else "there are uncommitted changes; commit them first"
@@ -163,15 +162,15 @@ def composed_words() -> Iterator[Any]:
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """Without interpolations resolved: what they say differs from run to run."""
+    """The configuration with interpolations unresolved, since their values differ between runs."""
     content = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
     return {str(key): value for key, value in content.items() if key not in APART}
 
 
 def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Run | None:
-    """The record, if it is there, of these settings, of the cost model as it is now, and of ``commit`` if that counts.
+    """The record, if it exists with these settings, the current cost model, and ``commit`` if that matters.
 
-    ``composed`` gives the settings; it takes a tenth of a second, and is asked last.
+    ``composed`` returns the settings; it takes a tenth of a second, so it is called last.
     """
     if not (path / "meta.json").exists():
         return None
@@ -188,7 +187,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
 
 
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Run]]:
-    """What is there, whatever is missing."""
+    """The existing records, even if some are missing."""
     found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
     runs = [(cell, load_run(path)) for cell, path in found if path.exists()]
     if not runs:
@@ -197,7 +196,7 @@ def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Run]]:
 
 
 def collect(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> Results:
-    """Measures of all runs; the first seed's are kept whole."""
+    """Measures of all runs; the records of the first seed are kept in memory."""
     ledger = load_ledger(spec.paper)
     return Results(
         spec=spec,
@@ -210,7 +209,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> Results:
 
 
 def tabulated(spec: Spec) -> Results:
-    """Of an experiment in which nothing is run."""
+    """The results of an experiment in which nothing is run."""
     rows = TABLES[spec.table or ""](spec)
     return Results(spec=spec, runs=rows, metas=[], claims=chosen(load_ledger(spec.paper), spec.name))
 
@@ -219,7 +218,7 @@ def tabulated(spec: Spec) -> Results:
 
 
 def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
-    """Figure with its CSV and a CSV of verdicts; a whole experiment also gets its section of the paper's page."""
+    """Write the figure with its CSV and the verdicts; a complete experiment also updates the paper's page."""
     spec = results.spec
     pages = page_of(asked.pages, spec.paper)
     folder = out if partial else pages.parent / "images"
@@ -236,14 +235,14 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 
 
 def draw(results: Results, path: Path) -> Path:
-    """By the figure's kind: a module of ``analysis.figures`` with a function ``draw(path, results)``."""
+    """Draw the figure of this kind: a module of ``analysis.figures`` with ``draw(path, results)``."""
     module = import_module(f"analysis.figures.experiment_{results.spec.figure.kind}")
     drawn: Path = module.draw(path, results)
     return drawn
 
 
 def show(results: Results, console: Console) -> None:
-    """The claims as lines: a terminal is too narrow for the table."""
+    """Print the claims as lines, since a terminal is too narrow for the table."""
     for claim, ours, verdict in results.answers:
         name, paper, found, *_ = row(claim, ours, verdict)
         console.print(f"  {verdict:8} {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
@@ -276,13 +275,13 @@ def page_of(folder: Path, paper: str) -> Path:
 
 
 def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
-    """Of all experiments of a paper, as they were judged last."""
+    """The latest verdicts of all experiments of a paper."""
     found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
     return pd.concat([frame for frame in found if len(frame)] or [pd.DataFrame(columns=["id", "verdict"])])
 
 
 def show_list(console: Console) -> int:
-    """What there is."""
+    """Print all experiments; returns the exit code."""
     for name, path in find_specs(SPECS).items():
         spec = load_spec(path)
         count, kind = len(list(cells(spec))), "computed" if spec.table else "live" if spec.live else "virtual"
@@ -294,20 +293,20 @@ def show_list(console: Console) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments, or shell patterns such as 'antdt_*'")
-    parser.add_argument("--list", action="store_true", help="say which there are")
-    parser.add_argument("--seeds", metavar="LIST", help="other seeds than the experiment's, such as 0,1")
+    parser.add_argument("--list", action="store_true", help="list all experiments")
+    parser.add_argument("--seeds", metavar="LIST", help="use these seeds instead of the experiment's, such as 0,1")
     parser.add_argument("--only", metavar="AXIS=LEVELS", action="append", default=[], help="a part of the experiment")
-    parser.add_argument("--redraw", action="store_true", help="from the records that are there; run nothing")
-    parser.add_argument("--again", action="store_true", help="make every record anew, as after a change of the code")
-    parser.add_argument("--fresh", action="store_true", help="make anew every record that is not of this very commit")
+    parser.add_argument("--redraw", action="store_true", help="from existing records; run nothing")
+    parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
+    parser.add_argument("--fresh", action="store_true", help="repeat every record that is not of this very commit")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="leave live ones out")
-    kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="those with live runs only")
-    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for records (default: {OUT})")
+    kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual ones")
+    kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="only those with live runs")
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"record directory (default: {OUT})")
     parser.add_argument(
         "--pages", metavar="DIR", type=Path, default=ROOT / "docs" / "paper", help="default: docs/paper"
     )
@@ -327,7 +326,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
-    """The experiments that a pattern names."""
+    """The names of the experiments that match a pattern."""
     found = [name for name in known if Path(name).match(pattern)]
     if not found:
         refuse(f"{pattern}: no such experiment; there are {', '.join(known)}")
@@ -335,7 +334,7 @@ def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
 
 
 def levels_of(text: str) -> tuple[str, list[str]]:
-    """Of ``axis=level,level``."""
+    """Parse ``axis=level,level`` into the axis and its levels."""
     axis, sign, levels = text.partition("=")
     if not sign or not levels.strip(", "):
         refuse(f"--only {text}: must be an axis and some of its levels, such as system=bsp,antdt_nd")

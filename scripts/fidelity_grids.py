@@ -1,8 +1,8 @@
-"""What ``scripts/compare.py`` compares unless told otherwise: jobs that are short, but say something.
+"""The default grids of ``scripts/compare.py``: jobs that are short but informative.
 
-Iterations take 36 ms; patterns, and the windows in which strategies watch, have a quarter of the length that they have
-in ``conf``. The target is a held-out loss, which falls steadily, and not an accuracy, which moves in steps of one image
-and crosses its target to and fro; it is reached after more than twenty evaluations.
+Iterations take 36 ms; patterns, and the monitoring windows of strategies, have a quarter of their length in ``conf``.
+The target is a held-out loss, which decreases steadily, and not an accuracy, which moves in steps of one image and
+crosses its target back and forth; it is reached after more than twenty evaluations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from analysis.measures.agreement import TOLERANCE_FRAC
 
 
 class Part(NamedTuple):
-    """Strategies under patterns, each with each; ``twice`` are those of which there are second live runs."""
+    """All combinations of strategies and patterns; ``twice`` lists the cases that are also run a second time live."""
 
     strategies: str
     stragglers: str
@@ -23,8 +23,8 @@ class Part(NamedTuple):
 class Grid(NamedTuple):
     """The runs of one page.
 
-    ``settings`` are those of all jobs, ``of_strategy`` and ``of_straggler`` of some; ``slower`` makes devices or cores
-    1 % slower. Of the first ``repeats`` seeds there are second live runs, and virtual ones on slower devices.
+    ``settings`` apply to all jobs, ``of_strategy`` and ``of_straggler`` to some; ``slower`` makes devices or cores 1 %
+    slower. The first ``repeats`` seeds have second live runs, and virtual ones on slower devices.
     """
 
     cluster: str
@@ -42,7 +42,7 @@ class Grid(NamedTuple):
     repeats: int = 3
 
     def listed(self, kind: str) -> str:
-        """``strategies`` or ``stragglers`` of all parts, each once."""
+        """``strategies`` or ``stragglers`` of all parts, without duplicates."""
         return ",".join(dict.fromkeys(name for part in self.parts for name in getattr(part, kind).split(",")))
 
 
@@ -51,7 +51,7 @@ DECIDING = (
     "antdt_dd,antdt_nd,antdt_nd_asp,dynamic_x,lb_bsp,lb_bsp_gpu,lb_bsp_star,sync_switch,sync_switch_elastic,"
     "sync_switch_restart,coding_heter_aware,coding_group_based"
 )
-"""Those that watch, so that what they decide may hang on noise."""
+"""Strategies that monitor, so that their decisions may depend on noise."""
 ALL = f"{CORE},asp_dds,static_x,first_k,lgc,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
 SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
 _TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
@@ -84,17 +84,17 @@ OF_STRAGGLER = {
 }
 
 _NOTE_LOCAL = """\
-Every strategy faces one pattern, transient and persistent stragglers together; four of them also each of the two and
-none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, backends other than torch,
-and jobs that last for hours."""
+Every strategy faces one pattern, transient and persistent stragglers together; four of them also face each of the two
+alone and none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, other backends
+than torch, and jobs that last for hours."""
 _NOTE_ALLREDUCE = """\
-The synchronous strategies, for which replicas and a ring are meant. Not compared: asynchronous ones over replicas."""
+The synchronous strategies, which replicas and a ring are meant for. Not compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
-Here times hang on how fast the processor is, which on a shared machine changes from hour to hour: fit the cost model in
-the hour of the live runs, and choose it with `--costs`. docs/virtual.md says what was found where the two differ.
+Here times depend on the processor's speed, which on a shared machine changes from hour to hour: fit the cost model in
+the hour of the live runs, and choose it with `--costs`. docs/virtual.md says where the two differ, and why.
 
-Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttles of the
-whole job's length but for one worker's."""
+Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttling over the
+whole length of a job, except for one worker's."""
 
 _LOCAL = Grid(
     cluster="local",

@@ -1,4 +1,4 @@
-"""Draw all figures again, from the records alone.
+"""Redraw all figures from the records alone.
 
 python scripts/figures.py runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
 python scripts/figures.py runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
@@ -19,27 +19,27 @@ from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_runs, load_run
 from analysis.reports.report import compare, finish_run, print_summary
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
 THROTTLED = ("cpu", "bandwidth")
-"""Kinds of disturbances whose effect is drawn beside what was asked for."""
+"""Kinds of disturbance whose effect is plotted next to what was requested."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code: 0, or 2 when the input is of no use."""
+    """Return the exit code: 0, or 2 for invalid input."""
     arguments = _parser().parse_args(argv)
     found = [path for folder in arguments.folders for path in find_runs(folder)]
     runs = list(dict.fromkeys(found))
     if not runs:
         names = ", ".join(str(folder) for folder in arguments.folders)
-        return told("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
+        return print_error("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
     try:
         refuse_unwritable_folder("--out", arguments.out)
         _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
-        return told("figures.py", error)
+        return print_error("figures.py", error)
     return 0
 
 
@@ -65,7 +65,7 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
 
 
 def _draw_injectors(paths: list[Path], figure: Path) -> Path | None:
-    """Where processors or links were throttled, and undisturbed before or after, so that it can be told by how much."""
+    """Only for runs with throttled processors or links and an undisturbed stretch to compare with."""
     runs = [load_run(path) for path in paths]
     if not any(run.plan["kind"].isin(THROTTLED).any() for run in runs):
         return None
@@ -73,7 +73,7 @@ def _draw_injectors(paths: list[Path], figure: Path) -> Path | None:
 
 
 def _default_out(folders: list[Path], runs: list[Path]) -> Path | None:
-    """A single run needs no comparison; several in one directory are compared in it."""
+    """A single run needs no comparison; several in one directory are compared there."""
     if len(runs) == 1:
         return None
     return folders[0] / "comparison" if len(folders) == 1 else Path("out") / "comparison"
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
     )
-    parser.add_argument("--baseline", help="strategy that ratios refer to (default: bsp)")
+    parser.add_argument("--baseline", help="strategy that ratios are relative to (default: bsp)")
     return parser
 
 

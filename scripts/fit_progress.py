@@ -1,13 +1,13 @@
-r"""Fit a progress model to runs with gradients, for runs without (backend=none).
+r"""Fit a progress model to runs with gradients, for runs without gradients (backend=none).
 
-It takes undisturbed runs of one job under BSP with two or more global batches and the same learning rate, trained long
-enough to reach the target and scored often:
+It needs undisturbed BSP runs of one job with two or more global batch sizes and the same learning rate, trained long
+enough to reach the target and evaluated often:
 
 python run.py -m straggler=none cluster.device=null eval_every_s=0.01 draw=false \
     workload.epochs=64 workload.global_batch_samples=32,64,128,256 hydra.sweep.dir=runs/progress
-python scripts/fit_progress.py runs/progress                                      # the table alone
-python scripts/fit_progress.py runs/progress -o runtime/fitted/progress/digits_mlp.yaml     # and the file
-python scripts/fit_progress.py runs/one_batch --phi 13                            # phi from elsewhere, only the curve
+python scripts/fit_progress.py runs/progress                                      # only the table
+python scripts/fit_progress.py runs/progress -o runtime/fitted/progress/digits_mlp.yaml     # also the file
+python scripts/fit_progress.py runs/one_batch --phi 13                            # given phi, fit only the curve
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.files import write_file
-from analysis.fitting.progress import Fit, Trace, errors, fit, held_out, read_trace
+from analysis.fitting.progress import Fit, TrainingTrace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, find_runs, load_run
 from runtime.config.parse import refuse_impossible_target
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.training.progress import SCHEMA, parse_progress
 
 MAX_PHI_SAMPLES = 1e12
-"""More than any data set has; beyond it sums of progress lose all digits."""
+"""More than any data set has; beyond it, sums of progress lose all precision."""
 DIGITS = 6
-"""Significant digits in the file; the fit has two or three."""
+"""Significant digits in the file; the fit itself is accurate to two or three."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code: 0, or 2 when the input is of no use."""
+    """Return the exit code: 0, or 2 for invalid input."""
     arguments = _parser().parse_args(argv)
     try:
         _check(arguments)
@@ -56,12 +56,12 @@ def main(argv: list[str] | None = None) -> int:
             parse_progress(text.encode(), arguments.output.name)
             print(write_file(arguments.output, text))
     except (RecordError, ConfigError, OSError) as error:
-        return told("fit_progress.py", error)
+        return print_error("fit_progress.py", error)
     return 0
 
 
-def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
-    """The model as ``runtime/training/progress.py`` reads it."""
+def file_text(traces: list[TrainingTrace], model: Fit, tested: pd.DataFrame) -> str:
+    """The model in the format that ``runtime/training/progress.py`` reads."""
     batches, lrs = [trace.batch_samples for trace in traces], [trace.lr for trace in traces]
     kind = traces[0].kind
     content = {
@@ -83,7 +83,7 @@ def file_text(traces: list[Trace], model: Fit, tested: pd.DataFrame) -> str:
     return head + body
 
 
-def _read(folders: list[Path]) -> list[Trace]:
+def _read(folders: list[Path]) -> list[TrainingTrace]:
     paths = list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
     if not paths:
         names = ", ".join(str(folder) for folder in folders)
@@ -92,7 +92,7 @@ def _read(folders: list[Path]) -> list[Trace]:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Before the work, not after it."""
+    """Check the arguments before the work, not after it."""
     output, phi, target = arguments.output, arguments.phi, arguments.target
     if phi is not None and not 0 <= phi <= MAX_PHI_SAMPLES:
         raise ConfigError(f"--phi={phi:g}: must be a number of samples between 0 and {MAX_PHI_SAMPLES:g}")
@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--output={output}: exists; give another name, or --force to replace it")
 
 
-def _show(model: Fit, tested: pd.DataFrame, trace: Trace, target: float | None, *, given: bool) -> None:
+def _show(model: Fit, tested: pd.DataFrame, trace: TrainingTrace, target: float | None, *, given: bool) -> None:
     console = Console(highlight=False)
     found = errors(tested)
     doubt = f" +- {found['phi_samples']:.2g}" if "phi_samples" in found else ""
@@ -132,7 +132,7 @@ def _show(model: Fit, tested: pd.DataFrame, trace: Trace, target: float | None, 
             _text(row.phi_samples, ".3g"),
         )
     console.print(table)
-    print("* by a fit to the other rows alone")
+    print("* by a fit to the other rows only")
 
 
 def _text(value: float, spec: str) -> str:

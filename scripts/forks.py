@@ -1,4 +1,4 @@
-"""Jobs in forks of this process, several at a time: what ``run.py`` imports is imported once, and not by every run."""
+"""Jobs in forks of this process, several at a time, so that ``run.py``'s imports are done once and not per run."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from runtime.errors import FAILED
 ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, POLL_S = 10.0, 0.05
 NEEDED = ("hydra", "torch", "scipy.stats", "runtime.run.experiment", "runtime.run.preflight", "runtime.virtual.runtime")
-"""What a virtual run imports. Nothing is computed here with it: a fork must not inherit a pool of threads."""
+"""Modules that a virtual run imports. They are not used before the fork: a child must not inherit a thread pool."""
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Generator[tuple[str, int]]:
-    """``work(name)`` of every name, each in a fork, ``jobs`` at a time; its exit code as it ends.
+    """``work(name)`` for every name, each in a fork, ``jobs`` at a time; yields (name, exit code) as they end.
 
-    Forks are sessions of their own: the terminal's Ctrl-C reaches this process alone, which then interrupts them, and
-    they end with it whatever ends it. A fork that was killed has the exit code 128 + signal.
+    Forks are sessions of their own: a Ctrl-C in the terminal reaches only this process, which then interrupts them.
+    They die with this process in any case. A fork that was killed has the exit code 128 + signal.
     """
     for module in NEEDED:
-        with contextlib.suppress(ImportError):  # then a run that needs it will say so
+        with contextlib.suppress(ImportError):  # a run that needs it will report that
             import_module(module)
     waiting, running = list(reversed(names)), dict[int, str]()
     try:
@@ -50,7 +50,7 @@ def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Gen
 
 
 def _next_of(running: dict[int, str]) -> tuple[int, int]:
-    """The first of these children that has ended; other children of this process are left alone."""
+    """Wait for the first of these children; other children of this process are not touched."""
     while True:
         for pid in running:
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -60,7 +60,7 @@ def _next_of(running: dict[int, str]) -> tuple[int, int]:
 
 
 def _fork(work: Callable[[str], int], name: str) -> int:
-    """The process id of a child that does ``work`` and nothing else of what this process was about to do."""
+    """The process id of a child that does ``work`` and then exits without returning into the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
@@ -84,7 +84,7 @@ def _fork(work: Callable[[str], int], name: str) -> int:
 
 
 def _end(running: dict[int, str]) -> None:
-    """Interrupt what still runs, and kill it after a while."""
+    """Interrupt the remaining children, and kill them after a while."""
     for pid in running:
         os.kill(pid, signal.SIGINT)
     deadline = time.monotonic() + GRACE_S
@@ -98,7 +98,7 @@ def _end(running: dict[int, str]) -> None:
 
 
 def run_here(words: Sequence[str], log: Path) -> int:
-    """``run.py`` with these arguments in this process, which does nothing else afterwards; its output into ``log``."""
+    """Call ``run.py`` with these arguments in this process, which must then exit; its output goes to ``log``."""
     with log.open("wb") as output:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

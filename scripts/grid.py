@@ -1,4 +1,4 @@
-"""The records of a grid of runs: what is there is kept, what is missing is made, one run after another or in forks."""
+"""The records of a grid of runs: existing ones are kept, missing ones are made, one after another or in forks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from scripts.forks import in_forks
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S, GRACE_S = 60.0, 10.0
 BUSY_LOAD = 0.5
-"""Load average from which live timings are not to be trusted."""
+"""Load average above which live timings are not trustworthy."""
 QUIET = ("draw=false", "view=none")
 """Settings of every run of a grid."""
 Runner = Callable[[Sequence[str], Path], int]
-"""Runs ``run.py`` with these arguments, its output into that file; returns the exit code."""
+"""Runs ``run.py`` with these arguments, writing its output to that file; returns the exit code."""
 
 
 class JobFailed(RuntimeError):
@@ -38,7 +38,7 @@ class JobFailed(RuntimeError):
 
 
 def record_of(out: Path, name: str) -> Path:
-    """Where the record of the run ``name`` lies when it is whole."""
+    """Path of the complete record of the run ``name``."""
     return out / "records" / name
 
 
@@ -52,17 +52,17 @@ def fill(
     live: bool,
     forks: int = 0,
 ) -> dict[str, Run]:
-    """The records that are ``found`` and those that are missing, made in the order of ``wanted``.
+    """The ``found`` records and the missing ones, which are made in the order of ``wanted``.
 
-    ``wanted`` holds the settings of every run by its name; ``live`` says that some are timed on this machine. With
-    ``forks`` the runner is called in forks of this process, so many at a time; else here, one run after another. A
-    failure stops nothing but is raised at the end, as :class:`JobFailed`; a refusal ends it at once
+    ``wanted`` holds the settings of every run by name; ``live``: some are timed on this machine. With ``forks`` the
+    runner is called in forks of this process, this many at a time; otherwise here, one run after another. A failure
+    does not stop the others and is raised at the end, as :class:`JobFailed`; a refusal ends everything at once
     (:class:`ConfigError`).
     """
     missing = [name for name in wanted if found.get(name) is None]
     there = {name: run for name in wanted if (run := found.get(name)) is not None}
     if there:
-        console.print(f"{len(there)} of {len(wanted)} records are there already")
+        console.print(f"{len(there)} of {len(wanted)} records exist already")
     if missing and live and (load := os.getloadavg()[0]) > BUSY_LOAD:
         console.print(f"the machine is busy (load {load:.1f}): live runs will take longer than they should")
     failed = []
@@ -86,7 +86,7 @@ def fill(
                     outcome = f"failed: {error}"
                 bar.update(task, description=name, completed=number, refresh=True)
                 console.print(f"{number}/{len(missing)}  {name}  {outcome}")
-    with contextlib.suppress(OSError):  # not there, or not empty: something failed
+    with contextlib.suppress(OSError):  # missing, or not empty: something failed
         (out / "unfinished").rmdir()
     if failed:
         raise JobFailed(
@@ -96,22 +96,22 @@ def fill(
 
 
 def progress(console: Console) -> Progress:
-    """A bar that is drawn when it is told to.
+    """A progress bar that is redrawn only on request.
 
-    Not by a thread: that would compute during live runs, and processes are made by a program of one thread.
+    Not by a thread: that would compute during live runs, and processes must be forked from a single-threaded program.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
 
 
 def quoted(value: object) -> str:
-    """For Hydra's grammar."""
+    """The value, quoted for Hydra's override grammar."""
     text = str(value).replace("'", "\\'")
     return f"'{text}'"
 
 
 def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Run | None:
-    """The record of these settings, if it is there; those that begin with ``apart`` are not compared."""
+    """The record of these settings, if it exists; settings that begin with ``apart`` are not compared."""
     path = record_of(out, name)
     if not path.exists():
         return None
@@ -124,30 +124,30 @@ def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Ru
 
 
 def unfinished(out: Path, name: str) -> Path:
-    """Where the record of the run ``name`` grows: what lies at its own place is never half a run."""
+    """Directory of the record while the run is in progress, so that its final place never holds a partial one."""
     return out / "unfinished" / name
 
 
 def log_of(out: Path, name: str) -> Path:
-    """What the run said while its record is not whole."""
+    """Path of the run's output while its record is incomplete."""
     return unfinished(out, f"{name}.log")
 
 
 def clear(out: Path, name: str) -> None:
-    """Make room for a run."""
+    """Remove what an earlier attempt left."""
     shutil.rmtree(unfinished(out, name), ignore_errors=True)
     for folder in (unfinished(out, name).parent, record_of(out, name).parent):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def settle(name: str, out: Path, code: int) -> Run:
-    """Put the record of a run that ended with ``code`` where it belongs; raises as :func:`fill` says."""
+    """Move the record of a run that ended with ``code`` to its final place; raises as described at :func:`fill`."""
     new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
     if code != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
         why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
         if code == NO_SPACE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # no other run would find room
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # other runs would fail alike
         raise ConfigError(why) if code == REFUSED else JobFailed(why)
     shutil.rmtree(place, ignore_errors=True)
     new.rename(place)
@@ -156,7 +156,7 @@ def settle(name: str, out: Path, code: int) -> Run:
 
 
 def run_child(words: Sequence[str], log: Path) -> int:
-    """In a session of its own: the terminal's Ctrl-C reaches this program alone, which then ends the run, once."""
+    """Run it in a new session: a Ctrl-C in the terminal reaches only this program, which then ends the run, once."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "run.py"), *words],
@@ -167,7 +167,7 @@ def run_child(words: Sequence[str], log: Path) -> int:
             preexec_fn=partial(die_with, os.getpid()),
         )
     try:
-        while True:  # a job has a deadline of its own
+        while True:  # the job has its own deadline
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(PATIENCE_S)
     finally:

@@ -1,14 +1,14 @@
-"""Time every strategy under every pattern of stragglers on the virtual clock: whom does it harm, whom does it help?
+"""Time every strategy under every straggler pattern on the virtual clock: which cells does it harm or help?
 
 python scripts/harm_and_gain.py --report docs/harm.md         # the whole grid (make harm)
-python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report renewed in the page
+python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report updated in the page
 python scripts/harm_and_gain.py --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
 python scripts/harm_and_gain.py --strategies lgc strategy.k=12 -o out/lgc_12   # with other settings (never for a page)
 
 Every job is timed without gradients, with the shipped settings of strategy and pattern, and divided by BSP's time under
-the same plan. A cell above 1.03 needs a reason in docs/harm_reasons.yaml. Jobs go to OUT/jobs.csv as they end; one that
-is there, of the same settings, cost model and code, is not run again, so the same command goes on after an
-interruption. The exit code is 0, 1 when a cell harms without a reason or a job failed, 2 for input that is of no use.
+the same plan. A cell above 1.03 needs a reason in docs/harm_reasons.yaml. Jobs are written to OUT/jobs.csv as they end;
+existing ones with the same settings, cost model and code are not run again, so the same command continues after an
+interruption. The exit code is 0, 1 if a cell harms without a reason or a job failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.console import Console
 
 from analysis.files import write_file
 from analysis.reports import harm
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, refuse, told
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors
@@ -38,7 +38,7 @@ REASONS = ROOT / "docs" / "harm_reasons.yaml"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run and report; returns the exit code (see the module)."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
     try:
@@ -50,18 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             jobs = merged(jobs, asked.report.with_suffix(".csv"))
         return report(jobs, reasons, asked, console)
     except (ConfigError, harm.ReasonsError, JobFailed) as error:
-        return told("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
+        return print_error("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
     except OSError as error:
-        return told("harm_and_gain.py", error, where=asked.out)
+        return print_error("harm_and_gain.py", error, where=asked.out)
     except KeyboardInterrupt:
-        return told("harm_and_gain.py", "interrupted; the same command goes on from here", INTERRUPTED)
+        return print_error("harm_and_gain.py", "interrupted; run the same command again to continue", INTERRUPTED)
 
 
 # ---- the numbers ----------------------------------------------------------------------------------------------------
 
 
 def table(tasks: Iterable[Task], found: Mapping[str, Timed]) -> pd.DataFrame:
-    """One row per job, with BSP's time beside it."""
+    """One row per job, with BSP's time in a column of its own."""
     pairs = [(task, found[task.key]) for task in tasks]
     bsp = {task.case: one.jct_s for task, one in pairs if task.strategy == harm.REFERENCE}
     rows = [(*task[:4], one.outcome, one.jct_s, bsp[task.case], one.note) for task, one in pairs]
@@ -69,7 +69,7 @@ def table(tasks: Iterable[Task], found: Mapping[str, Timed]) -> pd.DataFrame:
 
 
 def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """With what the file holds of other cells, in the order of the grid."""
+    """The jobs, and those of other cells from the file, in the order of the grid."""
     if path.exists():
         old, keys = pd.read_csv(path), pd.MultiIndex.from_frame(jobs[harm.CELL])
         jobs = pd.concat([old[~pd.MultiIndex.from_frame(old[harm.CELL]).isin(keys)], jobs])
@@ -83,7 +83,7 @@ def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace, console: Console) -> int:
-    """Tables on the terminal, or as page with its CSV; returns the exit code."""
+    """Print the tables, or write the page with its CSV; returns the exit code."""
     cells = harm.cells_of(jobs)
     body = list(harm.tables(cells, reasons))
     for part in body:
@@ -102,7 +102,7 @@ def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace,
 
 
 def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
-    """Markdown."""
+    """The text of the page, in Markdown."""
     seeds = ", ".join(map(str, sorted(jobs["seed"].unique())))
     return "\n\n".join(
         [
@@ -110,8 +110,8 @@ def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
             HEAD.format(
                 tolerated=harm.TOLERATED,
                 seeds=f"seed {seeds}" if "," not in seeds else f"medians over seeds {seeds}",
-                paced=_said(PACED.epochs),
-                hosts=_said(HOSTS.epochs),
+                paced=_epochs_text(PACED.epochs),
+                hosts=_epochs_text(HOSTS.epochs),
             ).strip(),
             *body,
             "## Why some are slower",
@@ -121,22 +121,22 @@ def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
     )
 
 
-def _said(epochs: dict[int, int]) -> str:
+def _epochs_text(epochs: dict[int, int]) -> str:
     return ", ".join(f"{count} with {workers}" for workers, count in epochs.items())
 
 
 HEAD = """\
 Job completion time of every strategy over BSP's under the same plan of stragglers, on the virtual clock, with the
-settings that are shipped; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
+shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
 Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
-[harm_reasons.yaml](harm_reasons.yaml), and a test holds the one to the other.
+[harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
 
-The job: the digits, 1,437 samples, 128 an update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
-and 1.25 ms a sample, messages what `local_tcp` says. Epochs: {paced} workers. Time is all that is compared: an
-asynchronous strategy does as many samples, and may need more of them to the same accuracy, which other pages are about.
-`cpu_throttle` and `link_throttle` need hosts: a host for each worker (`cluster=hosts`, processors a tenth as
-fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`; shared links are slow to
-compute, so epochs are {hosts} workers, too few there for what takes long to notice; and 4 servers
+The job: the digits, 1,437 samples, 128 per update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
+and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers. Only time is compared: an
+asynchronous strategy processes as many samples, and may need more of them for the same accuracy (see other pages).
+`cpu_throttle` and `link_throttle` need hosts: one per worker (`cluster=hosts`, processors a tenth as
+fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`. Shared links are slow to
+simulate, so epochs are {hosts} workers, too few for strategies that adapt slowly; and 4 servers
 are so busy with 64 workers that one slow worker hardly shows.
 """
 
@@ -145,7 +145,7 @@ are so busy with 64 workers that one slow worker hardly shows.
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """With defaults filled in; raises :class:`ConfigError` with one line for what is of no use."""
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
     parser.add_argument("--strategies", metavar="LIST", default=",".join(choices("strategy")), help="default: all")
@@ -153,8 +153,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--workers", metavar="LIST", default=",".join(map(str, WORKERS)), help="default: %(default)s")
     parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")
     parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
-    parser.add_argument("--again", action="store_true", help="run every job anew")
-    parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md), and its CSV beside it")
+    parser.add_argument("--again", action="store_true", help="run every job again")
+    parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md) and its CSV next to it")
     parser.add_argument("--reasons", metavar="FILE", type=Path, default=REASONS, help="default: docs/harm_reasons.yaml")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for jobs.csv (default: {OUT})")
     parser.error = refuse  # type: ignore[method-assign]
@@ -165,7 +165,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if asked.report and asked.report.suffix != ".md":
         refuse(f"--report {asked.report}: must end in .md")
     if asked.report and asked.overrides:
-        refuse(f"{asked.overrides[0]}: a page is of the shipped settings; leave --report away")
+        refuse(f"{asked.overrides[0]}: a page uses the shipped settings; omit --report")
     axes = ("strategies", "stragglers", "workers")
     asked.whole = all(getattr(asked, axis) == parser.get_default(axis) for axis in axes)
     asked.strategies = names_of("strategies", asked.strategies, choices("strategy"))

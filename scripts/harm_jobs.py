@@ -1,4 +1,4 @@
-"""The jobs of the grid of harm and gain: what each is, and how long it takes (``scripts/harm_and_gain.py``)."""
+"""The jobs of the harm-and-gain grid: what each is, and how long it takes (``scripts/harm_and_gain.py``)."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ WHOLE = (
     "view=none",
     "draw=false",
 )
-"""Settings of every job: time is all that is asked for."""
+"""Settings of every job: only time matters."""
 
 
 class Setting(NamedTuple):
-    """What a pattern is tried on."""
+    """The environment that a pattern is tried in."""
 
     words: tuple[str, ...]
     epochs: dict[int, int]
-    """By the number of workers; for others those of the nearest smaller one."""
+    """Epochs by number of workers; other numbers use the next smaller one's."""
 
 
 PACED = Setting(("runtime=virtual", "workload=digits"), {4: 150, 16: 150, 64: 75})
@@ -88,17 +88,17 @@ class Task(NamedTuple):
     strategy: str
     seed: int
     key: str
-    """Of its settings, cost model and code."""
+    """Hash of its settings, cost model and code."""
     raw: dict[str, Any]
 
     @property
     def case(self) -> tuple[int, str, int]:
-        """What it shares with BSP's."""
+        """What it shares with its BSP job."""
         return self.workers, self.straggler, self.seed
 
 
 class Timed(NamedTuple):
-    """What came of a job; a line of ``jobs.csv``."""
+    """The result of a job; a line of ``jobs.csv``."""
 
     key: str
     workers: int
@@ -112,7 +112,7 @@ class Timed(NamedTuple):
 
 
 def tasks_of(asked: argparse.Namespace) -> Iterator[Task]:
-    """All jobs, BSP's first: composed here once per pattern and once per strategy, and put together."""
+    """All jobs, BSP's first: composed once per pattern and once per strategy, and combined."""
     code = code_sha256()
     strategies = [REFERENCE, *(name for name in asked.strategies if name != REFERENCE)]
     with composing(parse_arguments([])) as composer:
@@ -133,7 +133,7 @@ def tasks_of(asked: argparse.Namespace) -> Iterator[Task]:
 def composed(
     composer: Composer, strategy: str, straggler: str, workers: int, asked: argparse.Namespace
 ) -> dict[str, Any]:
-    """The configuration of one job, as plain data. Settings of strategies apply to strategies alone."""
+    """The configuration of one job, as plain data. Settings of strategies apply to strategies only."""
     of_others = strategy == REFERENCE
     mine = [word for word in asked.overrides if not (of_others and word.startswith("strategy."))]
     setting = PATTERNS.get(straggler, PACED)
@@ -151,13 +151,13 @@ def composed(
 
 
 def epochs_of(setting: Setting, workers: int) -> int:
-    """Of the nearest number of workers from below."""
+    """The epochs of the largest listed number of workers up to this one."""
     known = [number for number in sorted(setting.epochs) if number <= workers]
     return setting.epochs[known[-1] if known else min(setting.epochs)]
 
 
 def code_sha256() -> str:
-    """Of everything that decides how long a virtual job takes."""
+    """Hash of all code that affects how long a virtual job takes."""
     found = hashlib.sha256()
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -166,12 +166,12 @@ def code_sha256() -> str:
 
 
 def run(tasks: Sequence[Task], asked: argparse.Namespace, console: Console) -> dict[str, Timed]:
-    """What came of every task, by its key; what is there already is not run again."""
+    """The result of every task, by its key; tasks with a stored result are not run again."""
     path = asked.out / "jobs.csv"
     there = {} if asked.again else stored(path)
     missing = [task for task in tasks if task.key not in there]
     if len(missing) < len(tasks):
-        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs are there already")
+        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} jobs exist already")
     with progress(console) as bar:
         number = bar.add_task("", total=len(missing))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def run(tasks: Sequence[Task], asked: argparse.Namespace, console: Console) -> d
 
 
 def stored(path: Path) -> dict[str, Timed]:
-    """What the file holds, a torn last line apart."""
+    """The results in the file, without a torn last line."""
     if not path.exists():
         return {}
     found = {}
@@ -207,7 +207,7 @@ def stored(path: Path) -> dict[str, Timed]:
 
 
 def timed(tasks: Sequence[Task], jobs: int) -> Iterator[Timed]:
-    """As they end: the longest first, so that no fork is left with one at the end. Raises :class:`JobFailed`."""
+    """Results as they end: the longest jobs first, to avoid a straggler at the end. Raises :class:`JobFailed`."""
     by_key = {task.key: task for task in sorted(tasks, key=lambda task: -task.workers)}
     with TemporaryDirectory() as folder:
 
@@ -223,7 +223,7 @@ def timed(tasks: Sequence[Task], jobs: int) -> Iterator[Timed]:
 
 
 def time_job(task: Task) -> Timed:
-    """Run it, on the virtual clock, in this process."""
+    """Run it on the virtual clock, in this process."""
     from runtime.run.timing import outcome_of_job
 
     about = task.key, task.workers, task.straggler, task.strategy, task.seed

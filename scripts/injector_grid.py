@@ -1,7 +1,7 @@
-"""Which runs measure the injectors (pure): jobs of one worker, and the windows that their plans go through.
+"""The runs that measure the injectors (pure): jobs of one worker, and the windows of their plans.
 
 A job's iterations are limited by the worker's processor, or by its link. Between windows it is undisturbed, so every
-run holds what its windows are compared with.
+run contains what its windows are compared with.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from analysis.measures.injector_errors import BITS_PER_MBIT
 
 LENGTHS_MS = (50, 200)
 AIM = 1.1
-"""Iterations are made a little longer than promised: the machine may be faster later than in the first run."""
+"""Iterations are made slightly longer than promised, as the machine may be faster later than in the first run."""
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
 ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
-"""What slows a worker down, and what that needs of the machine (``runtime.live.machines.doctor``)."""
+"""What slows a worker down, and what it needs from the machine (``runtime.live.machines.doctor``)."""
 HOSTS = ("network", "links")
-"""What emulated hosts need."""
+"""What emulated hosts need from the machine."""
 LINKS_MBPS = (10, 100, 1000)
 LINK_LEVELS = (0.75, 0.25, 0.10)
 
 PROBE_S, PROBE_BATCH = 8.0, 256
 MAX_BATCH = 1438 // 2
-"""The workload's samples make two shards at least."""
+"""The workload's samples make at least two shards."""
 HIDDEN_UNITS = 1024
 TRANSFER_S = 0.1
-"""How long the model of a link's run is on its way at the full rate."""
+"""Transfer time of the model of a link's run at the full rate."""
 LINK_ITERATION_S = 2.2 * TRANSFER_S
 MLP_WEIGHTS_PER_UNIT, MLP_REST = 75, 10
-"""Of the ``digits`` MLP: 64 inputs, 10 outputs, and the biases."""
+"""For the ``digits`` MLP: 64 inputs, 10 outputs, and the biases."""
 
 ITERATIONS = 4
-"""Whole ones that a window has at least."""
+"""Minimum number of whole iterations in a window."""
 WINDOW_S, GAP_S, WARM_S = 1.5, 1.5, 2.0
 GAP_ITERATIONS = 6
 RUN_S = 24.0
-"""The levels go on in another run where one would last longer."""
+"""Maximum length of a run; further levels go into another run."""
 
 COMMON = (
     *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
     *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "runtime.telemetry_every_s=0.25"),
     *("draw=false", "view=none"),
 )
-"""Settings of all runs: nothing beside the iterations that takes the processor."""
+"""Settings of all runs: nothing but the iterations uses the processor."""
 
 
 class Window(NamedTuple):
@@ -59,7 +59,7 @@ class Window(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One run."""
+    """One run of the grid, with its windows and its needs."""
 
     name: str
     needs: tuple[str, ...]
@@ -69,17 +69,17 @@ class Cell(NamedTuple):
 
     @property
     def measures(self) -> str:
-        """What is left out where something is missing that it ``needs``."""
+        """What is left out if something that it ``needs`` is missing."""
         return self.name.partition("_")[0]
 
 
 def probe(hosts: bool) -> Cell:
-    """The run that tells how long a sample takes."""
+    """The run that determines how long a sample takes."""
     return Cell("probe", (), (*_cpu_job(hosts, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
 
 
 def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
-    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether there can be any."""
+    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether hosts can be emulated."""
     cells: list[Cell] = []
     for length_ms in LENGTHS_MS:
         batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
@@ -95,12 +95,12 @@ def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
 
 
 def plan_text(windows: Sequence[Window]) -> str:
-    """The file of a plan."""
+    """The text of a plan file."""
     return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
 
 
 def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
-    """Limited by the worker's processor. Without hosts it has this machine to itself, up to one core."""
+    """Limited by the worker's processor. Without hosts, it may use this machine up to one core."""
     yield from ("cluster=hosts", "cluster.hosts.link_mbps=null") if hosts else ("cluster=local",)
     yield from ("cluster.hosts.count=2",) if hosts else ()
     yield from ("cluster.device=null", "workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
@@ -108,7 +108,7 @@ def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
 
 
 def _link_job(mbps: int) -> Iterator[str]:
-    """Limited by the worker's link: a model that is ``TRANSFER_S`` on its way, and little to compute."""
+    """Limited by the worker's link: a model whose transfer takes ``TRANSFER_S``, and little computation."""
     yield from ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.cpu_cores=null", "cluster.device=null")
     weights = TRANSFER_S * mbps * BITS_PER_MBIT / 8 * PAYLOAD_FRAC / FLOAT_BYTES
     units = round((weights - MLP_REST) / MLP_WEIGHTS_PER_UNIT)
@@ -117,12 +117,12 @@ def _link_job(mbps: int) -> Iterator[str]:
 
 
 def _schedules(by: str, target: str, base_s: float, levels: Sequence[float]) -> Iterator[tuple[list[Window], float]]:
-    """The windows of each run and its end: all ``levels`` (what is left of the speed), as many in a run as fit."""
+    """The windows of each run and its end: all ``levels`` (remaining speed), as many per run as fit."""
     gap_s = max(GAP_S, GAP_ITERATIONS * base_s)
     windows: list[Window] = []
     t = WARM_S + gap_s
     for level in levels:
-        # one iteration more than counts: the first straddles the window's begin, the last its end
+        # one iteration more than counts: the first overlaps the window's start, the last its end
         lasts_s = max(WINDOW_S, ITERATIONS * base_s / level) + base_s / level
         if windows and t + lasts_s + gap_s > RUN_S:
             yield windows, t

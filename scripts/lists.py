@@ -1,4 +1,4 @@
-"""Lists and numbers on the command lines of the programs here; what is of no use is refused in one line."""
+"""Lists and numbers on the command lines of these programs; invalid ones are refused in one line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from scripts.grid import ROOT
 
 
 def choices(group: str) -> list[str]:
-    """The files of a config group."""
+    """The choices of a config group."""
     return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
 
 
 def names_of(flag: str, text: str, known: Collection[str]) -> list[str]:
-    """Names of ``known``, each once. Raises :class:`runtime.errors.ConfigError`."""
+    """Names from ``known``, without duplicates. Raises :class:`runtime.errors.ConfigError`."""
     found = _items(flag, text)
     for name in found:
         if name not in known:
@@ -23,7 +23,7 @@ def names_of(flag: str, text: str, known: Collection[str]) -> list[str]:
 
 
 def numbers_of(flag: str, text: str, least: int = 0) -> list[int]:
-    """Whole numbers, each once. Raises :class:`runtime.errors.ConfigError`."""
+    """Whole numbers, without duplicates. Raises :class:`runtime.errors.ConfigError`."""
     return list(dict.fromkeys(_number(flag, item, least) for item in _items(flag, text)))
 
 
@@ -41,5 +41,5 @@ def _items(flag: str, text: str) -> list[str]:
 
 def _number(flag: str, text: str, least: int) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        refuse(f"--{flag} {text}: must be a whole number from {least} on")
+        refuse(f"--{flag} {text}: must be a whole number, {least} or more")
     return int(text)

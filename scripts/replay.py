@@ -1,4 +1,4 @@
-"""Ask a fresh strategy what the strategy of a run was asked, and check that it decides the same.
+"""Replay a run's events to a fresh strategy, and check that it makes the same decisions.
 
 python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
 python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
@@ -25,9 +25,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from analysis.records.schema import ROWS
 from runtime.config.instantiate import instantiate
-from runtime.errors import ConfigError, refuse, told
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.meta import SCHEMA
-from runtime.record.replay import Malformed, Step, Told, decode, replay
+from runtime.record.replay import Malformed, RecordedEvent, Step, decode, replay
 from runtime.run.streams import run_program
 from strategies.protocol import Strategy
 
@@ -35,40 +35,40 @@ IDENTICAL, DIFFERENT = 0, 1
 INDENT = "    "
 
 
-class Record(msgspec.Struct, frozen=True):
-    """What there is to replay: all events of lines 0 to ``last_seq``."""
+class RecordedEvents(msgspec.Struct, frozen=True):
+    """The events to replay: those of lines 0 to ``last_seq``."""
 
-    told: list[Told]
+    events: list[RecordedEvent]
     last_seq: int
     torn: bool
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Replay one record; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
     except ConfigError as error:
-        return told("replay.py", error)
-    torn = " (a torn last line is left out)" if record.torn else ""
+        return print_error("replay.py", error)
+    torn = " (without a torn last line)" if record.torn else ""
     print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
     print(f"strategy  {strategy!r}")
     return compare(record, strategy, show=arguments.show)
 
 
-def compare(record: Record, strategy: Strategy, *, show: bool) -> int:
-    """Up to the first difference; prints it, or every event with ``show``, and what came out."""
+def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
+    """Replay up to the first difference; print it, or every event with ``show``, and the result."""
     num_commands = num_states = 0
-    for number, step in enumerate(replay(record.told, strategy)):
+    for number, step in enumerate(replay(record.events, strategy)):
         if show or not step.identical:
             print("\n".join(transcript(step)))
         if not step.identical:
-            print(f"result    different at seq {step.told.seq}, after {number} identical events")
+            print(f"result    different at seq {step.recorded.seq}, after {number} identical events")
             return DIFFERENT
         num_commands += len(step.commands)
         num_states += step.state is not None
-    print(f"replayed  {len(record.told)} events, {num_commands} commands and {num_states} changes of state compared")
+    print(f"replayed  {len(record.events)} events, {num_commands} commands and {num_states} changes of state compared")
     print("result    identical")
     return IDENTICAL
 
@@ -76,7 +76,7 @@ def compare(record: Record, strategy: Strategy, *, show: bool) -> int:
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def read_record(run_dir: Path, until: int | None = None) -> Record:
+def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
     """The events of a run up to line ``until``; a torn last line is left out. Raises :class:`ConfigError`."""
     if not run_dir.is_dir():
         raise ConfigError(f"{run_dir}: no such directory; name the directory of a run")
@@ -86,21 +86,21 @@ def read_record(run_dir: Path, until: int | None = None) -> Record:
     path = run_dir / "events.jsonl"
     lines, torn = split(path, read(path))
     try:
-        told = decode(lines)
+        recorded = decode(lines)
     except Malformed as error:
         raise damaged(path, error.number, error) from None
-    if not told:
+    if not recorded:
         raise ConfigError(f"{path}: holds no event, so there is nothing to compare")
-    if until is not None and not told[0].seq <= until < len(lines):
+    if until is not None and not recorded[0].seq <= until < len(lines):
         raise ConfigError(
-            f"--until {until}: must be {told[0].seq} (the first event) to {len(lines) - 1} (the last line)"
+            f"--until {until}: must be {recorded[0].seq} (the first event) to {len(lines) - 1} (the last line)"
         )
     last_seq = len(lines) - 1 if until is None else until
-    return Record(told=[line for line in told if line.seq <= last_seq], last_seq=last_seq, torn=torn)
+    return RecordedEvents(events=[line for line in recorded if line.seq <= last_seq], last_seq=last_seq, torn=torn)
 
 
 def check_schema(path: Path) -> None:
-    """Another schema may mean the same words differently."""
+    """Refuse another schema, in which the same words may have another meaning."""
     try:
         meta = msgspec.json.decode(read(path), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -124,7 +124,7 @@ def split(path: Path, data: bytes) -> tuple[list[object], bool]:
 
 
 def read(path: Path) -> bytes:
-    """A file of a record."""
+    """Content of a record's file; raises :class:`ConfigError` if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def read(path: Path) -> bytes:
 
 
 def damaged(path: Path, number: int, error: Exception) -> ConfigError:
-    """Says which line."""
+    """The error of a damaged record, naming the line."""
     return ConfigError(f"{path}:{number}: {error}; the record is damaged or of another version of Stragglab")
 
 
@@ -142,7 +142,7 @@ def damaged(path: Path, number: int, error: Exception) -> ConfigError:
 
 
 def build_strategy(run_dir: Path) -> Strategy:
-    """A fresh one after the run's stored configuration; raises :class:`ConfigError`."""
+    """A fresh strategy from the run's stored configuration; raises :class:`ConfigError`."""
     path = run_dir / ".hydra" / "config.yaml"
     spec = read_spec(path)
     try:
@@ -155,7 +155,7 @@ def build_strategy(run_dir: Path) -> Strategy:
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """The configuration's section ``strategy``. No other file of a record names the class."""
+    """The configuration's ``strategy`` section. No other file of a record names the class."""
     if not path.is_file():
         raise ConfigError(f"{path}: missing; only it names the strategy's class, meta.json has just the fields")
     try:
@@ -169,52 +169,52 @@ def read_spec(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in spec.items()}
 
 
-# ---- in words -------------------------------------------------------------------------------------------------------
+# ---- as text --------------------------------------------------------------------------------------------------------
 
 
 def transcript(step: Step) -> Iterator[str]:
-    """The event, and below it what was answered: once if it is the same, else expected and got."""
-    told = step.told
-    yield f"seq {told.seq}, t {told.event.t}"
-    yield f"{INDENT}{in_words(told.event)}"
+    """The event, and below it the answer: once if it is the same, else expected and got."""
+    recorded = step.recorded
+    yield f"seq {recorded.seq}, t {recorded.event.t}"
+    yield f"{INDENT}{in_words(recorded.event)}"
     if step.same_commands:
-        yield from answered(told, INDENT)
+        yield from answered(recorded, INDENT)
     else:
         yield f"{INDENT}expected (as recorded):"
-        yield from list(answered(told, 2 * INDENT)) or [f"{2 * INDENT}no command"]
+        yield from list(answered(recorded, 2 * INDENT)) or [f"{2 * INDENT}no command"]
         yield f"{INDENT}got (now):"
         yield from list(answered(step, 2 * INDENT)) or [f"{2 * INDENT}{step.raised or 'no command'}"]
     if not step.same_state:
-        yield f"{INDENT}expected state (as recorded): {state_in_words(told.state)}"
+        yield f"{INDENT}expected state (as recorded): {state_in_words(recorded.state)}"
         yield f"{INDENT}got state (now): {state_in_words(step.state)}"
-    elif told.state is not None:
-        yield f"{INDENT}state: {state_in_words(told.state)}"
+    elif recorded.state is not None:
+        yield f"{INDENT}state: {state_in_words(recorded.state)}"
 
 
-def answered(answer: Told | Step, indent: str) -> Iterator[str]:
-    """A line for each command."""
+def answered(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
+    """One line per command."""
     for command in answer.commands:
         yield f"{indent}-> {in_words(command)}"
 
 
 def in_words(what: msgspec.Struct) -> str:
-    """An event or a command with all its fields; an event's time stands above it."""
+    """An event or a command with all its fields, except for an event's time, which precedes it."""
     said = {name: value for name, value in fields_of(what).items() if name != "t"}
     return f"{type(what).__name__}: {listed(said)}" if said else type(what).__name__
 
 
 def fields_of(what: msgspec.Struct) -> dict[str, Any]:
-    """What there is to say: an absent value goes without saying."""
+    """The fields that are not absent."""
     return {name: value for name, value in msgspec.structs.asdict(what).items() if value not in (None, ())}
 
 
 def state_in_words(state: Mapping[str, Any] | None) -> str:
-    """What ``log_state`` returned."""
+    """The dict that ``log_state`` returned, as text."""
     return "unchanged" if state is None else listed(state) or "empty"
 
 
 def listed(fields: Mapping[str, Any]) -> str:
-    """Names and values."""
+    """The fields' names and values as text."""
     return ", ".join(f"{name} {shown(value)}" for name, value in fields.items())
 
 
@@ -240,5 +240,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # so that `| head` ends it without a traceback
     run_program("replay.py", main)

@@ -1,23 +1,23 @@
-r"""Score predictors of stragglers on recorded runs: who would have said, before each iteration, whose will be slow?
+r"""Score straggler predictors on recorded runs: which of them predicted, before each iteration, who would be slow?
 
 python scripts/score_predictors.py runs/2024-11-21_08-00-00_bsp_transient_seed0
 python scripts/score_predictors.py runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
 python scripts/score_predictors.py runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
 
-Every predictor goes through the record in the order of its events and is asked, whenever a worker begins an iteration,
-whether that will straggle; it knows what had ended by then and no more. Its tags are compared with the truth:
+Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
+iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
 
   realised   the iteration took more than --tolerance-frac longer than those that the other workers were in
-  plan       a disturbance of the run's plan covered it, whether that made it long or not
+  plan       a disturbance of the run's plan covered it, whether or not that made it long
 
-FP is the share of the iterations that did not straggle which were tagged, FN the share of those that did which were
-not, by (worker, iteration), pooled over the workers of a job; with several jobs, medians over jobs. "Any" asks only
-whether anybody straggled in an iteration: another question, never to be mixed with the first. Lead time is the start of
-an episode of straggling minus the first tag of the alarm that covers it: negative is late.
+FP is the share of non-straggling iterations that were tagged, FN the share of straggling ones that were not, by
+(worker, iteration), pooled over the workers of a job; with several jobs, medians over jobs. "Any" asks only whether any
+worker straggled in an iteration: a different question, not to be mixed with the first. Lead time is the start of an
+episode of straggling minus the first tag of the alarm that covers it: negative is late.
 
-What it writes: predictors.png with the numbers of its rates as CSV beside it, predictors_all.csv (every job, worker
-and level), lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 when
-the input is of no use.
+It writes predictors.png with the numbers of its rates as CSV next to it, predictors_all.csv (every job, worker and
+level), and lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 for
+invalid input.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from predictors import STRAGGLER_PREDICTORS, Planned, Seen, foresee, straggler_predictor
+from predictors import STRAGGLER_PREDICTORS, Observation, PlannedWindow, backtest, straggler_predictor
 from predictors.registry import settings_of
-from runtime.errors import ConfigError, told
+from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
-"""Columns of a table that goes into a file or a pipe."""
+"""Width of a table in a file or a pipe, in columns."""
 
 
 class Asked(NamedTuple):
-    """A predictor as it was asked for: ``text``, its name and its settings."""
+    """A requested predictor: ``text``, its name and its settings."""
 
     text: str
     name: str
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Score and report; returns the exit code (see the module)."""
     arguments = _parser().parse_args(argv)
     console = Console(highlight=False, markup=False)
     try:
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
     except (RecordError, ConfigError, OSError) as error:
-        return told("score_predictors.py", error)
+        return print_error("score_predictors.py", error)
     return 0
 
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
-    """``ema,nvrx:threshold=0.8`` in parts; every predictor if there is no text. Raises :class:`ConfigError`."""
+    """Parse ``ema,nvrx:threshold=0.8``; without a text, every predictor. Raises :class:`ConfigError`."""
     words = list(STRAGGLER_PREDICTORS) if text is None else [word.strip() for word in text.split(",")]
     asked = []
     for word in dict.fromkeys(words):
@@ -131,7 +131,7 @@ def _paths(folders: Sequence[Path]) -> list[Path]:
 
 
 def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
-    """For each run and predictor the rows that :mod:`analysis.measures.prediction` scores, with where they are from."""
+    """For each run and predictor, the rows that :mod:`analysis.measures.prediction` scores, with their origin."""
     metas = [run.meta for run in runs]
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
@@ -144,13 +144,13 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
             raise ConfigError(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
         truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
         if not truth.notna().any():
-            raise ConfigError(f"{run.path}: has one worker and nobody to compare it with; score a run with two or more")
+            raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        columns = zip(*(rows[name].tolist() for name in ("begun_s", *Seen._fields)), strict=True)
-        seen = [(begun_s, Seen(*rest)) for begun_s, *rest in columns]
-        reads = [Planned(*one) for one in plan.itertuples(index=False)]
+        columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
+        observed = [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
+        reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
         for each in asked:
-            tags = foresee(straggler_predictor(each.name, each.settings, reads), seen, lost)
+            tags = backtest(straggler_predictor(each.name, each.settings, reads), observed, lost)
             frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
 
@@ -161,7 +161,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
 def report(
     rows: pd.DataFrame, runs: Sequence[Run], arguments: argparse.Namespace, tolerance_frac: float, console: Console
 ) -> list[str]:
-    """Print the table of every group; write the figure and the CSV files, and return where they are."""
+    """Print the table of every group; write the figure and the CSV files, and return their paths."""
     keys = ["group", "run", "seed", "predictor"]
     parts = [(dict(zip(keys, key, strict=True)), mine) for key, mine in rows.groupby(keys, sort=False)]
     scored = pd.concat([scores(mine).assign(**key) for key, mine in parts], ignore_index=True)
@@ -171,7 +171,7 @@ def report(
         console.print(_title(str(group), mine, arguments.labels), style="bold", soft_wrap=True)
         _show(_table(scored[scored["group"] == group], leads[leads["group"] == group]), console)
     if scored[["precision", "recall", "false_positive_rate"]].isna().any(axis=None):
-        console.print("\N{EN DASH}: not defined, for no iteration was tagged (precision) or none straggled (FN)")
+        console.print("\N{EN DASH}: undefined, as no iteration was tagged (precision) or none straggled (FN)")
     out = arguments.out or _default_out(arguments.folders)
     truth = f"labels: {arguments.labels}" + (
         f" (over {tolerance_frac:.0%} slower)" if arguments.labels == "realised" else ""
@@ -232,19 +232,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--predictors",
         metavar="NAME[:SETTING=VALUE...],...",
-        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, with settings that are not as usual (default: all; the "
-        "oracle only if every run's plan disturbs a worker)",
+        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, with settings that differ from the defaults (default: all; "
+        "the oracle only if every run's plan disturbs a worker)",
     )
     parser.add_argument(
         "--tolerance-frac",
         type=float,
         default=STRAGGLER_FRAC,
         metavar="FRAC",
-        help="part of the fastest worker's time by which a straggler takes longer, for the truth and for predictors "
+        help="by how much a straggler exceeds the fastest worker's time, for the truth and for predictors "
         "that have such a bound (default: %(default)s, STAR's)",
     )
     parser.add_argument(
-        "--out", type=Path, help="where figure and CSV files go (default: RUN_DIR/prediction, or out/prediction)"
+        "--out", type=Path, help="directory of figure and CSV files (default: RUN_DIR/prediction, or out/prediction)"
     )
     return parser
 

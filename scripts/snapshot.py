@@ -1,16 +1,14 @@
-"""What some hundred jobs come to, kept, so that a change of the code's shape can be shown to change nothing else.
+"""Stored outcomes of a hundred jobs, to show that a refactoring changes nothing else.
 
-python scripts/snapshot.py                  # run every virtual job of tests/snapshots/jobs.yaml, compare with what was
-kept
-python scripts/snapshot.py --live           # the live ones too (some minutes of processes)
+python scripts/snapshot.py                  # run every virtual job of tests/snapshots/jobs.yaml and compare
+python scripts/snapshot.py --live           # the live ones, too (some minutes of processes)
 python scripts/snapshot.py 'hosts/*'        # some of them, by name
-python scripts/snapshot.py --write          # keep what they come to now: after a change that is meant to change it
+python scripts/snapshot.py --write          # store the outcomes, after an intended change
 
-Kept of every job: how it ended, its time, updates, staleness, the hash of its final parameters, and that of all
-commands that its strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used,
-nothing of the code inside. Hashes of parameters hold for the machine they were made on (matrix products differ in the
-last bit from processor to processor): elsewhere they are not compared, which is said. The exit code is 1 when anything
-differs.
+Stored for every job: how it ended, its time, updates, staleness, the hash of its final parameters, and that of all
+commands that its strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used, no
+internals. Hashes of parameters depend on the machine (matrix products differ in the last bit between processors), so
+elsewhere they are not compared, which is reported. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import yaml
 from rich.console import Console
 
-from runtime.errors import FAILED, ConfigError, told
+from runtime.errors import FAILED, ConfigError, print_error
 from scripts.forks import in_forks, processors, run_here
 from scripts.grid import QUIET, ROOT, progress, quoted, run_child
 
@@ -44,7 +42,7 @@ PARAMETERS = (*SAMPLES, "version", "staleness", "parameters_sha256")
 MACHINE_BOUND = ("parameters_sha256",)
 
 
-class JobOfNet(NamedTuple):
+class SnapshotJob(NamedTuple):
     """A job, and how much of its outcome must not change."""
 
     words: tuple[str, ...]
@@ -52,7 +50,7 @@ class JobOfNet(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run, compare or write; returns the exit code (see the module)."""
     console = Console(highlight=False, markup=False)
     try:
         asked = parse(argv)
@@ -62,10 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if any(fnmatch(name, pattern) for pattern in asked.names) and (asked.live or job.keeps == "all")
         }
         if not jobs:
-            raise ConfigError(f"{' '.join(asked.names)}: no job is called so")
+            raise ConfigError(f"{' '.join(asked.names)}: no such job")
         found = outcomes(jobs, asked.jobs, console)
     except ConfigError as error:
-        return told("snapshot.py", error)
+        return print_error("snapshot.py", error)
     if asked.write:
         keep(found)
         return 0
@@ -73,20 +71,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Command line."""
+    """Parse the command line, with defaults filled in."""
     head, _, more = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
         description=head, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", default=["*"], help="patterns of jobs' names; all of them")
-    parser.add_argument("--live", action="store_true", help="live jobs, too")
-    parser.add_argument("--write", action="store_true", help="keep what they come to, instead of comparing")
+    parser.add_argument("names", nargs="*", default=["*"], help="patterns of jobs' names (default: all)")
+    parser.add_argument("--live", action="store_true", help="run live jobs, too")
+    parser.add_argument("--write", action="store_true", help="store the outcomes instead of comparing")
     parser.add_argument("--jobs", type=int, default=processors(), help="virtual jobs at a time")
     return parser.parse_args(argv)
 
 
-def jobs_of(families: dict[str, Any]) -> dict[str, JobOfNet]:
-    """By name; a family is multiplied by all its lists."""
+def jobs_of(families: dict[str, Any]) -> dict[str, SnapshotJob]:
+    """The jobs by name; a family is expanded over all its lists."""
     found = {}
     for family, about in families.items():
         lists = about.get("each", {})
@@ -95,12 +93,12 @@ def jobs_of(families: dict[str, Any]) -> dict[str, JobOfNet]:
             keeps = about.get("keeps", "all")
             if keeps not in KEPT:
                 raise ConfigError(f"{family}: keeps: {keeps} is none of {', '.join(KEPT)}")
-            found["/".join([family, *map(str, values)])] = JobOfNet((*about["words"], *chosen), keeps)
+            found["/".join([family, *map(str, values)])] = SnapshotJob((*about["words"], *chosen), keeps)
     return found
 
 
-def outcomes(jobs: dict[str, JobOfNet], at_a_time: int, console: Console) -> dict[str, dict[str, Any]]:
-    """Run them all: virtual ones in forks, live ones one after another."""
+def outcomes(jobs: dict[str, SnapshotJob], at_a_time: int, console: Console) -> dict[str, dict[str, Any]]:
+    """The outcomes of all jobs: virtual ones run in forks, live ones one after another."""
     found: dict[str, dict[str, Any]] = {}
     with TemporaryDirectory() as folder, progress(console) as bar:
         task = bar.add_task("", total=len(jobs))
@@ -126,7 +124,7 @@ def outcomes(jobs: dict[str, JobOfNet], at_a_time: int, console: Console) -> dic
 
 
 def outcome(record: Path, code: int, keeps: str) -> dict[str, Any]:
-    """What there is to keep of a job; of one that did not run, its last line."""
+    """The stored part of a job's outcome; for a job that did not run, its last line."""
     if not (record / "events.jsonl").exists():
         said = " ".join(record.with_suffix(".log").read_text(errors="replace").split())
         return {"status": "refused", "exit_code": code, "reason": said[-300:]}
@@ -143,7 +141,7 @@ def outcome(record: Path, code: int, keeps: str) -> dict[str, Any]:
 
 
 def staleness(lines: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """How many gradients were applied so many updates after the parameters they were computed on."""
+    """Histogram of staleness: number of applied gradients by updates since their parameters were read."""
     versions: dict[int, int] = {}
     found: Counter[int] = Counter()
     before = 0
@@ -160,7 +158,7 @@ def staleness(lines: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def commands_sha256(lines: Sequence[dict[str, Any]]) -> str:
-    """Of all that the strategy was told when, and what it answered."""
+    """Hash of all events that the strategy received, with times, and of its answers."""
     found = hashlib.sha256()
     for line in lines:
         if line["kind"] == "event" and "commands" in line:
@@ -171,7 +169,7 @@ def commands_sha256(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def rows_sha256(path: Path) -> str:
-    """Of a table's values, whatever the file's own bytes."""
+    """Hash of a table's values, independent of the file's bytes."""
     import pandas as pd
 
     return hashlib.sha256(pd.read_parquet(path).to_csv(index=False).encode()).hexdigest()[:16]
@@ -188,16 +186,16 @@ def machine() -> dict[str, str]:
 
 
 def stored() -> dict[str, Any]:
-    """What was kept."""
+    """The stored outcomes; raises :class:`ConfigError` without a file."""
     path = FOLDER / "outcomes.json"
     if not path.exists():
-        raise ConfigError(f"{path} is not there: --write makes it")
+        raise ConfigError(f"{path} does not exist; --write creates it")
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
 
 def keep(found: dict[str, dict[str, Any]]) -> None:
-    """Beside what was kept of other jobs."""
+    """Store these outcomes, keeping those of other jobs."""
     path = FOLDER / "outcomes.json"
     before = json.loads(path.read_text())["jobs"] if path.exists() else {}
     jobs = dict(sorted({**before, **found}.items()))
@@ -206,16 +204,16 @@ def keep(found: dict[str, dict[str, Any]]) -> None:
 
 
 def compare(found: dict[str, dict[str, Any]], kept: dict[str, Any], console: Console) -> int:
-    """Say what differs."""
+    """Print every difference; returns the exit code."""
     elsewhere = kept["machine"] != machine()
     left_out = MACHINE_BOUND if elsewhere else ()
     if elsewhere:
-        console.print(f"kept on another machine ({kept['machine']}): hashes of parameters are not compared")
+        console.print(f"stored on another machine ({kept['machine']}): hashes of parameters are not compared")
     differing = 0
     for name, now in found.items():
         then = kept["jobs"].get(name)
         if then is None:
-            console.print(f"{name}: nothing was kept of it")
+            console.print(f"{name}: has no stored outcome")
             differing += 1
             continue
         fields = [field for field in sorted({*then, *now}) if field not in left_out]
@@ -223,7 +221,7 @@ def compare(found: dict[str, dict[str, Any]], kept: dict[str, Any], console: Con
         if changed:
             differing += 1
             console.print(f"{name}: " + "; ".join(f"{field} was {a}, is {b}" for field, (a, b) in changed.items()))
-    console.print(f"{len(found) - differing} of {len(found)} jobs are as they were")
+    console.print(f"{len(found) - differing} of {len(found)} jobs are unchanged")
     return FAILED if differing else 0
 
 

@@ -1,11 +1,11 @@
-"""Which index of packages PyTorch is to be taken from: prints its address, or nothing for the usual one.
+"""Choose the package index for PyTorch: prints its address, or nothing for the default index.
 
-python scripts/torch_index.py auto      # the CPU build, where there is no NVIDIA GPU and its index can be reached
-python scripts/torch_index.py URL       # that one; refused when it cannot be reached
+python scripts/torch_index.py auto      # the CPU build, without an NVIDIA GPU and if its index is reachable
+python scripts/torch_index.py URL       # this index; refused if it is unreachable
 
-On Linux the usual index has a build for CUDA that brings 3 GB of libraries. pip waits for an index that does not answer
-with each package anew, so it is tried here first, for some seconds. Only Python's own modules are used: no other is
-installed yet.
+On Linux the default index has a CUDA build that brings 3 GB of libraries. pip waits for an unresponsive index with
+every package again, so the index is tried here first, for a few seconds. Only Python's standard library is used, as
+nothing else is installed yet.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ AUTO, USUAL = "auto", ""
 PATIENCE_S = 5.0
 DEVICES = Path("/dev")
 GPUS = ("nvidia[0-9]*", "nvidiactl", "dxg")
-"""Devices of NVIDIA's driver, and of Windows' GPUs in WSL."""
+"""Device files of NVIDIA's driver, and of Windows' GPUs in WSL."""
 
 
 def main(argv: Sequence[str], reach: Callable[[str], str | None] | None = None) -> int:
-    """Prints the address; the exit code is 2 for an index that was asked for and cannot be reached."""
+    """Print the address; the exit code is 2 for a requested index that is unreachable."""
     asked = argv[0].strip() if argv else AUTO
     look = reach or obstacle
     if asked == USUAL or (asked == AUTO and (sys.platform != "linux" or has_gpu())):
@@ -41,20 +41,20 @@ def main(argv: Sequence[str], reach: Callable[[str], str | None] | None = None) 
         print(f"TORCH_INDEX={asked}: cannot be reached ({why}); leave it out, or give another", file=sys.stderr)
         return 2
     print(
-        f"PyTorch's CPU build cannot be had ({index}: {why}), so the usual one is taken (TORCH_INDEX names another)",
+        f"PyTorch's CPU build is not available ({index}: {why}); using the default one (TORCH_INDEX names another)",
         file=sys.stderr,
     )
     return 0
 
 
 def has_gpu(devices: Path = DEVICES) -> bool:
-    """Whether a CUDA build would be of use."""
+    """Whether a CUDA build would be useful."""
     return any(any(devices.glob(name)) for name in GPUS) or shutil.which("nvidia-smi") is not None
 
 
 def obstacle(index: str, patience_s: float = PATIENCE_S) -> str | None:
-    """Why its page of PyTorch cannot be read; None if it can. Never takes longer than ``patience_s``."""
-    if not index.startswith(("http://", "https://")):  # a directory, which pip looks into itself
+    """Why its PyTorch page cannot be read; None if it can. Never takes longer than ``patience_s``."""
+    if not index.startswith(("http://", "https://")):  # a directory, which pip reads itself
         return None
     found: list[str | None] = []
 
@@ -68,7 +68,7 @@ def obstacle(index: str, patience_s: float = PATIENCE_S) -> str | None:
         except (OSError, ValueError) as error:
             found.append(str(error))
 
-    thread = threading.Thread(target=look, daemon=True)  # a name that is not resolved waits without regard to time-outs
+    thread = threading.Thread(target=look, daemon=True)  # name resolution ignores time-outs
     thread.start()
     thread.join(patience_s)
     return found[0] if found else f"no answer in {patience_s:g} s"

@@ -1,4 +1,4 @@
-"""Clicks and other events that happen or not, foretold from numbers and categories."""
+"""Prediction of clicks and other binary events from numbers and categories."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.metrics import auc
-from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_starts
-from workloads.models.initial import Start
+from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_initializers
+from workloads.models.initial import Initializer
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Clicks(DatasetTask):
-    """The kind of ``size`` decides the model. Metric: AUC, the area under the ROC curve."""
+    """The type of ``size`` determines the model. Metric: AUC, the area under the ROC curve."""
 
     size: Any
 
     def check(self) -> None:
-        """The data have categories, and crosses are of fields that are there."""
+        """Check that the data have categories, and that crosses name existing fields."""
         if not isinstance(self.size, WideDeepSize | XDeepFMSize):
             raise ValueError("size: must be a WideDeepSize or an XDeepFMSize of workloads.models.clicks")
         count = len(self.dataset.facts.cardinalities)
@@ -38,44 +38,40 @@ class Clicks(DatasetTask):
 
     @property
     def fields(self) -> Fields:
-        """What a row holds."""
+        """The numbers and categorical fields of an input row."""
         facts = self.dataset.facts
         return Fields(num_dense=facts.num_dense, cardinalities=tuple(facts.cardinalities))
 
     @property
     def num_parameters(self) -> int:
-        """Counted."""
         return self.size.count(self.fields)  # type: ignore[no-any-return]
 
     @property
-    def samples_apart(self) -> bool:
-        """As long as nothing is dropped."""
+    def independent_samples(self) -> bool:
+        """True unless dropout is used."""
         return not getattr(self.size, "dropout", 0.0)
 
-    def starts(self) -> list[Start]:
-        """Of either model."""
-        return click_starts(self.size, self.fields)
+    def initializers(self) -> list[Initializer]:
+        return click_initializers(self.size, self.fields)
 
     def torch_module(self) -> torch.nn.Module:
-        """Wide & Deep or xDeepFM."""
+        """The Wide & Deep or xDeepFM model."""
         from workloads.models.torch.clicks import click_module
 
         return click_module(self.size, self.fields)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Logistic loss."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="sum")
 
     def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Logistic loss."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         return binary_cross_entropy_with_logits(module(inputs), targets.float(), reduction="none")
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The score, the loss, whether it happened."""
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Score, loss and label of each sample, float32 [batch, 3]."""
         import torch
         from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -84,13 +80,12 @@ class Clicks(DatasetTask):
         return torch.stack([scores, losses, happened], dim=1)
 
     def tensorflow_module(self) -> Any:
-        """Wide & Deep or xDeepFM."""
+        """The Wide & Deep or xDeepFM model."""
         from workloads.models.tensorflow.clicks import click_module
 
         return click_module(self.size, self.fields)
 
     def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Logistic loss."""
         import tensorflow as tf
 
         happened = tf.cast(targets, tf.float32)
@@ -98,21 +93,20 @@ class Clicks(DatasetTask):
         return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=scores))
 
     def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Logistic loss."""
         import tensorflow as tf
 
         happened = tf.cast(targets, tf.float32)
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=module(inputs, training=True))
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """The score, the loss, whether it happened."""
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """Score, loss and label of each sample, float32 [batch, 3]."""
         import tensorflow as tf
 
         scores, happened = module(inputs, training=False), tf.cast(targets, tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=happened, logits=scores)
         return tf.stack([scores, losses, happened], axis=1)
 
-    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
-        """AUC (not a number if all samples are of one kind) and mean loss."""
-        scores, losses, happened = figures.T
+    def metrics(self, stats: NDArray[Any]) -> dict[str, float]:
+        """AUC (NaN if all samples have the same label) and mean loss."""
+        scores, losses, happened = stats.T
         return {"auc": auc(scores, happened), "loss": float(losses.mean(dtype=np.float64))}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class DataError(ValueError):
-    """A data file that is not there or of no use. The message is one line: the file, what is wrong, the cure."""
+    """A data file that is missing or unusable. The message is one line: the file, what is wrong, the cure."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -34,24 +34,24 @@ class Split(msgspec.Struct, frozen=True):
 
 
 NUMBERS = "iufb"
-"""Kinds of dtypes."""
+"""numpy dtype kinds (``dtype.kind``) that count as numbers."""
 _NAMES = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
 def is_stored(directory: Path) -> bool:
-    """All four arrays are there (they appear together, by one rename)."""
+    """Whether all four arrays exist (they appear together, by one rename)."""
     return all((directory / f"{name}.npy").is_file() for name in _NAMES)
 
 
 @contextmanager
 def appearing(directory: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name ``directory`` when it is complete; after an error nothing is left.
+    """A temporary folder to fill; it is renamed to ``directory`` when complete, and removed after an error.
 
-    When somebody else was faster, theirs stays.
+    If another process was faster, its folder stays.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     partial = directory.with_name(f".{directory.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)  # of a process of this number that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with this pid
     partial.mkdir()
     try:
         yield partial
@@ -65,7 +65,7 @@ def appearing(directory: Path) -> Iterator[Path]:
 
 
 def write(directory: Path, split: Split) -> None:
-    """The four arrays, into a folder that is there."""
+    """Write the four arrays into an existing folder."""
     for name, array in zip(_NAMES, (*split.train, *split.test), strict=True):
         np.save(directory / f"{name}.npy", array)
 
@@ -77,26 +77,26 @@ def store(directory: Path, split: Split) -> None:
 
 
 def load_array(directory: Path, name: str) -> NDArray[Any]:
-    """Memory-map one array, copied where it is written to.
+    """Memory-map one array, copy-on-write.
 
-    Raises ``FileNotFoundError`` when it is not there, and :class:`DataError`, naming the file, when it is no such file.
+    Raises ``FileNotFoundError`` if it does not exist, and :class:`DataError`, naming the file, if it is not an array.
     """
     path = directory / f"{name}.npy"
     try:
         array = np.load(path, mmap_mode="c")
     except (EOFError, ValueError):
-        state = "is empty" if not path.stat().st_size else "is not a whole NumPy array"
+        state = "is empty" if not path.stat().st_size else "is not a complete NumPy array"
         raise DataError(f"{path}: {state}") from None
-    if not isinstance(array, np.ndarray):  # an archive of several
+    if not isinstance(array, np.ndarray):  # a .npz archive
         array.close()
-        raise DataError(f"{path}: is not a whole NumPy array")
+        raise DataError(f"{path}: is not a complete NumPy array")
     return array
 
 
 def check_split(directory: Path, split: Split, input_shape: tuple[int, ...]) -> None:
-    """Whether the arrays are of this kind of data at all.
+    """Check that the arrays are of this kind of data at all.
 
-    Raises :class:`DataError` for inputs and targets of different lengths, of none, or of other shapes of a sample.
+    Raises :class:`DataError` for inputs and targets of different or zero length, or of another shape per sample.
     """
     for part, (inputs, targets) in (("train", split.train), ("test", split.test)):
         if len(inputs) != len(targets) or not len(inputs):
@@ -109,6 +109,6 @@ def check_split(directory: Path, split: Split, input_shape: tuple[int, ...]) -> 
 
 
 def load(directory: Path) -> Split:
-    """Memory-map the arrays; raises ``FileNotFoundError`` when they are not there."""
+    """Memory-map the arrays; raises ``FileNotFoundError`` if they do not exist."""
     arrays = [load_array(directory, name) for name in _NAMES]
     return Split(train=(arrays[0], arrays[1]), test=(arrays[2], arrays[3]))

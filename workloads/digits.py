@@ -1,4 +1,4 @@
-"""Handwritten digits: 1,797 real images of 8 x 8 pixels that scikit-learn carries (UCI, CC BY 4.0), so no download."""
+"""Handwritten digits: 1,797 real images of 8 x 8 pixels that come with scikit-learn (UCI, CC BY 4.0): no download."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.drawing import default_layers
+from workloads.torch_random import default_layers
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 SPLIT_SEED = 1797
-"""The held-out fifth is the same in every run, whatever its seed."""
+"""Fixed, so that the held-out fifth is the same in every run, whatever its seed."""
 NUM_IMAGES = 1797
 NUM_TEST = NUM_IMAGES // 5
 NUM_PIXELS = 64
@@ -38,34 +38,33 @@ class Digits:
     data_dir: str = "data"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.model not in MODELS:
             raise ValueError(f"model={self.model}: must be one of {', '.join(MODELS)}")
         if not isinstance(self.hidden_units, int) or self.hidden_units < 1:
             raise ValueError(f"hidden_units={self.hidden_units}: must be at least 1")
 
-    samples_apart: ClassVar[bool] = True
+    independent_samples: ClassVar[bool] = True
 
     @property
     def directory(self) -> Path:
-        """Where the arrays lie."""
+        """Directory of the converted arrays."""
         return Path(self.data_dir) / "digits"
 
     @property
     def num_samples(self) -> int:
-        """Training samples, known without the data."""
+        """Number of training samples, known without the data."""
         return NUM_IMAGES - NUM_TEST
 
     @property
     def num_weights(self) -> int:
-        """Of the network; by the name ``num_parameters`` it would give messages of ``backend=none`` a size."""
+        """Number of parameters. Under the name ``num_parameters`` it would set message sizes of ``backend=none``."""
         hidden = self.hidden_units
         if self.model == "mlp":
             return hidden * 65 + 10 * (hidden + 1)
         return 16 * 10 + hidden * 145 + 10 * (hidden * 16 + 1)
 
     def prepare(self) -> int:
-        """Convert the images once; returns the number of training samples. Runs before any process starts."""
+        """Convert the images once; returns the number of training samples. Called before any process starts."""
         if not data.is_stored(self.directory):
             data.store(self.directory, _convert())
         try:
@@ -78,7 +77,7 @@ class Digits:
         return self.num_samples
 
     def preload(self) -> list[str]:
-        """Nothing to import beyond the framework."""
+        """Import nothing beyond the framework."""
         return []
 
     def load(self) -> data.Split:
@@ -86,7 +85,7 @@ class Digits:
         return data.load(self.directory)
 
     def torch_module(self) -> torch.nn.Module:
-        """The network."""
+        """Build the MLP or CNN in PyTorch."""
         from torch import nn
 
         hidden = self.hidden_units
@@ -109,13 +108,13 @@ class Digits:
         return cross_entropy(module(inputs), targets, reduction="sum")
 
     def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The same of each sample."""
+        """Cross-entropy of each sample."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(module(inputs), targets, reduction="none")
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
-        """Accuracy and mean loss."""
+        """Accuracy and mean loss of held-out samples."""
         from torch.nn.functional import cross_entropy
 
         scores = module(inputs)
@@ -123,7 +122,7 @@ class Digits:
         return {"accuracy": float(hits), "loss": float(cross_entropy(scores, targets))}
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        """What ``torch_module`` draws after ``torch.manual_seed(seed)``, bit for bit, for those who have no PyTorch."""
+        """What ``torch_module`` draws after ``torch.manual_seed(seed)``, bit for bit, without needing PyTorch."""
         hidden = self.hidden_units
         mlp, cnn = (
             [(64 * hidden, 64), (hidden * 10, hidden)],
@@ -132,7 +131,7 @@ class Digits:
         return default_layers(seed, mlp if self.model == "mlp" else cnn)
 
     def tensorflow_module(self) -> Any:
-        """The network."""
+        """Build the MLP or CNN in Keras."""
         from workloads.digits_tensorflow import network
 
         return network(self.model, self.hidden_units)
@@ -144,13 +143,13 @@ class Digits:
         return tf.reduce_sum(self.tensorflow_losses(module, inputs, targets))
 
     def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """The same of each sample."""
+        """Cross-entropy of each sample."""
         from workloads.digits_tensorflow import cross_entropy
 
         return cross_entropy(module(inputs, training=True), targets)
 
     def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> dict[str, Any]:
-        """Accuracy and mean loss."""
+        """Accuracy and mean loss of held-out samples."""
         from workloads.digits_tensorflow import classification_metrics
 
         return classification_metrics(module(inputs, training=False), targets)

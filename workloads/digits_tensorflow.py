@@ -16,9 +16,9 @@ def network(model: str, hidden_units: int) -> Any:
             Input((64,)),
             layers.Reshape((8, 8, 1)),
             layers.Conv2D(16, 3, padding="same", activation="relu"),
-            layers.ZeroPadding2D(1),  # "same" with a stride would pad one side only
+            layers.ZeroPadding2D(1),  # padding="same" with a stride would pad one side only
             layers.Conv2D(hidden_units, 3, strides=2, activation="relu"),
-            layers.Permute((3, 1, 2)),  # channels first, as the rows of the next kernel are
+            layers.Permute((3, 1, 2)),  # channels first, like the rows of the next kernel
             layers.Flatten(),
             layers.Dense(10),
         ]
@@ -26,7 +26,7 @@ def network(model: str, hidden_units: int) -> Any:
 
 
 def cross_entropy(scores: Any, targets: Any) -> Any:
-    """Of each sample, float32 [N]."""
+    """Cross-entropy of each sample, float32 [N]."""
     import tensorflow as tf
 
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.models.images import image_model
-from workloads.models.initial import Start
-from workloads.models.layers import Layers, count, samples_apart, starts
+from workloads.models.initial import Initializer
+from workloads.models.layers import Layers, count, independent_samples, initializers
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Images(DatasetTask):
-    """``model`` is one of ``workloads.models.images.MODELS``; ``width`` multiplies its channels. Metric: accuracy."""
+    """``model`` is one of ``workloads.models.images.MODELS``; ``width`` scales its channels. Metric: accuracy."""
 
     model: str
     width: float = 1.0
 
     def check(self) -> None:
-        """Images have classes and are large enough."""
+        """Check that images have classes and are large enough."""
         if not 0 < self.width <= 16:
             raise ValueError(f"width={self.width}: must be more than 0 and at most 16")
         facts = self.dataset.facts
@@ -36,44 +36,40 @@ class Images(DatasetTask):
         self.layers()
 
     def layers(self) -> Layers:
-        """The architecture."""
+        """The layers of ``model`` for the data set's images."""
         facts = self.dataset.facts
         return image_model(self.model, facts.input_shape, facts.num_classes, self.width)
 
     @property
     def num_parameters(self) -> int:
-        """Counted."""
         return count(self.layers(), self.dataset.facts.input_shape)
 
     @property
-    def samples_apart(self) -> bool:
-        """By the layers."""
-        return samples_apart(self.layers())
+    def independent_samples(self) -> bool:
+        """Whether no layer couples samples, as batch normalisation does."""
+        return independent_samples(self.layers())
 
-    def starts(self) -> list[Start]:
-        """He et al.'s for convolutions, PyTorch's for linear layers."""
-        return starts(self.layers(), self.dataset.facts.input_shape)
+    def initializers(self) -> list[Initializer]:
+        """He et al.'s initialisation for convolutions, PyTorch's for linear layers."""
+        return initializers(self.layers(), self.dataset.facts.input_shape)
 
     def torch_module(self) -> torch.nn.Module:
-        """Built from the layers."""
         from workloads.models.torch.images import build
 
         return build(self.layers(), self.dataset.facts.input_shape)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(module(inputs), targets, reduction="sum")
 
     def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(module(inputs), targets, reduction="none")
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Whether the best class is right; the loss."""
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """For each sample, whether the best class is right (0 or 1), and the loss: [batch, 2]."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -82,34 +78,34 @@ class Images(DatasetTask):
         return torch.stack([hits, cross_entropy(scores, targets, reduction="none")], dim=1)
 
     def tensorflow_module(self) -> Any:
-        """Built from the layers."""
+        """Build the layers in Keras."""
         from workloads.models.tensorflow.images import build
 
         return build(self.layers(), self.dataset.facts.input_shape)
 
     def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Cross-entropy."""
+        """Cross-entropy summed over the batch."""
         import tensorflow as tf
 
         scores = module(inputs, training=True)
         return tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores))
 
     def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Cross-entropy."""
+        """Cross-entropy of each sample, float32 [batch]."""
         import tensorflow as tf
 
         scores = module(inputs, training=True)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Whether the best class is right; the loss."""
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """For each sample, whether the best class is right (0 or 1), and the loss: [batch, 2]."""
         import tensorflow as tf
 
         scores = module(inputs, training=False)
         hits = tf.cast(tf.equal(tf.argmax(scores, axis=1, output_type=targets.dtype), targets), tf.float32)
         return tf.stack([hits, tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)], axis=1)
 
-    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
-        """Their means."""
-        accuracy, loss = figures.mean(axis=0, dtype=np.float64)
+    def metrics(self, stats: NDArray[Any]) -> dict[str, float]:
+        """Accuracy and mean loss."""
+        accuracy, loss = stats.mean(axis=0, dtype=np.float64)
         return {"accuracy": float(accuracy), "loss": float(loss)}

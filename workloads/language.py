@@ -1,4 +1,4 @@
-"""Language modelling: the next word, at every place of a sequence. A sample is a sequence."""
+"""Language modelling: the next word at every position of a sequence. A sample is a sequence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.metrics import perplexity
-from workloads.models.initial import Start
-from workloads.models.language import LSTMSize, TransformerSize, language_starts
+from workloads.models.initial import Initializer
+from workloads.models.language import LSTMSize, TransformerSize, language_initializers
 from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SEQUENCES_AT_ONCE = 16
-"""In evaluation: scores of 35 places for 33,278 words are 4.7 MB a sequence."""
+"""Samples per evaluation batch: scores of 35 positions for 33,278 words take 4.7 MB per sequence."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Language(DatasetTask):
-    """The kind of ``size`` decides the model. The loss of a sample is the mean over its places. Metric: perplexity."""
+    """The type of ``size`` determines the model. A sample's loss is the mean over its positions. Metric: perplexity."""
 
     size: Any
 
     def check(self) -> None:
-        """The data are words."""
+        """Check that the data are text."""
         if not isinstance(self.size, LSTMSize | TransformerSize):
             raise ValueError("size: must be an LSTMSize or a TransformerSize of workloads.models.language")
         if not self.dataset.facts.vocabulary:
@@ -37,40 +37,36 @@ class Language(DatasetTask):
 
     @property
     def num_parameters(self) -> int:
-        """Counted."""
         return self.size.count(self.dataset.facts.vocabulary)  # type: ignore[no-any-return]
 
     @property
-    def samples_apart(self) -> bool:
-        """As long as nothing is dropped."""
+    def independent_samples(self) -> bool:
+        """True unless dropout is used."""
         return not getattr(self.size, "dropout", 0.0)
 
-    def starts(self) -> list[Start]:
-        """Of either model."""
-        return language_starts(self.size, self.dataset.facts.vocabulary)
+    def initializers(self) -> list[Initializer]:
+        return language_initializers(self.size, self.dataset.facts.vocabulary)
 
     def torch_module(self) -> torch.nn.Module:
-        """LSTM or Transformer."""
         from workloads.models.torch.language import language_module
 
         return language_module(self.size, self.dataset.facts.vocabulary)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy, summed over sequences and averaged over their places."""
+        """Cross-entropy, summed over sequences and averaged over their positions."""
         from torch.nn.functional import cross_entropy
 
         scores = module(inputs).flatten(0, 1)
         return cross_entropy(scores, targets.flatten(), reduction="sum") / targets.shape[1]
 
     def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean over the places of each sequence."""
+        """Cross-entropy of each sequence, averaged over its positions."""
         from torch.nn.functional import cross_entropy
 
         losses = cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), reduction="none")
         return losses.view(targets.shape).mean(dim=1)
 
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss."""
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -81,13 +77,13 @@ class Language(DatasetTask):
         return torch.cat(losses).view(targets.shape).mean(dim=1, keepdim=True)
 
     def tensorflow_module(self) -> Any:
-        """LSTM or Transformer."""
+        """Build the LSTM or Transformer in Keras."""
         from workloads.models.tensorflow.language import language_module
 
         return language_module(self.size, self.dataset.facts.vocabulary)
 
     def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Cross-entropy, summed over sequences and averaged over their places."""
+        """Cross-entropy, summed over sequences and averaged over their positions."""
         import tensorflow as tf
 
         scores = module(inputs, training=True)
@@ -95,14 +91,14 @@ class Language(DatasetTask):
         return tf.reduce_sum(losses) / targets.shape[1]
 
     def tensorflow_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Mean over the places of each sequence."""
+        """Cross-entropy of each sequence, averaged over its positions."""
         import tensorflow as tf
 
         scores = module(inputs, training=True)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores), axis=1)
 
-    def tensorflow_figures(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """The loss."""
+    def tensorflow_per_sample_stats(self, module: Any, inputs: Any, targets: Any) -> Any:
+        """The loss of every sequence, float32 [batch, 1]."""
         import tensorflow as tf
 
         def some(done: Any, losses: Any) -> tuple[Any, Any]:
@@ -116,7 +112,7 @@ class Language(DatasetTask):
         begun = (tf.constant(0), losses)
         return tf.while_loop(lambda done, _: done < count, some, begun, parallel_iterations=1)[1].concat()
 
-    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
-        """Perplexity is e to the mean loss."""
-        total = float(figures.sum(dtype=np.float64))
-        return {"perplexity": perplexity(total, len(figures)), "loss": total / len(figures)}
+    def metrics(self, stats: NDArray[Any]) -> dict[str, float]:
+        """Perplexity, the exponential of the mean loss."""
+        total = float(stats.sum(dtype=np.float64))
+        return {"perplexity": perplexity(total, len(stats)), "loss": total / len(stats)}

@@ -1,7 +1,7 @@
 """The ledger: a model whose parameters count how often every sample was used.
 
-One parameter per sample, and the "gradient" of a sample is one at its own place. With the optimizer ``tally`` the final
-parameters *are* the uses of every sample, so what the data service claims is proved where it matters.
+There is one parameter per sample, and the "gradient" of a sample is one at its own index. With the optimizer ``tally``
+the final parameters *are* the use counts of all samples, so the data service's guarantee is proved where it matters.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from numpy.typing import NDArray
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Ledger:
+class SampleLedger:
     """``num_samples`` samples and as many parameters."""
 
     num_samples: int = 2000
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.num_samples, int) or self.num_samples < 1:
             raise ValueError(f"num_samples={self.num_samples}: must be at least 1")
 
-    samples_apart: ClassVar[bool] = True
+    independent_samples: ClassVar[bool] = True
 
     @property
     def num_parameters(self) -> int:
-        """One per sample."""
+        """Number of parameters, one per sample."""
         return self.num_samples
 
     def prepare(self) -> int:
-        """There are no data."""
+        """Do nothing: there are no data to convert."""
         return self.num_samples
 
     def preload(self) -> list[str]:
-        """Nothing."""
+        """Do nothing: there is nothing to import."""
         return []
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        """Nothing has been used."""
+        """Zeros: no sample has been used yet."""
         return np.zeros(self.num_samples, dtype=np.float32)
 
     def numpy_gradient(
@@ -58,10 +57,10 @@ class Ledger:
         weights: NDArray[np.float32],
         grad: NDArray[np.float32],
     ) -> float:
-        """Every sample counts as its weight; the loss is the same."""
+        """Count every sample with its weight; the loss is the same."""
         np.add.at(grad, indices, weights)
         return float(params[indices].sum())
 
     def numpy_metrics(self, params: NDArray[np.float32]) -> dict[str, float]:
-        """Mean, least and most uses of a sample."""
+        """Mean, smallest and largest use count of a sample."""
         return {"mean_uses": float(params.mean()), "least_uses": float(params.min()), "most_uses": float(params.max())}

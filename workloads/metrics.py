@@ -1,4 +1,4 @@
-"""Scores of predictions on held-out data, in numpy (pure)."""
+"""Metrics of predictions on held-out data, in numpy (pure)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MAX_LOG_PERPLEXITY = 80.0
-"""Above it a model is of no use anyhow, and exp would overflow in float32 (88.7)."""
+"""Largest mean loss: a model above it is useless anyway, and exp would overflow in float32 (88.7)."""
 CLIP = 1e-7
-"""Probabilities of 0 and 1 count as this far from them, so that one wrong certainty does not decide everything."""
+"""Probabilities are clipped to this distance from 0 and 1, so that one wrong certainty does not dominate."""
 
 
 def accuracy(scores: ArrayLike, classes: ArrayLike) -> float:
-    """Fraction of samples whose highest score [N, classes] is that of their class [N]; of equals the first counts."""
+    """Fraction of samples whose (first) highest score [N, classes] is that of their class [N]."""
     hits: NDArray[np.bool_] = np.asarray(scores).argmax(axis=1) == np.asarray(classes)
     _refuse_empty(hits)
     return float(hits.mean())
 
 
 def perplexity(loss_sum: float, num_tokens: int) -> float:
-    """The exponential of the mean loss (in nats) of a token; never more than exp(80), so that it can be averaged."""
+    """Perplexity: exp of the mean loss (in nats) per token, at most exp(80), so that it can be averaged."""
     if num_tokens < 1:
         raise ValueError(f"num_tokens={num_tokens}: must be at least 1")
     mean = loss_sum / num_tokens
@@ -29,9 +29,9 @@ def perplexity(loss_sum: float, num_tokens: int) -> float:
 
 
 def auc(scores: ArrayLike, labels: ArrayLike) -> float:
-    """Chance that a positive [N] has a higher score than a negative, equal scores counting half.
+    """Probability that a positive [N] has a higher score than a negative; equal scores count half.
 
-    By ranks (Mann and Whitney 1947), exact with ties. NaN when all labels are the same, or a score is not a number.
+    By ranks (Mann and Whitney 1947), exact with ties. NaN if all labels are the same or a score is NaN.
     """
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) > 0.5
     num_positive = int(positive.sum())
@@ -39,7 +39,7 @@ def auc(scores: ArrayLike, labels: ArrayLike) -> float:
     if not num_positive or not num_negative or np.isnan(values).any():
         return math.nan
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores, from one
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # mean rank (from one) of equal scores
     excess = ranks[inverse][positive].sum() - num_positive * (num_positive + 1) / 2
     return float(excess / num_positive / num_negative)
 
@@ -53,15 +53,15 @@ def log_loss(probabilities: ArrayLike, labels: ArrayLike) -> float:
 
 
 def expected_auc(probabilities: ArrayLike) -> float:
-    """AUC that the true probabilities themselves would score: no model can do better on these samples.
+    """Expected AUC of the true probabilities: no model can do better on these samples.
 
-    A positive i meets a negative j with chance p_i (1 - p_j); it is ranked right when p_i > p_j, half right when equal.
-    Samples are not paired with themselves.
+    A positive i meets a negative j with probability p_i (1 - p_j); the pair is ranked right if p_i > p_j, half right if
+    they are equal. Samples are not paired with themselves.
     """
     values, counts = np.unique(np.asarray(probabilities, dtype=np.float64), return_counts=True)
     positives, negatives = counts * values, counts * (1 - values)
     below = np.concatenate([[0.0], np.cumsum(negatives)[:-1]])
-    own = positives * negatives - counts * values * (1 - values)  # pairs of equal probability, without i with i
+    own = positives * negatives - counts * values * (1 - values)  # pairs of equal probability, without self-pairs
     right = (positives * below).sum() + own.sum() / 2
     pairs = positives.sum() * negatives.sum() - (counts * values * (1 - values)).sum()
     return float(right / pairs) if pairs > 0 else math.nan

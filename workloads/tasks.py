@@ -1,4 +1,4 @@
-"""What all tasks on a data set have in common: the data, or a part of them, and metrics from figures of each sample."""
+"""Common parts of all tasks on a data set: the data, or a subset, and metrics from per-sample statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.data import Split
-from workloads.models.initial import Start, draw
+from workloads.models.initial import Initializer, draw
 
 if TYPE_CHECKING:
     import torch
@@ -23,10 +23,9 @@ class DatasetTask(ABC):
 
     Attributes:
         dataset: one of ``workloads/datasets/``.
-        data_dir: where the converted arrays lie.
-        train_samples: how many of the training samples are used; they are spread evenly over the file, as that may be
-            sorted. None: all.
-        test_samples: the same of those that metrics are measured on.
+        data_dir: directory of the converted arrays.
+        train_samples: number of training samples to use, spread evenly over the file, which may be sorted. None: all.
+        test_samples: the same for held-out samples.
     """
 
     dataset: Any
@@ -35,7 +34,6 @@ class DatasetTask(ABC):
     test_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name in ("train_samples", "test_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -44,29 +42,29 @@ class DatasetTask(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Whether model and data fit; raises ``ValueError`` naming a field."""
+        """Check that model and data fit; raises ``ValueError`` naming a field."""
 
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """Known without data and framework."""
+        """Number of parameters, known without data and framework."""
 
     @property
     @abstractmethod
-    def samples_apart(self) -> bool:
-        """Whether a sample's loss depends on no other sample of its micro-batch: no batch normalisation, no masks."""
+    def independent_samples(self) -> bool:
+        """Whether a sample's loss depends on no other sample of its micro-batch: no batch normalisation, no dropout."""
 
     @abstractmethod
-    def starts(self) -> list[Start]:
-        """What the parameters start as, in the order of the flat vector."""
+    def initializers(self) -> list[Initializer]:
+        """Initial values in the order of the flat vector."""
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        """Float32 [num_parameters], the same in every framework."""
-        return draw(seed, self.starts())
+        """Initial parameters, float32 [num_parameters], the same in every framework."""
+        return draw(seed, self.initializers())
 
     @abstractmethod
     def torch_module(self) -> torch.nn.Module:
-        """The model."""
+        """Build the model in PyTorch."""
 
     @abstractmethod
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -74,23 +72,23 @@ class DatasetTask(ABC):
 
     @abstractmethod
     def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """That of each sample, [N]."""
+        """The loss of each sample, [N]."""
 
     @abstractmethod
-    def torch_figures(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """What :meth:`metrics` wants to know of every sample: float [N, figures]."""
+    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The statistics of every sample that :meth:`metrics` needs: float [N, statistics]."""
 
     @abstractmethod
-    def metrics(self, figures: NDArray[Any]) -> dict[str, float]:
-        """Metrics from the figures of all samples [N, figures], whatever framework they are from."""
+    def metrics(self, stats: NDArray[Any]) -> dict[str, float]:
+        """Metrics from the statistics of all samples [N, statistics], computed by any framework."""
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Metrics of samples that fit into memory together."""
-        return self.metrics(self.torch_figures(module, inputs, targets).numpy())
+        return self.metrics(self.torch_per_sample_stats(module, inputs, targets).numpy())
 
     @property
     def num_samples(self) -> int | None:
-        """Training samples; None when only the files know."""
+        """Number of training samples; None if it depends on the files."""
         known: int | None = self.dataset.num_samples
         return known if known is None or self.train_samples is None else min(known, self.train_samples)
 
@@ -100,17 +98,17 @@ class DatasetTask(ABC):
         return found if self.train_samples is None else min(found, self.train_samples)
 
     def preload(self) -> list[str]:
-        """Nothing to import beyond the framework."""
+        """Import nothing beyond the framework."""
         return []
 
     def load(self) -> Split:
-        """Arrays as stored, cut to the samples that are used."""
+        """Arrays as stored, reduced to the samples that are used."""
         split: Split = self.dataset.load(self.data_dir)
         return Split(train=_spread(split.train, self.train_samples), test=_spread(split.test, self.test_samples))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Any) -> NDArray[Any]:
-        """A batch as the model sees it; ``drawn`` says which training samples, None: for evaluation."""
-        seen: NDArray[Any] = self.dataset.batch_inputs(inputs, drawn)
+    def batch_inputs(self, inputs: NDArray[Any], key: Any) -> NDArray[Any]:
+        """Pre-process a batch for the model; ``key`` identifies training samples, None: for evaluation."""
+        seen: NDArray[Any] = self.dataset.batch_inputs(inputs, key)
         return seen
 
 

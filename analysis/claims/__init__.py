@@ -1,1 +1,1 @@
-"""What the papers report, what runs here say to it, and a verdict for each: facts, answers and rules apart."""
+"""The claims of the papers, the answers of our runs, and a verdict for each: facts, answers and rules kept separate."""

@@ -1,7 +1,7 @@
-"""What an experiment's runs say to a claim: the median over seeds, paired by seed, with its interval.
+"""The answer of an experiment's runs to a claim: the median over seeds, paired by seed, with its interval.
 
-How sure a shape is that takes more than one number to see is told by how often it is there when seeds are drawn again
-from those that ran (with replacement, whole seeds, so that what is paired stays so).
+A shape that needs more than one number has no interval. Its certainty is how often it holds when seeds are resampled
+from those that ran (with replacement, whole seeds, so that pairs stay together).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from analysis.claims.shapes import SHAPES
 from analysis.measures.stats import median
 
 UNITS = {"s": 1.0, "min": 1 / 60, "h": 1 / 3600, "%": 100.0, "x": 1.0, "": 1.0}
-"""What a measure in seconds, or a plain fraction, is multiplied with."""
+"""Factor for a measure in seconds, or for a plain fraction."""
 
 
 QUOTIENTS = {"lower": (-1.0, 1.0), "faster": (1.0, 1.0), "longer": (1.0, 1.0), "times": (1.0, 0.0)}
-"""A quotient of times, q, by what is said of it: q = base + sign * said."""
+"""The ratio of times q in terms of what is reported of it: q = base + sign * reported."""
 RESAMPLES = 200
 NOTHING = 1e-6
-"""What rounding leaves of a difference."""
+"""Differences below this are rounding errors."""
 
 
 class Answer(NamedTuple):
-    """Ours, in the claim's unit. ``holds``, ``share``, ``same``: of shapes only; ``text`` says what they saw.
+    """Our result, in the claim's unit. ``holds``, ``share``, ``same``: shapes only; ``text``: what was observed.
 
-    ``share``: of the resampled seeds with which the shape holds, not a number of one seed; ``same``: no seed differs
-    from another. ``cases``: all that count, of which the answer itself is the least (or most) favourable.
+    ``share``: of the resampled seeds with which the shape holds, NaN for one seed; ``same``: all seeds give the same
+    result. ``cases``: all cases that count, of which the answer itself is the least (or most) favourable.
     """
 
     value: float = nan
@@ -51,13 +51,13 @@ class Answer(NamedTuple):
 
 
 def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
-    """None where the runs do not hold what the claim is about.
+    """The answer to a claim, or None if the runs do not contain what the claim is about.
 
     Args:
-        claim: of the ledger.
-        chances: among how many cases this is one of which the best counts; intervals are as much more confident
-            (Bonferroni), since one of many will do by chance.
-        runs: a row per run: a column for each axis, ``seed``, and measures (:mod:`analysis.experiments.results`).
+        claim: an entry of the ledger.
+        chances: number of cases of which the best counts; intervals get a correspondingly higher confidence
+            (Bonferroni), since one of many succeeds by chance.
+        runs: one row per run: a column for each axis, ``seed``, and measures (:mod:`analysis.experiments.results`).
     """
     if claim.shape is not None:
         return shaped(claim, runs)
@@ -84,7 +84,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
 
 
 def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
-    """The least favourable of them, with ``best`` the most favourable; of several the text has all."""
+    """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several."""
     chosen = (max if claim.best else min)(cases.values(), key=lambda each: each.value)
     if len(cases) == 1:
         return chosen
@@ -100,23 +100,23 @@ def listed(cases: dict[str, Answer]) -> str:
 
 
 def shown(value: float) -> str:
-    """Three digits; what rounding leaves is nothing."""
+    """Three significant digits; differences below rounding are 0."""
     return f"{0.0 if abs(value) < NOTHING else value:.3g}"
 
 
 def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
-    """What a function of the whole experiment sees, and how sure that is."""
+    """The answer of a function of the whole experiment, and its certainty."""
     look = SHAPES[claim.shape or ""]
-    seen = look(runs, claim)
-    if seen is None:
+    result = look(runs, claim)
+    if result is None:
         return None
     parts = [rows for _, rows in runs.groupby("seed")]
-    ours = Answer(holds=seen.holds, text=seen.text, seeds=len(parts))
+    ours = Answer(holds=result.holds, text=result.text, seeds=len(parts))
     if len(parts) < 2:
         return ours
     values = [rows[claim.of].to_numpy("float64") for rows in parts]
     if all(np.array_equal(each, values[0], equal_nan=True) for each in values):
-        return ours._replace(share=float(seen.holds), same=True)
+        return ours._replace(share=float(result.holds), same=True)
     draws = np.random.default_rng(0).integers(len(parts), size=(RESAMPLES, len(parts)))
     again = [look(pd.concat([parts[index] for index in draw]), claim) for draw in draws]
     usable = [each.holds for each in again if each is not None]
@@ -124,7 +124,7 @@ def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
 
 
 def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
-    """The least favourable level of the claim's axis, or with ``best`` the most favourable; the text has all."""
+    """The least favourable level of the claim's axis, or with ``best`` the most favourable; the text lists all."""
     axis, found = str(claim.over), {}
     levels = list(runs[axis].unique()) if axis in runs else []
     for level in levels:
@@ -138,7 +138,7 @@ def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
 
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
-    """A measure of a cell by seed; a job that was cut off took for ever, what was not measured is left out."""
+    """A measure of a cell by seed; infinite for a job that was cut off, missing measurements are left out."""
     mine = cell_of(runs, cell)
     if measure not in mine or mine.empty:
         return pd.Series(dtype="float64")
@@ -149,7 +149,7 @@ def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
 
 
 def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:
-    """Median and interval of what ``how`` makes of two systems; that of a quotient is made of its logarithms."""
+    """Median and interval of the comparison ``how`` of two systems; for a ratio, computed from its logarithms."""
     values, factor = compared(claim.how, subject, other), UNITS[claim.unit]
     found = described(values * factor, confidence)
     if claim.how not in QUOTIENTS or not np.isfinite(values).all() or isnan(found.low):
@@ -163,7 +163,7 @@ def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float
 
 
 def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
-    """By seed; seeds that only one side has are left out. Percentages are fractions here."""
+    """The comparison by seed; seeds that only one side has are left out. Percentages are fractions here."""
     ours, theirs = subject.align(other, join="inner")
     with np.errstate(invalid="ignore", divide="ignore"):
         match how:
@@ -181,7 +181,7 @@ def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
 
 
 def described(values: pd.Series, confidence: float = CONFIDENCE) -> Answer:
-    """Median and its interval."""
+    """Median of the values with its interval, as an answer."""
     low, high = interval(values, confidence)
     return Answer(median(values), low, high, len(values))
 
@@ -194,5 +194,5 @@ def rising(claim: Claim, values: list[pd.Series]) -> Answer:
     text = " < ".join(f"{name} {value * UNITS[claim.unit]:.3g}" for name, value in zip(names, medians, strict=True))
     steps = tuple(described(compared("excess", b, a) * UNITS[claim.unit]) for a, b in pairwise(values))
     least = min(steps, key=lambda step: step.value)
-    said = text if least.value > NOTHING else f"not {text}"
-    return least._replace(text=f"{said}; {listed({'least step': least})}", cases=steps)
+    order = text if least.value > NOTHING else f"not {text}"
+    return least._replace(text=f"{order}; {listed({'least step': least})}", cases=steps)

@@ -1,4 +1,4 @@
-"""Which runs of an experiment a claim is about."""
+"""Selects the runs of an experiment that a claim is about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.claims.ledger import Cell
 
 
 def cell_of(runs: pd.DataFrame, cell: Cell) -> pd.DataFrame:
-    """The runs of a cell: those that have these levels."""
+    """The runs of a cell, i.e. those with these levels."""
     chosen = np.ones(len(runs), dtype=bool)
     for axis, level in cell.items():
         if axis not in runs:

@@ -1,4 +1,4 @@
-"""The interval beside a median over few seeds: Student's t, or order statistics where a run never ended."""
+"""The interval of a median over few seeds: Student's t, or order statistics where a run never ended."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CONFIDENCE = 0.95
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Of what a measure comes to with other seeds; not a number of fewer than two values.
+    """Interval of a measure over other seeds; (NaN, NaN) for fewer than two values.
 
-    Finite values: Student's t for their mean, stretched to hold their median. A bootstrap of the median would reach
-    from the least to the largest of five at most, which covers 94 % (of three: 75 %). Values of which some are infinite
-    (a job that was cut off): the median's order statistics, exact, and without an end where there are fewer than six.
-    Values that are all the same: that value, twice.
+    Finite values: Student's t for their mean, extended to include their median. A bootstrap of the median would at most
+    span from the smallest to the largest of five values, which covers 94 % (of three: 75 %). If some values are
+    infinite (a job that was cut off): the median's order statistics, exact, and unbounded for fewer than six values.
+    Identical values: that value, twice.
     """
     array = np.sort(np.asarray(list(values), dtype="float64"))
     if len(array) < 2 or np.isnan(array).any():
@@ -27,7 +27,7 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Mean +- t s / sqrt(n), and the median within."""
+    """Mean +- t s / sqrt(n), extended to include the median."""
     from scipy.stats import t
 
     half = t.ppf(0.5 + confidence / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
@@ -36,7 +36,7 @@ def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def order_statistics(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Of sorted values the k-th from either end, k the largest with which the median is missed rarely enough."""
+    """The k-th sorted value from either end, with the largest k that misses the median rarely enough."""
     from scipy.stats import binom
 
     k = int(binom.ppf((1.0 - confidence) / 2, len(values), 0.5))

@@ -1,4 +1,4 @@
-"""The rules by which ours is held against the paper's; pure."""
+"""The rules by which our results are compared with the paper's; pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from analysis.claims.answers import Answer
 from analysis.claims.ledger import Bounds, Claim
 
 TOLERANCE_FRAC = 0.15
-"""Of a number."""
+"""Relative tolerance of a number."""
 TOLERANCE_POINTS = 15.0
-"""Of a percentage; a factor counts as the percentage above or below 1 ..."""
+"""Tolerance of a percentage, in percentage points; a factor counts as the percentage above or below 1 ..."""
 TOLERANCE_OF_EFFECT = 1 / 3
-"""... and this part of the paper's percentage at most: 10 % are not 24 %, though only 14 points less."""
+"""... and at most this part of the paper's percentage: 10 % does not match 24 %, though only 14 points less."""
 FEWEST_SEEDS = 5
-"""For a shape: of fewer, all agree too often by chance (of four, one time in sixteen)."""
+"""Minimum number of seeds for a shape: fewer agree too often by chance (four: one time in sixteen)."""
 SHARE = 0.95
-"""Of the resampled seeds with which a shape must hold, or not hold."""
+"""Part of the resampled seeds with which a shape must hold, or must not hold."""
 
 MET, MISSED, INCONCLUSIVE = "met", "missed", "inconclusive"
 CALIBRATED, ARITHMETIC, CONTEXT, OPEN = "calibrated", "by arithmetic", "context", "not run"
@@ -31,31 +31,31 @@ def judge(claim: Claim, answer: Answer | None) -> str:
         return CONTEXT
     if answer is None:
         return OPEN
-    return _said(claim, decided(claim, answer, claim.accept or ((0.0, None) if claim.how == "order" else None)))
+    return _capped(claim, decided(claim, answer, claim.accept or ((0.0, None) if claim.how == "order" else None)))
 
 
 def judge_magnitude(claim: Claim, answer: Answer | None) -> str:
-    """Of a claim that accepts whatever is on one side of a bound: whether ours is also as large as the paper's.
+    """For a claim that accepts everything on one side of a bound: whether our effect is also as large as the paper's.
 
-    One of ``VERDICTS``, or nothing where that is not asked: the claim has two ends or none, or the paper tells no more
-    than the bound.
+    One of ``VERDICTS``, or empty if there is nothing to judge: the claim has two ends or none, or the paper reports no
+    more than the bound.
     """
     if claim.check == "context" or claim.accept is None or None not in claim.accept:
         return ""
     if claim.magnitude is None and (claim.value is None or claim.value in claim.accept):
         return ""
-    return OPEN if answer is None else _said(claim, decided(claim, answer, claim.magnitude))
+    return OPEN if answer is None else _capped(claim, decided(claim, answer, claim.magnitude))
 
 
-def _said(claim: Claim, verdict: str) -> str:
-    """What was fitted to a number can miss it, but not confirm it."""
+def _capped(claim: Claim, verdict: str) -> str:
+    """The verdict of a fitted quantity: it can miss its number, but not confirm it."""
     if verdict == MISSED:
         return verdict
     return CALIBRATED if claim.calibrated else ARITHMETIC if claim.arithmetic else verdict
 
 
 def decided(claim: Claim, answer: Answer, accept: Bounds | None) -> str:
-    """The worst of all cases, or with ``best`` the best."""
+    """The worst verdict of all cases, or with ``best`` the best."""
     verdicts = [_one(claim, case, accept) for case in answer.cases or (answer,)]
     return (max if claim.best else min)(verdicts, key=RISING.index)
 
@@ -69,22 +69,22 @@ def _one(claim: Claim, ours: Answer, accept: Bounds | None) -> str:
     low, high = (ours.value, ours.value) if given and isnan(ours.low) else (ours.low, ours.high)
     if isnan(ours.value):
         return MISSED
-    if isnan(low) or isnan(high):  # one seed: nobody knows what another would give
+    if isnan(low) or isnan(high):  # one seed: the spread over seeds is unknown
         return INCONCLUSIVE
     return within(low, high, *accept) if accept is not None else near(claim, ours.value, low, high)
 
 
-def shape(seen: Answer) -> str:
-    """Held with the seeds as they are, and with nearly all samples of them."""
-    if isnan(seen.share) or (seen.seeds < FEWEST_SEEDS and not seen.same):
+def shape(result: Answer) -> str:
+    """Whether a shape holds with the seeds as they are, and with nearly all resamples of them."""
+    if isnan(result.share) or (result.seeds < FEWEST_SEEDS and not result.same):
         return INCONCLUSIVE
-    if seen.holds:
-        return MET if seen.share >= SHARE else INCONCLUSIVE
-    return MISSED if seen.share <= 1.0 - SHARE else INCONCLUSIVE
+    if result.holds:
+        return MET if result.share >= SHARE else INCONCLUSIVE
+    return MISSED if result.share <= 1.0 - SHARE else INCONCLUSIVE
 
 
 def within(low: float, high: float, least: float | None, most: float | None) -> str:
-    """Whether an interval lies between bounds that do not belong to them; bounds that are one number demand it."""
+    """Whether an interval lies strictly between two bounds; equal bounds require exactly that value."""
     if least is not None and least == most:
         return MET if low == high == least else MISSED if high < least or low > least or low == high else INCONCLUSIVE
     bottom, top = -inf if least is None else least, inf if most is None else most
@@ -94,7 +94,7 @@ def within(low: float, high: float, least: float | None, most: float | None) -> 
 
 
 def near(claim: Claim, ours: float, low: float, high: float) -> str:
-    """Whether ours is the paper's within the tolerance, and its interval no wider than that."""
+    """Whether our value is within the tolerance of the paper's, and its interval no wider than that."""
     paper = claim.value
     if paper is None:
         return MISSED
@@ -105,7 +105,7 @@ def near(claim: Claim, ours: float, low: float, high: float) -> str:
 
 
 def tolerance(claim: Claim) -> float:
-    """In the claim's unit; to either side of its value."""
+    """The tolerance in the claim's unit, to either side of its value."""
     paper = claim.value or 0.0
     if claim.check != "ratio":
         return TOLERANCE_FRAC * abs(paper)

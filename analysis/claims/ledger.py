@@ -1,8 +1,8 @@
 """The ledgers of claims: one YAML per paper, one entry per number or shape that it reports.
 
-An entry says what the paper says (``where``, ``value``, ``unit``), by which rule ours is held against it (``check``,
-``accept``) and which runs answer it (``experiment``, ``subject``, ``against``, ``how``). The runs are cells of an
-experiment: a level for each of its axes; what ``against`` leaves out is as in the ``subject``.
+An entry has the paper's statement (``where``, ``value``, ``unit``), the rule by which our result is compared with it
+(``check``, ``accept``) and the runs that answer it (``experiment``, ``subject``, ``against``, ``how``). The runs are
+cells of an experiment: a level for each of its axes; levels that ``against`` leaves out are those of ``subject``.
 """
 
 from __future__ import annotations
@@ -24,55 +24,55 @@ How = Literal["value", "lower", "faster", "longer", "times", "excess", "order"]
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be used: which entry and what is wrong with it."""
+    """A ledger that cannot be used: which entry, and what is wrong with it."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a paper reports."""
+    """One number or shape that a paper reports."""
 
     id: str
     where: str
     """Section, figure or table."""
     says: str = ""
-    """What is claimed, where subject and value do not say it."""
+    """The claim in words, where subject and value do not express it."""
     check: Check
-    """``number``: within 15 %; ``ratio``: within 15 points and a third of the paper's; ``shape``: as said;
-    ``context``: none. :mod:`analysis.claims.judge` has the whole rules."""
+    """``number``: within 15 %; ``ratio``: within 15 points and a third of the paper's effect; ``shape``: as described;
+    ``context``: not judged. :mod:`analysis.claims.judge` has the exact rules."""
     scale: Scale = "virtual"
     """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy."""
     value: float | None = None
-    """The paper's, in ``unit``."""
+    """The paper's value, in ``unit``."""
     printed: float | None = None
-    """What the paper prints where its own other numbers give another ``value``."""
+    """What the paper prints, if its other numbers imply another ``value``."""
     std: float | None = None
     """The paper's standard deviation, in ``unit``."""
     unit: str = ""
-    """``s``, ``min``, ``%``, ``x`` (a ratio) or nothing (a plain number)."""
+    """``s``, ``min``, ``%``, ``x`` (a ratio) or empty (a plain number)."""
     accept: Bounds | None = None
-    """The range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open. Its ends do
-    not belong to it, unless they are the same."""
+    """Range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open. The ends are
+    excluded, unless they are equal."""
     magnitude: Bounds | None = None
-    """The range that the paper reports, where ``accept`` is open at one end; null: ``value`` is what it reports."""
+    """The range that the paper reports, if ``accept`` is open at one end; null: the paper reports ``value``."""
     calibrated: str = ""
-    """What here was fitted to, or chosen by, this very claim. Such an answer confirms nothing."""
+    """What was fitted to, or chosen by, this very claim. Such an answer confirms nothing."""
     arithmetic: bool = False
-    """It evaluates a definition; nothing is measured."""
+    """Whether the answer only evaluates a definition and measures nothing."""
     experiment: str | None = None
-    """That answers it; none where nothing here can."""
+    """The experiment that answers it; empty if nothing here can."""
     of: str = "jct_s"
-    """The measure (column) that is looked at."""
+    """The measure (column) that is compared."""
     how: How = "value"
-    """``value``: as it is. With T_s of the subject and T_b of ``against``, ``lower``: 1 - T_s/T_b, ``faster``:
+    """``value``: the measure itself. With T_s of the subject, T_b of ``against``, ``lower``: 1 - T_s/T_b, ``faster``:
     T_b/T_s - 1, ``longer``: T_s/T_b - 1, ``times``: T_b/T_s, ``excess``: T_s - T_b. ``order``: the subject, then
-    ``against``, rising."""
+    ``against``, in increasing order."""
     subject: Cell = {}
     against: tuple[Cell, ...] = ()
-    """Of several the least favourable counts, or with ``best`` the most favourable."""
+    """If there are several, the least favourable counts, or with ``best`` the most favourable."""
     over: str | None = None
-    """An axis that the cells do not name: its levels count as several, too."""
+    """An axis that the cells do not name: each of its levels is a case."""
     best: bool = False
     shape: str | None = None
-    """A function of :mod:`analysis.claims.shapes` that looks at the whole experiment."""
+    """A function of :mod:`analysis.claims.shapes` that inspects the whole experiment."""
     note: str = ""
 
 
@@ -81,7 +81,7 @@ def load_ledger(paper: str, folder: Path = FOLDER) -> Mapping[str, Claim]:
     """The claims of ``paper`` by id, in the order of the file.
 
     Raises:
-        LedgerError: no such ledger, or an entry that is not well formed.
+        LedgerError: unknown ledger, or a malformed entry.
     """
     path = folder / f"{paper}.yaml"
     try:
@@ -105,13 +105,13 @@ def _read(name: str, entry: dict[str, Any], path: Path) -> Claim:
 
 
 def _problem(claim: Claim) -> str | None:
-    """What msgspec does not see."""
+    """Problems of an entry that its types do not express."""
     if claim.experiment is None:
         return None
     if claim.how != "value" and not claim.against:
-        return f"how={claim.how}: names nothing to compare with; add against"
+        return f"how={claim.how}: needs something to compare with; add against"
     if claim.shape is None and claim.how != "order" and claim.value is None and claim.accept is None:
-        return "value and accept are both null: there is nothing to hold ours against"
+        return "value and accept are both null: there is nothing to compare with"
     for name in ("accept", "magnitude"):
         ends = getattr(claim, name)
         if ends is not None and None not in ends and ends[0] > ends[1]:
@@ -119,7 +119,7 @@ def _problem(claim: Claim) -> str | None:
     if claim.magnitude is not None and (claim.accept is None or None not in claim.accept):
         return "magnitude: belongs to accept with an open end"
     if claim.calibrated and claim.arithmetic:
-        return "calibrated, arithmetic: one of the two"
+        return "calibrated, arithmetic: only one of the two may be set"
     return None
 
 

@@ -1,1 +1,1 @@
-"""Experiments: a description of runs that belong together, their measures in one frame, and a page about them."""
+"""Experiments: the description of a set of runs, their measures in one frame, and a page about them."""

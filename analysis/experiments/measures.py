@@ -15,16 +15,16 @@ from analysis.records.schema import Woke
 
 Measure = Callable[[Run], float]
 SETTLED = 5
-"""Iterations of a worker that are left out before its speed is looked at."""
+"""Number of first iterations of a worker that are ignored in measuring its speed."""
 
 
 def wait_frac(run: Run) -> float:
-    """Share of the workers' time that was waiting (idle before synchronisation)."""
+    """Share of the workers' time spent waiting (idle before synchronisation)."""
     return work.wait_frac(work.time_spent(run.tables.iterations))
 
 
 def idle_frac(run: Run) -> float:
-    """Share of the time until the slowest was ready in which workers were idle; in the second half of the run."""
+    """Share of the time until the slowest was ready in which workers were idle, in the second half of the run."""
     rows = work.computed(run.tables.iterations)
     rows = rows[(rows["t"] > jct_s(run) / 2) & (rows["fate"] == "applied")]
     times = rows.groupby("applied_version")["iter_s"]
@@ -46,7 +46,7 @@ def throughput(run: Run) -> float:
 
 
 def shards_missing(run: Run) -> float:
-    """Shards that were to be DONE and are not; 0 is data integrity (AntDT section VII-D2)."""
+    """Number of shards that should be DONE and are not; 0 means data integrity (AntDT section VII-D2)."""
     end = run.finished
     if end is None or end.shards_total is None or end.shards_done is None:
         return nan
@@ -54,7 +54,7 @@ def shards_missing(run: Run) -> float:
 
 
 def consumption(run: Run) -> pd.DataFrame:
-    """By worker: ``samples`` that were applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
+    """By worker: ``samples`` applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
     rows = work.computed(run.tables.iterations)
     groups = rows.groupby("worker")
     shard = max(1.0, float(run.job["num_samples"]) / max(1, int(run.job["num_shards"])))
@@ -89,7 +89,7 @@ def throughput_over_time(run: Run, bins: int = 60) -> pd.DataFrame:
 
 
 def restart_s(run: Run) -> tuple[float, float]:
-    """When the first node was gone and when the last one was back; not a number without a restart."""
+    """Times when the first node was lost and when the last one was back; NaN without a restart."""
     rows = run.tables.restarts
     gone = rows.loc[rows["what"].isin(["Lost", "ServerLost"]), "t"]
     back = rows.loc[rows["what"].isin(["Joined", "Restored"]), "t"]
@@ -97,7 +97,7 @@ def restart_s(run: Run) -> tuple[float, float]:
 
 
 def rebound(run: Run) -> float:
-    """Throughput after the restarts over that before them; more than 1: it came back (AntDT figure 14)."""
+    """Throughput after the restarts / before them; more than 1: it recovered (AntDT figure 14)."""
     gone, back = restart_s(run)
     rows = run.tables.updates
     rows, end = rows[~rows["void"]], jct_s(run)
@@ -109,7 +109,7 @@ def rebound(run: Run) -> float:
 
 
 def server_bpt_ratio(run: Run) -> float:
-    """Time per update of the slowest server after the restarts over that before them; less than 1: it recovered."""
+    """Time per update of the slowest server after the restarts / before them; less than 1: it recovered."""
     gone, back = restart_s(run)
     rows = server_rates(run)
     before = rows[rows["t"] < gone].groupby("server")["bpt_s"].median()
@@ -121,7 +121,7 @@ def server_bpt_ratio(run: Run) -> float:
 
 
 def restarted_bpt_ratio(run: Run) -> float:
-    """BPT of the first restarted worker over the others' median, after it is back; about 1: level (AntDT figure 13)."""
+    """BPT of the first restarted worker after its return / the others' median; about 1: recovered (AntDT figure 13)."""
     rows = run.tables.restarts
     gone = rows[(rows["what"] == "Lost") & (rows["role"] == "worker")]
     if gone.empty:
@@ -137,7 +137,7 @@ def restarted_bpt_ratio(run: Run) -> float:
 
 
 def slowest_before(run: Run) -> float:
-    """BPT of the slowest worker over the others' median, before the first restart."""
+    """BPT of the slowest worker / the others' median, before the first restart."""
     gone, _ = restart_s(run)
     rows = work.computed(run.tables.iterations)
     means = rows[rows["t"] < (gone if gone == gone else jct_s(run))].groupby("worker")["bpt_s"].mean()
@@ -145,49 +145,49 @@ def slowest_before(run: Run) -> float:
 
 
 def restarts(run: Run) -> float:
-    """Nodes that were lost."""
+    """Number of nodes that were lost during the run."""
     return float(run.tables.restarts["what"].isin(["Lost", "ServerLost"]).sum())
 
 
 def decide_frac(run: Run) -> float:
-    """Time of all decisions over JCT: state of the data service and actions together (AntDT section VII-E)."""
+    """Time of all decisions / JCT: data-service state and actions together (AntDT section VII-E)."""
     return float(run.tables.decisions["decide_us"].sum()) * 1e-6 / jct_s(run)
 
 
 def solve_s(run: Run) -> float:
-    """The longest decision at a timer: monitoring, flags and the solver."""
+    """The longest decision upon a timer: monitoring, flags and the solver."""
     times = [line.decide_us for line in run.lines if isinstance(line.event, Woke)]
     return max(times) * 1e-6 if times else nan
 
 
 def slowest_bpt_ratio(run: Run) -> float:
-    """Largest mean BPT of a worker over the median of all workers' means (AntDT figure 1)."""
+    """Largest mean BPT of a worker / median of all workers' means (AntDT figure 1)."""
     means = work.computed(run.tables.iterations).groupby("worker")["bpt_s"].mean()
     return float(means.max() / means.median()) if len(means) else nan
 
 
 def final_metric(run: Run) -> float:
-    """Score of the final parameters."""
+    """Metric of the final parameters."""
     value = summarise(run)["final_metric"]
     return nan if value is None else float(value)
 
 
 def update_s(run: Run) -> float:
-    """Seconds per update of the whole job, of rounds therefore per iteration; infinite of a job that was cut off."""
+    """Seconds per update of the whole job, hence per iteration if it has rounds; infinite if it was cut off."""
     updates = int((~run.tables.updates["void"]).sum())
     return jct_s(run) / updates if completed(run) and updates else inf
 
 
 def use_frac(run: Run) -> float:
-    """Share of the workers' time that was computing: sum of compute_i / (workers x JCT), injected delays not counted.
+    """Share of the workers' time spent computing: sum of compute_i / (workers x JCT), without injected delays.
 
-    Wang et al. (ICDCS 2019), section VI-A2, where the formula is lost; what is computed in vain counts.
+    Wang et al. (ICDCS 2019), section VI-A2, whose formula is missing; computation whose result is discarded counts.
     """
     return float(computing_s(run).sum() / (int(run.job["num_workers"]) * jct_s(run)))
 
 
 def use_weighted_frac(run: Run) -> float:
-    """The same with every worker counted by the speed of its device."""
+    """The same, with every worker weighted by the speed of its device."""
     devices = run.job.get("devices")
     if not devices:
         return use_frac(run)
@@ -196,20 +196,20 @@ def use_weighted_frac(run: Run) -> float:
 
 
 def computing_s(run: Run) -> pd.Series:
-    """By worker; those who never answered are left out."""
+    """Seconds by worker; workers that never answered are left out."""
     rows = work.computed(run.tables.iterations)
     return (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
 
 
 def stalled_frac(run: Run) -> float:
-    """Share of the workers' steps, but for their first, before which they were held for more than a hundredth of it."""
+    """Share of the workers' steps, first ones excluded, that they were held before for over a hundredth of the step."""
     rows = work.computed(run.tables.iterations)
     rows = rows[rows["iteration"] > rows.groupby("worker")["iteration"].transform("min")]
     return float((rows["wait_s"] > 0.01 * rows["iter_s"]).mean()) if len(rows) else nan
 
 
 def mean_loss(run: Run) -> float:
-    """Mean over the job's time of the held-out loss (between evaluations linear); less: it fell sooner or deeper."""
+    """Mean held-out loss over the job's time (linear between evaluations); lower: it fell sooner or deeper."""
     curve = targets.scores(run.tables.evaluations, "loss")
     if len(curve) < 2:
         return nan
@@ -223,17 +223,17 @@ def scores(run: Run) -> pd.DataFrame:
 
 
 def converged_metric(run: Run) -> float:
-    """To what the score converged (:func:`analysis.measures.targets.settled`)."""
+    """The value that the metric converged to (:func:`analysis.measures.targets.settled`)."""
     return targets.settled(scores(run))
 
 
 def perplexity(run: Run) -> float:
-    """Of the held-out classes, where the mean loss converged."""
+    """Perplexity of the held-out classes at the loss that the job converged to."""
     return float(np.exp(targets.settled(targets.scores(run.tables.evaluations, "loss"))))
 
 
 def gain_after(run: Run, version: int, for_s: float) -> float:
-    """By how much the score rises in the ``for_s`` after an update (STAR Table I); not a number if it ended."""
+    """Increase of the metric in the ``for_s`` after an update (STAR Table I); NaN if the job ended before."""
     rows = run.tables.updates
     rows = rows[~rows["void"] & (rows["version"] == version)]
     return targets.gain(scores(run), float(rows["t"].iloc[0]), for_s) if len(rows) else nan

@@ -37,17 +37,17 @@ class Results:
     claims: Sequence[Claim] = ()
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
-    """Of every run: ``asked_s`` and the metrics."""
+    """For every run: ``asked_s`` and the metrics."""
 
     @property
     def answers(self) -> list[tuple[Claim, Answer | None, str]]:
-        """Every claim with ours and the verdict."""
+        """Every claim with our answer and the verdict."""
         found = [(claim, answer(claim, self.runs)) for claim in self.claims]
         return [(claim, ours, judge(claim, ours)) for claim, ours in found]
 
 
 def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
-    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed`` False.
+    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed=False``.
 
     Repetitions along an axis get seeds of their own.
     """
@@ -69,7 +69,7 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
 
 
 def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
-    """Of every run, seconds to what its cell of reference converges to; not a number where that was not run."""
+    """Seconds of every run until the metric its reference cell converges to; NaN if that cell was not run."""
     curves = {cell.name: scores(run) for cell, run in runs}
     found = []
     for cell, run in runs:
@@ -81,7 +81,7 @@ def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
 
 
 def summary(results: Results) -> pd.DataFrame:
-    """By cell: ``runs``, ``missed`` (cut off); of the drawn measure, scaled, ``value`` (median), ``low``, ``high``."""
+    """By cell: ``runs``, ``missed`` (cut off); the plotted measure, scaled: ``value`` (median), ``low``, ``high``."""
     drawn, rows = results.spec.figure, []
     there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
     for levels, group in there.groupby(results.spec.compared, sort=False):
@@ -96,7 +96,7 @@ def summary(results: Results) -> pd.DataFrame:
 
 
 def paper_values(results: Results) -> pd.DataFrame:
-    """By cell what the paper reports for the drawn measure: its axes, ``value`` (scaled as ours), ``std``."""
+    """By cell, the paper's value of the plotted measure: its axes, ``value`` (scaled like ours), ``std``."""
     drawn, axes = results.spec.figure, results.spec.compared
     rows = []
     for claim in results.claims:
@@ -108,7 +108,7 @@ def paper_values(results: Results) -> pd.DataFrame:
 
 
 def verdict_frame(results: Results) -> pd.DataFrame:
-    """One row per claim, for the CSV: what the paper says, ours with its interval, the verdict and where it is from."""
+    """One row per claim, for the CSV: the paper's value, ours with its interval, the verdict and its source."""
     rows = []
     for claim, ours, verdict in results.answers:
         found = ours or Answer()

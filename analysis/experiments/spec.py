@@ -1,4 +1,4 @@
-"""The description of an experiment: a YAML below ``conf/experiment/`` that names runs, a figure and its claims."""
+"""The description of an experiment: a YAML in ``conf/experiment/`` that names runs, a figure and its claims."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class SpecError(ValueError):
 
 
 class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which figure, and what it is told: see the modules ``analysis/figures/experiment_*.py``."""
+    """The figure and its parameters: see the modules ``analysis/figures/experiment_*.py``."""
 
     kind: str
     panels: str | None = None
-    """The axis with a panel for each level; null: one panel."""
+    """The axis with one panel per level; null: a single panel."""
     by: str = "system"
-    """The axis with a colour for each level."""
+    """The axis with one colour per level."""
     along: str | None = None
-    """The axis that runs to the right, where levels are numbers."""
+    """The axis of numeric levels that is plotted horizontally."""
     value: str = "jct_s"
-    """The measure that is drawn."""
+    """The measure that is plotted."""
     label: str = "job completion time (s)"
     along_label: str = ""
     scale: float = 1.0
-    """That the measure is multiplied with for the axis."""
+    """Factor for the plotted measure."""
     log: bool = False
     hide: tuple[str, ...] = ()
-    """Levels of ``by`` that are not drawn: references."""
+    """Levels of ``by`` that are not plotted: references."""
 
 
 class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """By how much the score rises after the update whose number is the level of an axis."""
+    """The increase of the metric after an update, whose number is the level of an axis."""
 
     axis: str
     for_s: float
@@ -57,32 +57,32 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     where: str
     """Figure, table or section of the paper."""
     settings: tuple[str, ...] = ()
-    """``setting=value`` of every run."""
+    """``setting=value`` pairs that apply to every run."""
     axes: dict[str, dict[str, tuple[str, ...]]]
-    """By axis and level the settings that make it; later axes override earlier ones, and those the common settings."""
+    """The settings of each level of each axis; later axes override earlier ones, and those the common settings."""
     without: tuple[dict[str, str], ...] = ()
     """Combinations of levels that are left out."""
     seeds: tuple[int, ...] = (0,)
     table: Literal["coding"] | None = None
-    """Nothing is run: the rows are what a function of ``scripts/coding_tables.py`` computes."""
+    """No runs: the rows are computed by a function of ``scripts/coding_tables.py``."""
     repeats: str | None = None
-    """An axis whose levels are repetitions, as seeds are, and not compared."""
+    """An axis whose levels are repetitions, like seeds, and are not compared."""
     measures: tuple[str, ...] = ("jct_s",)
     """Functions of :mod:`analysis.experiments.measures`."""
     excess: dict[str, dict[str, str]] = {}
-    """Further measures: JCT beyond that of the cell named, of the same seed."""
+    """Additional measures: JCT minus that of the named cell, for the same seed."""
     target: dict[str, str] = {}
-    """A measure more, ``tta_s``: seconds until the score reaches what that of this cell converges to, the other levels
-    and the seed being the run's (STAR, section III: ASGD)."""
+    """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
+    and the seed as in the run (STAR, section III: ASGD)."""
     gain: Gain | None = None
-    """A measure more, ``gain``."""
+    """Adds the measure ``gain``."""
     figure: Drawing
     notes: str = ""
-    """For the page: what was scaled and chosen, and why ours differs where it does (Markdown)."""
+    """For the page: what was scaled and chosen, and why our results differ where they do (Markdown)."""
 
     @property
     def shown(self) -> list[str]:
-        """The levels that have a colour."""
+        """The levels that get a colour."""
         return [level for level in self.axes[self.figure.by] if level not in self.figure.hide]
 
     @property
@@ -98,7 +98,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def paper(self) -> str:
-        """The ledger: the first word of the name."""
+        """Name of the ledger: the first word of the experiment's name."""
         return self.name.partition("_")[0]
 
     @property
@@ -110,25 +110,25 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def timed(self) -> bool:
-        """Whether anything is timed on this machine, be it decisions alone: then runs are made one after another."""
+        """Whether anything is timed on this machine, including decisions only: such runs are made one after another."""
         lines = [*self.settings, *(line for levels in self.axes.values() for each in levels.values() for line in each)]
         return self.live or "runtime.decisions=measured" in lines
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One run."""
+    """One run of an experiment: a level for each axis, and a seed."""
 
     levels: dict[str, str]
     seed: int
 
     @property
     def name(self) -> str:
-        """Of its record."""
+        """Name of the run's record directory."""
         return "_".join([*self.levels.values(), f"seed{self.seed}"])
 
 
 def load_spec(path: Path) -> Spec:
-    """Read ``path``; raises :class:`SpecError`."""
+    """Read and check the description in ``path``; raises :class:`SpecError`."""
     try:
         fields = yaml.safe_load(path.read_bytes())
         spec = msgspec.convert({"name": path.stem, **fields}, Spec)
@@ -142,12 +142,12 @@ def load_spec(path: Path) -> Spec:
 
 
 def find_specs(folder: Path) -> dict[str, Path]:
-    """By name, in natural order."""
+    """Paths by name, in natural order."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: natural(path.stem))}
 
 
 def cells(spec: Spec) -> Iterator[Cell]:
-    """Every run; seeds are the outer loop, so that all cells share what changes on the machine meanwhile."""
+    """Every run; seeds are the outer loop, so that slow changes of the machine affect all cells alike."""
     for seed in spec.seeds:
         for levels in product(*spec.axes.values()):
             chosen = dict(zip(spec.axes, levels, strict=True))
@@ -156,7 +156,7 @@ def cells(spec: Spec) -> Iterator[Cell]:
 
 
 def settings_of(spec: Spec, cell: Cell) -> list[str]:
-    """What the run's command line says: common settings, those of its levels, the seed."""
+    """The command-line settings of a run: common settings, those of its levels, the seed."""
     lines = [*spec.settings]
     for axis, level in cell.levels.items():
         lines += spec.axes[axis][level]
@@ -197,7 +197,7 @@ def _axes_problem(spec: Spec) -> str | None:
 
 
 def _more_problem(spec: Spec) -> str | None:
-    """Of the measures that ``target`` and ``gain`` add."""
+    """Problems of the measures that ``target`` and ``gain`` add."""
     axes = ", ".join(spec.axes)
     for axis, level in spec.target.items():
         if axis not in spec.axes:

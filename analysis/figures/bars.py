@@ -1,4 +1,4 @@
-"""Bars, one per strategy: times with their interval and every single run as a dot, and shares of the workers' time."""
+"""Bars, one per strategy: times with their interval and every run as a dot, and shares of the workers' time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def draw_bars(
     Args:
         axes: where to draw.
         bars: ``strategy``, ``value_s`` (median; infinite or nan: no bar), ``low_s``, ``high_s``, ``missed``, ``runs``.
-        dots: ``strategy``, ``value_s`` of single runs; infinite ones are not drawn but counted in the bar's text.
-        looks: of every strategy.
-        label: of the time axis.
+        dots: ``strategy``, ``value_s`` of single runs; infinite ones are counted in the bar's text instead of drawn.
+        looks: the look of every strategy.
+        label: label of the time axis.
         miss: the word for an infinite value.
     """
     finite = [v for v in [*bars["value_s"], *bars["high_s"], *dots["value_s"]] if np.isfinite(v)]
@@ -67,7 +67,7 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 
 
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
-    """The median behind the bar, and below it how many runs never got there."""
+    """The median next to the bar, and below it how many runs did not finish."""
     count = f"{bar.missed} of {bar.runs} {miss}" if bar.runs > 1 else miss
     number = f"{bar.value_s:.1f}" if abs(bar.value_s) >= 0.1 else f"{bar.value_s:.2g}"
     text = "not measured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else count

@@ -11,7 +11,7 @@ from matplotlib.patheffects import Normal, Stroke
 from analysis.figures.style import FAINT, Look
 
 LABEL_GAP = 0.085
-"""Least distance of two labels of the same height, as a part of the axis."""
+"""Minimum distance of two labels at the same height, as a fraction of the axis."""
 
 
 def draw_convergence(
@@ -23,7 +23,7 @@ def draw_convergence(
         axes: where to draw.
         curves: ``label``, ``t_s``, ``median``, ``low``, ``high``, ``runs`` (:func:`analysis.measures.stats.curves`).
         marks: ``strategy``, ``tta_s`` (infinite: missed; nan: no target), ``missed`` (runs), ``runs``.
-        looks: of every label.
+        looks: the look of every label.
         metric: name for the axis.
         target: drawn as a line; None for none.
     """
@@ -53,7 +53,7 @@ def draw_convergence(
 
 
 def _draw_legend(axes: Axes, curves: pd.DataFrame) -> None:
-    """One curve leaves a corner free, several do not."""
+    """Legend inside the axes for one curve, outside for several: only one curve leaves a corner free."""
     if curves["label"].nunique() > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2, labelspacing=0.7)
     elif len(curves):
@@ -72,7 +72,7 @@ def _tta_text(marks: pd.DataFrame, label: str) -> str:
 
 
 def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target: float) -> None:
-    """Drop lines from the target to the time axis; labels that would touch go on top of each other."""
+    """Drop lines from the target to the time axis; labels that would overlap are stacked."""
     bottom, width = axes.get_ylim()[0], axes.get_xlim()[1]
     axes.set_ylim(bottom=bottom)
     last, level = float("-inf"), 0

@@ -13,7 +13,7 @@ from analysis.figures.style import FAINT, INK, PHASE_COLOURS
 
 
 def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame) -> None:
-    """Every iteration as a dot, one row per worker, and the row's quantiles in figures and as ticks below the dots.
+    """Every iteration as a dot, one row per worker, with quantiles as numbers and as ticks below the dots.
 
     Args:
         axes: where to draw.
@@ -47,7 +47,7 @@ def _draw_rows(axes: Axes, workers: list[int]) -> None:
 
 
 def _draw_column(axes: Axes, x: float, head: str, values: dict[int, float]) -> None:
-    """Figures in milliseconds to the right of the axes."""
+    """Numbers in milliseconds to the right of the axes."""
     axes.text(x, 1.02, head, transform=axes.transAxes, ha="right", va="bottom", fontsize=7.5, color=FAINT)
     for y, value in values.items():
         text = f"{value:.0f}" if value >= 100 else f"{value:.1f}"
@@ -55,12 +55,12 @@ def _draw_column(axes: Axes, x: float, head: str, values: dict[int, float]) -> N
 
 
 def draw_staleness(axes: Axes, histogram: pd.DataFrame, colour: str, notes: Sequence[str]) -> None:
-    """Share of the gradients used by their staleness.
+    """Share of the applied gradients by staleness.
 
     Args:
         axes: where to draw.
         histogram: ``staleness`` (updates), ``share`` (0 to 1).
-        colour: of the bars.
+        colour: colour of the bars.
         notes: lines of text for the corner.
     """
     axes.bar(histogram["staleness"], histogram["share"] * 100, 0.82, color=colour, alpha=0.85, linewidth=0)

@@ -1,4 +1,4 @@
-"""An experiment as bars: one per level of an axis, a panel for each level of another, the paper's numbers as marks."""
+"""An experiment as bars: one per level of an axis, a panel per level of another, the paper's numbers as marks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTE = "bars: median over the seeds, line: 95 % bootstrap interval, dots: runs"
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     rows = int(table[drawn.by].nunique())
@@ -41,7 +41,7 @@ def draw(path: Path, results: Results) -> Path:
             axes.set_title(level or results.spec.title)
         if len(paper):
             page.legend(handles=[paper_key()], loc="outside upper right")
-    return save(page, path, beside(table, paper, results.spec.compared))
+    return save(page, path, with_paper(table, paper, results.spec.compared))
 
 
 def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
@@ -55,18 +55,18 @@ def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
 
 
 def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str]) -> None:
-    """A line across the bar where the paper's number is: ``strategy``, ``value``; what has no bar gets no line."""
+    """A line across the bar at the paper's number: ``strategy``, ``value``; marks without a bar are left out."""
     for mark in marks[marks["strategy"].isin(order)].itertuples():
         y = order.index(mark.strategy)
         axes.plot([mark.value] * 2, [y - HEIGHT / 2 - 0.08, y + HEIGHT / 2 + 0.08], color=PAPER_COLOUR, linewidth=1.8)
 
 
 def paper_key() -> Artist:
-    """For the legend."""
+    """Legend entry of the paper's numbers."""
     return Line2D([], [], color=PAPER_COLOUR, linewidth=1.8, label="paper")
 
 
-def beside(table: pd.DataFrame, paper: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
-    """The numbers that are shown, the paper's in columns of their own."""
+def with_paper(table: pd.DataFrame, paper: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
+    """The plotted numbers, with the paper's in columns of their own."""
     named = paper.rename(columns={"value": "paper", "std": "paper_std"})
     return table.merge(named, on=axes, how="left")

@@ -1,4 +1,4 @@
-"""Shards that every worker took, beside how fast it is (one seed): do fast workers take more?"""
+"""Shards processed by each worker, next to its speed (one seed): do fast workers take more?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.records.provenance import caption
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     by = results.spec.figure.by
     look, shown = level_looks(results.spec.axes[by]), []
     found = [(cell.levels[by], run, consumption(run)) for cell, run in results.records.values()]

@@ -1,4 +1,4 @@
-"""An experiment as its score over time: a colour per level of ``by``, a line per level of ``along``."""
+"""An experiment as its metric over time: a colour per level of ``by``, a line style per level of ``along``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from analysis.records.provenance import caption
 
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"
 HIGHEST_PERPLEXITY = 12.0
-"""Somewhat more than that of a guess among ten classes; what diverged is above."""
+"""Slightly above the perplexity of guessing among ten classes; diverged runs are above it."""
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it; with a measure ``perplexity`` that too, below the score.
+    """Draw ``path`` and a CSV file with its numbers; a measure ``perplexity`` is plotted, too, below the metric.
 
-    Without ``along`` a last panel shows where each level converged.
+    Without ``along``, a last panel shows the value that each level converged to.
     """
     drawn, spec = results.spec.figure, results.spec
     panels = list(spec.axes[drawn.panels]) if drawn.panels else [None]
@@ -55,7 +55,7 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def label_of(results: Results, cell: Cell) -> str:
-    """What a curve is called: its levels of ``by`` and ``along``."""
+    """The label of a curve: its levels of ``by`` and ``along``."""
     drawn = results.spec.figure
     along = f" {drawn.along} {cell.levels[drawn.along]}" if drawn.along else ""
     name = cell.levels[drawn.by]
@@ -63,7 +63,7 @@ def label_of(results: Results, cell: Cell) -> str:
 
 
 def looks_of(results: Results) -> dict[str, Look]:
-    """A colour for each level of ``by``, a line for each of ``along``."""
+    """A colour per level of ``by``, a line style per level of ``along``."""
     drawn = results.spec.figure
     colours = level_looks(results.spec.shown)
     lines = list(results.spec.axes[drawn.along]) if drawn.along else []
@@ -97,7 +97,7 @@ def draw_curves(axes: Axes, frame: pd.DataFrame, looks: dict[str, Look], metric:
 
 
 def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
-    """Where each level of ``by`` converged: the median with its interval, and the runs."""
+    """The value that each level of ``by`` converged to: median with interval, and the runs."""
     drawn = results.spec.figure
     for x, (level, look) in enumerate(zip(results.spec.shown, looks.values(), strict=True)):
         values = by_seed(results.runs, {drawn.by: level}, drawn.value)

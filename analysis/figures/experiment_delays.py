@@ -1,4 +1,4 @@
-"""An experiment as lines over a delay, with what is no number (a fault: the endless delay) as points apart from it."""
+"""An experiment as lines over a delay; non-numeric levels (a fault: endless delay) are separate points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import beside
+from analysis.figures.experiment_bars import with_paper
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import Look, level_looks
@@ -19,17 +19,17 @@ from analysis.records.provenance import caption
 ARROW = "arrow: never ends"
 NOTE = f"lines: median over the seeds, bars: 95 % bootstrap interval, {ARROW}"
 APART_FRAC = 0.3
-"""From the longest delay to the first point apart, and from each to the next, as a part of the axis up to there."""
+"""Distance from the longest delay to the first separate point, and between those, as a fraction of the axis."""
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table = results.spec.figure, summary(results)
     levels = table[str(drawn.along)]
     placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
     several = results.runs["seed"].nunique() > 1
     about = f"{NOTE if several else ARROW} \N{MIDDLE DOT} {caption(results.metas)}"
-    look = apart(level_looks(results.spec.shown))
+    look = distinguish(level_looks(results.spec.shown))
     with styled():
         page = new_page(2.7, about)
         axes = page.subplots()
@@ -41,24 +41,24 @@ def draw(path: Path, results: Results) -> Path:
             for name, each in look.items()
         ]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
-    return save(page, path, beside(table, paper_values(results), results.spec.compared))
+    return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
 
 
-def apart(looks: dict[str, Look]) -> dict[str, Look]:
-    """The last of them dashed: what is flat lies on what is flat."""
+def distinguish(looks: dict[str, Look]) -> dict[str, Look]:
+    """Make the last look dashed, since flat lines may coincide."""
     *_, last = looks
     return {name: Look(look.colour, "--" if name == last else look.line) for name, look in looks.items()}
 
 
 def places(levels: pd.Series) -> pd.Series:
-    """Numbers where they are, other levels to the right of them in their order."""
+    """X positions: numeric levels at their value, other levels to the right of them in order."""
     x = pd.to_numeric(levels, errors="coerce")
     longest, apart = x.max(), list(dict.fromkeys(levels[x.isna()]))
     return x.fillna(levels.map({level: longest * (1 + APART_FRAC * (i + 1)) for i, level in enumerate(apart)}))
 
 
 def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None:
-    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; an arrow: it never ends."""
+    """Draw ``by``, ``level``, ``x`` (:func:`places`), ``value``, ``low``, ``high``; an arrow marks infinity."""
     named = table.drop_duplicates("level").sort_values("x", kind="stable")
     numbers = pd.to_numeric(named["level"], errors="coerce").notna()
     longest = float(named.loc[numbers, "x"].max())
@@ -72,7 +72,7 @@ def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None
         apart = mine[mine.index >= longest]
         axes.plot(apart.index, apart, color=look.colour, linestyle=":", linewidth=0.9)
         never = apart[apart == top]
-        if len(never):  # unclipped, so that an empty line would count as being at the figure's corner
+        if len(never):  # not clipped: an empty line would extend the layout to the figure's corner
             axes.plot(never.index, never, color=look.colour, linestyle="none", marker="^", markersize=6, clip_on=False)
     axes.set_ylim(0.0, top)
     axes.set_xticks(named["x"], named["level"])

@@ -1,4 +1,4 @@
-"""A few iterations of every system as a Gantt chart, and how much of the workers' time was idle (one seed)."""
+"""A few iterations of every system as a Gantt chart, with the idle share of the workers' time (one seed)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITERATIONS = 4
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     by, shown = results.spec.figure.by, []
     records = list(results.records.values())
     num_workers = max(run.job["num_workers"] for _, run in records)
@@ -50,14 +50,14 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def period(run: Run) -> float:
-    """Median seconds between two updates of the second half of the run."""
+    """Median seconds between two updates, in the second half of the run."""
     updates = run.tables.updates
     later = updates[updates["t"] > jct_s(run) / 2]["t"]
     return float(later.diff().median()) if len(later) > 1 else jct_s(run)
 
 
 def window(run: Run) -> tuple[float, float]:
-    """Start, and width of ``ITERATIONS`` updates, when what is adjusted has been (three quarters into the run)."""
+    """(start, width) of ``ITERATIONS`` updates, after adaptation has settled (three quarters into the run)."""
     updates = run.tables.updates["t"]
     late = updates[updates > 0.75 * jct_s(run)]
     start = float(late.iloc[0]) if len(late) else 0.0

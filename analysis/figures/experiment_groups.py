@@ -1,4 +1,4 @@
-"""An experiment as bars side by side: a group for each level of one axis, in it a bar for each level of another."""
+"""An experiment as grouped bars: a group per level of one axis, with a bar per level of another."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import beside
+from analysis.figures.experiment_bars import with_paper
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, lines: 95 % bootstrap interval"
 WIDTH = 0.8
-"""Of a group; 1 is the distance of two."""
+"""Width of a group; 1 is the distance between groups."""
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table = results.spec.figure, summary(results)
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     several = results.runs["seed"].nunique() > 1
@@ -37,14 +37,14 @@ def draw(path: Path, results: Results) -> Path:
         page.axes[0].set_ylabel(drawn.label)
         keys = [Patch(color=each.colour, label=name) for name, each in look.items()]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
-    return save(page, path, beside(table, paper_values(results), results.spec.compared))
+    return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
 
 
 def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look]) -> None:
     """Draw one panel.
 
-    ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: said so in the bar's place), ``low``, ``high``,
-    and how many of its ``runs`` never came there (``missed``).
+    ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: written in the bar's place), ``low``, ``high``,
+    and how many of its ``runs`` did not finish (``missed``).
     """
     levels = list(dict.fromkeys(table[along]))
     width = WIDTH / len(looks)

@@ -1,4 +1,4 @@
-"""An experiment as lines over an axis of numbers: one per level of another axis, the paper's points beside them."""
+"""An experiment as lines over a numeric axis: one per level of another axis, with the paper's points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import beside
+from analysis.figures.experiment_bars import with_paper
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
@@ -19,7 +19,7 @@ NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval"
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
     several = results.runs["seed"].nunique() > 1
@@ -36,18 +36,18 @@ def draw(path: Path, results: Results) -> Path:
             if drawn.log:
                 axes.set_xscale("log", base=2)
         page.axes[0].set_ylabel(drawn.label)
-        page.axes[0].set_ylim(bottom=0.0)  # once all are drawn: it ends the scaling that they share
+        page.axes[0].set_ylim(bottom=0.0)  # after all panels are drawn, as it stops their shared autoscaling
         keys = [
             Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
         ]
         if len(paper):
             keys.append(Line2D([], [], color=FAINT, marker="D", markerfacecolor="white", linestyle=":", label="paper"))
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
-    return save(page, path, beside(table, paper, results.spec.compared))
+    return save(page, path, with_paper(table, paper, results.spec.compared))
 
 
 def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """With ``x`` from the level of the axis along, ``by`` from the other; levels that are no number are left out."""
+    """Adds ``x`` from the level of the horizontal axis and ``by`` from the other; drops non-numeric levels."""
     drawn = results.spec.figure
     x = pd.to_numeric(table[drawn.along], errors="coerce")
     return table.assign(x=x, by=table[drawn.by])[x.notna()].sort_values("x", kind="stable")
@@ -58,9 +58,9 @@ def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict
 
     Args:
         axes: where to draw.
-        table: ``by``, ``x``, ``value``, ``low``, ``high`` (not a number: no interval).
+        table: ``by``, ``x``, ``value``, ``low``, ``high`` (NaN: no interval).
         paper: ``by``, ``x``, ``value``, ``std``.
-        looks: of every ``by``.
+        looks: the look of every ``by``.
     """
     for name, look in looks.items():
         ours, theirs = table[table["by"] == name], paper[paper["by"] == name]

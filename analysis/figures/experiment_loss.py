@@ -16,7 +16,7 @@ METRIC = "loss"
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, frames = results.spec.figure, []
     same = level_looks(results.spec.axes[drawn.by])
     look = {name: Look(same[name].colour, LINES[index % 2]) for index, name in enumerate(same)}  # curves may coincide

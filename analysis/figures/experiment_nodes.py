@@ -18,7 +18,7 @@ from analysis.records.provenance import caption
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     _, run = next(iter(results.records.values()))
     workers = over_time(run).rename(columns={"worker": "node"}).assign(role="worker")
     servers = binned(server_rates(run), jct_s(run)).rename(columns={"server": "node"}).assign(role="server")

@@ -1,4 +1,4 @@
-"""A slow server over time: seconds per update of every server, and what the job gets done (one seed)."""
+"""A slow server over time: seconds per update of every server, and the job's throughput (one seed)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = 80
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     by = results.spec.figure.by
     look = level_looks(results.spec.axes[by])
     shown = []
@@ -48,7 +48,7 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def binned(rates: pd.DataFrame, end_s: float, bins: int = BINS) -> pd.DataFrame:
-    """``server``, ``t`` (middle of a bin), ``bpt_s`` (mean in it)."""
+    """``server``, ``t`` (middle of a bin), ``bpt_s`` (mean in the bin)."""
     width = end_s / bins
     place = (rates["t"] // width).clip(upper=bins - 1) if width > 0 else rates["t"] * 0
     means = rates.groupby(["server", place.rename("bin")])["bpt_s"].mean().reset_index()

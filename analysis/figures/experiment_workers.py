@@ -1,4 +1,4 @@
-"""What a strategy does to single workers over time: assigned batch and batch processing time of each (one seed)."""
+"""The effect of a strategy on single workers over time: assigned batch and batch processing time (one seed)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHAT = {"batch": "assigned batch (samples)", "bpt_s": "batch processing time (s)
 
 
 def draw(path: Path, results: Results) -> Path:
-    """Draw ``path`` with its numbers as CSV beside it."""
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
     frames = [(cell, run, over_time(run)) for cell, run in results.records.values()]
     shown = [frame.assign(**cell.levels) for cell, _, frame in frames]
     with styled():
@@ -40,7 +40,7 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def over_time(run: Run, bins: int = BINS) -> pd.DataFrame:
-    """``worker``, ``t`` (s), ``batch`` (assigned samples), ``bpt_s``: means in bins of time, gaps where it was away."""
+    """``worker``, ``t`` (s), ``batch`` (assigned samples), ``bpt_s``: means in time bins, gaps while it was away."""
     rows = work.computed(run.tables.iterations)
     edges = np.linspace(0.0, jct_s(run), bins + 1)
     place = np.clip(np.digitize(rows["t"], edges) - 1, 0, bins - 1)
@@ -50,7 +50,7 @@ def over_time(run: Run, bins: int = BINS) -> pd.DataFrame:
     whole = pd.MultiIndex.from_product([sorted(rows["worker"].unique()), range(bins)], names=["worker", "bin"])
     away = away_bins(run, edges)
     frame = frame.reindex(whole).reset_index()
-    # between two slow iterations a bin may be empty: only where the worker was away is there a gap
+    # a bin between two slow iterations may be empty: leave a gap only where the worker was away
     filled = frame.groupby("worker")[["batch", "bpt_s"]].ffill()
     gone = pd.Series([(worker, place) in away for worker, place in zip(frame["worker"], frame["bin"], strict=True)])
     frame[["batch", "bpt_s"]] = filled.mask(gone)
@@ -58,7 +58,7 @@ def over_time(run: Run, bins: int = BINS) -> pd.DataFrame:
 
 
 def away_bins(run: Run, edges: np.ndarray) -> set[tuple[int, int]]:
-    """(worker, bin) in which a worker was lost and not back."""
+    """(worker, bin) pairs in which a worker was lost and not yet back."""
     rows, gone, found = run.tables.restarts, {}, set()
     end = float(edges[-1])
     for row in rows[rows["role"] == "worker"].itertuples():
@@ -77,7 +77,7 @@ def _between(worker: int, start: float, end: float, edges: np.ndarray) -> set[tu
 
 
 def roles(run: Run, frame: pd.DataFrame) -> dict[int, str]:
-    """Colour by worker: restarted first, restarted later, the one whose batch was cut the most besides, the others."""
+    """Colour by worker: restarted first, restarted later, the one with the largest batch cut, the others."""
     rows = run.tables.restarts
     restarted = list(dict.fromkeys(map(int, rows.loc[(rows["what"] == "Lost") & (rows["role"] == "worker"), "id"])))
     least = frame[~frame["worker"].isin(restarted)].groupby("worker")["batch"].min()
@@ -108,7 +108,7 @@ def draw_workers(axes: Axes, frame: pd.DataFrame, what: str, colours: dict[int, 
 
 
 def keys() -> list[Line2D]:
-    """For the legend."""
+    """Legend entries of the workers' roles and of restarts."""
     named = (("restarted first", RESTARTED), ("later", LATER), ("most adjusted", ADJUSTED), ("others", OTHERS))
     lines = [Line2D([], [], color=colour, label=name) for name, colour in named]
     return [*lines, Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="killed (dotted), back (solid)")]

@@ -1,4 +1,4 @@
-"""Live beside virtual job completion times of every case, and by how much the virtual ones are off."""
+"""Live and virtual job completion times of every case, and the relative error of the virtual ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.measures.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
 from analysis.records.provenance import caption
 
 HEIGHT = 0.36
-"""Of one of the two bars of a strategy; strategies are 1 apart."""
+"""Height of one of the two bars of a strategy; strategies are 1 apart."""
 SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 PALE = 0.42
 MISS = "#B00020"
@@ -35,14 +35,14 @@ def draw_fidelity(
     runs: pd.DataFrame,
     tolerance_frac: float = TOLERANCE_FRAC,
 ) -> Path:
-    """Draw ``path`` (a PNG) with its numbers as CSV beside it.
+    """Draw ``path`` (a PNG); writes its numbers as a CSV file next to it.
 
     Args:
-        path: where to.
+        path: output file.
         metas: ``meta.json`` of the runs, for the caption.
-        measures: of :class:`analysis.reports.fidelity.Fidelity`.
-        runs: of the same.
-        tolerance_frac: likewise.
+        measures: from :class:`analysis.reports.fidelity.Fidelity`.
+        runs: from the same.
+        tolerance_frac: from the same.
     """
     medians = measures[measures["measure"] == "jct_s"]
     seeds = seed_errors(runs)
@@ -74,7 +74,7 @@ def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look]) -> None:
-    """Two bars for each strategy: ``live`` (full colour) above ``virtual`` (pale); infinite ones in words."""
+    """Two bars per strategy: ``live`` (full colour) above ``virtual`` (pale); infinite ones as text."""
     values = seeds[["live", "virtual"]].to_numpy(dtype="float64")
     axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.2)
     for y, row in enumerate(medians.itertuples()):
@@ -94,9 +94,9 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dic
 
 
 def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look], reach: float) -> None:
-    """Relative errors in per cent with their intervals; a miss is written in red, an inconclusive one with a mark.
+    """Relative errors in per cent with their intervals; misses in red, inconclusive ones with a mark.
 
-    An arrow is drawn where the axis (``reach``) ends before the error.
+    An arrow marks an error beyond the axis (``reach``).
     """
     axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=0.5)
     axes.set_xlim(-100 * reach, 100 * reach)
@@ -120,7 +120,7 @@ def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: di
 
 
 def _draw_dots(axes: Axes, values: np.ndarray, y: float) -> None:
-    """One per seed, spread a little; a single one would only cover the median."""
+    """One dot per seed, spread a little; a single one would only cover the median."""
     if len(values) > 1:
         heights = y + HEIGHT * 0.3 * np.linspace(-1.0, 1.0, len(values))
         axes.plot(values, heights, "o", color="white", markeredgecolor=INK, markeredgewidth=0.6, markersize=2.8)
@@ -136,7 +136,7 @@ def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
 
 
 def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
-    """The same for all panels; not so small that noise looks large, nor so large that the shade is hard to see."""
+    """Axis limit for all panels: not so small that noise looks large, nor so large that the band is hard to see."""
     finite = [1.15 * abs(error) for error in errors if np.isfinite(error)]
     return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)
 
@@ -149,7 +149,7 @@ def _keys() -> list[Artist]:
 
 
 def _shown(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
-    """The medians, then every seed."""
+    """The plotted numbers: the medians, then every seed."""
     columns = ["straggler", "strategy", "seed", "live", "virtual", "error"]
     both = pd.concat([medians.assign(seed="median")[columns], seeds[columns].astype({"seed": "str"})])
     return both.rename(columns={"live": "live_s", "virtual": "virtual_s", "error": "error_frac"})

@@ -1,4 +1,4 @@
-"""Asked against achieved: slow-downs by actuator and length of iterations, rates of links, and how far they are off."""
+"""Requested and achieved disturbances: slow-downs by actuator and iteration length, link rates, and their errors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ MARKS = {
     "pulls": ("<", "#CC79A7"),
 }
 SPREAD = 1.06
-"""Markers at the same level stand side by side: the factor between two neighbours."""
+"""Markers at the same level are placed side by side: the factor between two neighbours."""
 LEAST_REACH, MOST_REACH = 0.15, 0.45
-"""Of the axis of errors."""
+"""Minimum height of the error axis."""
 PANEL_IN, COLUMNS = 3.0, 3
 DECADES = 2.0
-"""Axes that span less get ticks at 1, 2 and 5 of every decade."""
+"""Axes that span less than this get ticks at 1, 2 and 5 of every decade."""
 
 
 POINT = ("series", "asked", "achieved", "low", "high", "error")
 
 
 class Panel(NamedTuple):
-    """``points``: the columns ``POINT`` (``low`` not a number: no bar)."""
+    """One panel; ``points`` has the columns ``POINT`` (``low`` NaN: no bar)."""
 
     title: str
     unit: str
@@ -48,10 +48,10 @@ class Panel(NamedTuple):
 
 
 def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFrame) -> Path | None:
-    """Draw ``path`` (a PNG) with its numbers as CSV beside it; None when there is nothing to show.
+    """Draw ``path`` (a PNG) and a CSV file with its numbers; None if there is nothing to plot.
 
     Args:
-        path: where to.
+        path: output file.
         metas: ``meta.json`` of the runs, for the caption.
         table: :func:`analysis.measures.injector_errors.errors`.
     """
@@ -78,7 +78,7 @@ def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFr
 
 
 def _panels(table: pd.DataFrame) -> Iterator[Panel]:
-    """One for every length of iterations at which processors were throttled or work was delayed, one for all links."""
+    """One panel per iteration length with throttled processors or delayed work, one for all links."""
     slowed = table[table["kind"].isin(KINDS) & (table["kind"] != "bandwidth") & table["slowdown"].notna()]
     for length, rows in slowed.groupby("length_ms"):
         columns = ("by", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "error")
@@ -98,7 +98,7 @@ def _link_points(links: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: bool) -> None:
-    """Values on two logarithmic axes, and below them their relative errors, at most ``reach`` (an arrow: beyond)."""
+    """Values on two logarithmic axes, and below them their relative errors, up to ``reach`` (an arrow: beyond)."""
     points = panel.points
     least, most = float(points["asked"].min()) / 1.35, float(points["asked"].max()) * 1.35
     ideal = np.array([least, most])
@@ -158,7 +158,7 @@ def _frame(above: Axes, below: Axes, panel: Panel, limits: tuple[float, float], 
 
 
 def _reach(error: pd.Series) -> float:
-    """The same for all panels; not so small that noise looks large, nor so large that the shade is hard to see."""
+    """Axis limit for all panels: not so small that noise looks large, nor so large that the band is hard to see."""
     finite = error[np.isfinite(error)].abs()
     return min(max(LEAST_REACH, 1.15 * float(finite.max()) if len(finite) else 0.0), MOST_REACH)
 

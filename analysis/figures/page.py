@@ -1,4 +1,4 @@
-"""A page for figures: the style, the caption below, and files (PNG with the numbers that it shows as CSV beside it)."""
+"""A page for figures: the style, the caption below, and files (a PNG, and a CSV with its numbers)."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from analysis.files import write_file
 
 CAPTION_SIZE = 6.5
 CHARACTERS_PER_IN = 22.0
-"""Of the caption's type."""
+"""Font size of the caption."""
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw with this project's style, whatever matplotlib is set to."""
+    """Use this project's style, whatever matplotlib's configuration."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]  # any string is not one of the names it lists
+        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are typed as literals
         yield
 
 
 def new_page(height_in: float, caption: str, width_in: float = WIDTH_IN) -> Figure:
-    """An empty figure with the caption at its foot. ``height_in`` is without the caption."""
+    """An empty figure with the caption below. ``height_in`` does not include the caption."""
     caption = re.sub(r"(?<=\d) (?=[a-z])|(?<=[a-z]) (?=\d)", "\N{NO-BREAK SPACE}", caption)
     lines = textwrap.wrap(caption, int(width_in * CHARACTERS_PER_IN), break_on_hyphens=False)
     figure = Figure(figsize=(width_in, height_in + 0.13 * len(lines)), layout="constrained")
     FigureCanvasAgg(figure)
-    # a sup-label, unlike a text, is given its space by the layout
+    # suplabels, unlike texts, are given space by the layout engine
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=CAPTION_SIZE, color=FAINT)
     return figure
 
 
 def save(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:
-    """Write ``path`` (a PNG) and, beside it, ``shown`` as CSV. Returns ``path``."""
+    """Write ``path`` (a PNG) and ``shown`` as a CSV file next to it. Returns ``path``."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
     write_file(path.with_suffix(".csv"), shown.to_csv(index=False))

@@ -1,4 +1,4 @@
-"""Predictors of stragglers beside each other: precision, recall, and how early their alarms came."""
+"""Straggler predictors compared: precision, recall, and lead times of their alarms."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ COLOURS = {
     "oracle": "#444444",
 }
 LINEAR_REACH_S = 10.0
-"""Where lead times go further, the axis is logarithmic beyond a second either way."""
+"""If lead times exceed this, the axis is logarithmic beyond a second in either direction."""
 
 
 def draw_prediction(
     path: Path, metas: Sequence[dict[str, Any]], truth: str, scored: pd.DataFrame, leads: pd.DataFrame
 ) -> Path:
-    """Draw ``path`` (a PNG) with the numbers of its rates as CSV beside it.
+    """Draw ``path`` (a PNG); writes the numbers of its rates as a CSV file next to it.
 
     Args:
-        path: where to.
+        path: output file.
         metas: ``meta.json`` of the runs, for the caption.
-        truth: what the labels are, for the caption.
-        scored: ``group`` (a line of panels each), ``run``, ``predictor``, and the columns of
-            :func:`analysis.measures.prediction.scores` on the level of the job.
+        truth: what the labels mean, for the caption.
+        scored: ``group`` (one row of panels each), ``run``, ``predictor``, and the columns of
+            :func:`analysis.measures.prediction.scores` at the job level.
         leads: ``group``, ``predictor``, and the columns of :func:`analysis.measures.prediction.lead_times`.
     """
     groups, names = list(dict.fromkeys(scored["group"])), list(dict.fromkeys(scored["predictor"]))
@@ -81,7 +81,7 @@ def _draw_rate(axes: Axes, scored: pd.DataFrame, names: Sequence[str], rate: str
 
 
 def _draw_leads(axes: Axes, leads: pd.DataFrame, names: Sequence[str], reach: tuple[float, float]) -> None:
-    """One row per predictor: every episode with an alarm as a dot, their quartiles as lines, the others counted."""
+    """One row per predictor: every detected episode as a dot, their quartiles as lines, the others counted."""
     chance = np.random.default_rng(0)
     axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=1)
     for row, name in enumerate(names):
@@ -113,12 +113,12 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _reach(lead_s: pd.Series) -> tuple[float, float]:
-    """Limits of the axis of lead times, with room at its ends."""
+    """Limits of the lead-time axis, with a margin."""
     known = lead_s.dropna()
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     return min(-1.0, 1.15 * low), max(1.0, 1.15 * high)
 
 
 def _colour(name: str) -> str:
-    """By the predictor's name; of its variants, too."""
+    """Colour by the predictor's name, shared by its variants."""
     return COLOURS.get(name.partition(":")[0], FAINT)

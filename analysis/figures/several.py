@@ -28,14 +28,14 @@ def draw_comparison(
     table: pd.DataFrame,
     scored: Sequence[pd.DataFrame],
 ) -> list[Path]:
-    """Draw every figure that there is data for. Returns the PNGs.
+    """Draw every figure for which there is data. Returns the PNGs.
 
     Args:
-        folder: where to.
+        folder: output directory.
         metas: ``meta.json`` of the runs, for the caption.
         runs: one row per run (:func:`analysis.measures.stats.run_table`).
         table: one row per case and strategy (:func:`analysis.measures.stats.compare_runs`).
-        scored: ``asked_s`` and ``value`` of every row of ``runs``.
+        scored: ``asked_s`` and ``value`` for every row of ``runs``.
     """
     about = caption(metas)
     with styled():

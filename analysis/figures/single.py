@@ -1,4 +1,4 @@
-"""The figures of one run: which frame goes on which page."""
+"""The figures of one run: which frame is drawn on which page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from analysis.records.provenance import caption
 
 
 def draw_run(run: Run, folder: Path) -> list[Path]:
-    """Draw every figure that the run has data for into ``folder``. Returns the PNGs."""
+    """Draw every figure for which the run has data into ``folder``. Returns the PNGs."""
     about = f"{run.job['strategy']} \N{MIDDLE DOT} {caption([run.meta])}"
     with styled():
         figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness)]
@@ -81,7 +81,7 @@ def _timeline(run: Run, folder: Path, about: str) -> Path | None:
 
 
 def _lanes(run: Run) -> tuple[dict[float, str], pd.DataFrame]:
-    """Names of the lanes by their height, and the plan's windows with the ``lane`` of their target."""
+    """Names of the lanes by height, and the plan's windows with the ``lane`` of their target."""
     heights = {f"worker:{worker}": float(worker) for worker in range(run.job["num_workers"])}
     for target in sorted(set(run.plan["target"]) - set(heights)):
         heights[target] = float(len(heights))

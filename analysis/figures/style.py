@@ -1,4 +1,4 @@
-"""The look of every figure: type, lines, and one colour per strategy name that is the same in all of them."""
+"""The style of all figures: type, lines, and one colour per strategy name that is the same everywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STYLE: dict[str, Any] = {
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
     "text.color": "#222222",
-    "text.parse_math": False,  # a name with dollars in it is a name
+    "text.parse_math": False,  # dollar signs in names are literal
     "xtick.color": "#444444",
     "ytick.color": "#444444",
     "xtick.labelcolor": "#222222",
@@ -48,7 +48,7 @@ STYLE: dict[str, Any] = {
 }
 INK, FAINT = "#222222", "#777777"
 
-# Okabe and Ito's colours first, then Tol's "muted": both stay apart under the common colour vision deficiencies
+# Okabe and Ito's colours first, then Tol's "muted": both remain distinct under common colour vision deficiencies
 STRATEGY_COLOURS = {
     "bsp": "#0072B2",
     "asp": "#D55E00",
@@ -76,7 +76,7 @@ STRATEGY_COLOURS = {
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
 PAPER_COLOUR = "#B00020"
-"""What a paper reports, beside what was run here."""
+"""Colour of what a paper reports."""
 
 PHASE_COLOURS = {
     "wait": "#dcdcdc",
@@ -86,7 +86,7 @@ PHASE_COLOURS = {
     "injected": "#D55E00",
     "send": "#e8b33c",
 }
-"""Phases of an iteration, in the order in which they happen; the timeline draws ``data`` as a part of ``compute``."""
+"""Phases of an iteration in temporal order; the timeline draws ``data`` as part of ``compute``."""
 PLAN_COLOUR = "#D55E00"
 
 
@@ -99,7 +99,7 @@ class Look:
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for every label. The colour follows from the strategy's name alone; variants of it get other lines."""
+    """A look for every label. The colour depends only on the strategy's name; its variants get other line styles."""
     found: dict[str, Look] = {}
     for label in dict.fromkeys(labels):
         colour = colour_of(label)
@@ -109,13 +109,13 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def colour_of(label: str) -> str:
-    """The colour of a strategy; its name is the first word of the label. Unknown names get a fixed spare one."""
+    """The colour of a strategy; its name is the first word of the label. Unknown names get a fixed spare colour."""
     name = label.split(" ", 1)[0]
     return STRATEGY_COLOURS.get(name, SPARE[crc32(name.encode()) % len(SPARE)])
 
 
 def level_looks(levels: Iterable[str]) -> dict[str, Look]:
-    """Looks of what is compared in an experiment: of strategies by their names, else colours in order."""
+    """Looks of an experiment's levels: strategies by their names, others with colours in order."""
     names = list(dict.fromkeys(levels))
     if any(name in STRATEGY_COLOURS for name in names):
         return looks(names)

@@ -1,4 +1,4 @@
-"""Who did what when: a lane per worker, the plan's windows behind it, updates above."""
+"""Timeline of a run: a lane per worker, the plan's windows behind it, updates above."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from analysis.figures.style import INK, PHASE_COLOURS, PLAN_COLOUR
 
 HEIGHT = 0.6
-"""Of a lane whose neighbours are 1 apart."""
+"""Height of a lane whose neighbours are 1 apart."""
 
 
 def draw_segments(axes: Axes, segments: pd.DataFrame) -> None:
@@ -71,7 +71,7 @@ def draw_restarts(axes: Axes, restarts: pd.DataFrame, num_workers: int) -> None:
 
 
 def frame_lanes(axes: Axes, lanes: dict[float, str], start_s: float, end_s: float) -> None:
-    """Names of the lanes by height, limits and the time axis."""
+    """Set the lanes' names by height, the limits and the time axis."""
     axes.set_yticks(list(lanes), list(lanes.values()))
     axes.set_ylim(max(lanes) + 0.6, min(lanes) - 0.45)
     axes.set_xlim(start_s, end_s)
@@ -81,7 +81,7 @@ def frame_lanes(axes: Axes, lanes: dict[float, str], start_s: float, end_s: floa
 
 
 def lane_keys(windows: bool, restarts: Iterable[str]) -> list[Artist]:
-    """Legend keys of the phases, of the plan's windows if there are any, and of the kinds of ``restarts`` there are."""
+    """Legend keys of the phases, of the plan's windows if any, and of the kinds of ``restarts`` that occur."""
     names = {"pull": "pull", "compute": "data, compute", "injected": "injected", "send": "send", "wait": "wait"}
     keys: list[Artist] = [Patch(color=PHASE_COLOURS[phase], label=name) for phase, name in names.items()]
     if windows:

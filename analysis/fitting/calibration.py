@@ -1,10 +1,10 @@
-"""Fit the costs of a run's parts to live records; the virtual runtime computes with them.
+"""Fit the cost model of the virtual runtime to live records.
 
-Every figure is that of an ordinary moment: a median, or a line, base + slope * x, through the middle
-(:mod:`analysis.fitting.robust`). Its error says how well these runs tell it, not how true the model is.
+Every parameter describes the typical case: a median, or a line, base + slope * x, through the middle
+(:mod:`analysis.fitting.robust`). Its error says how well these runs determine it, not how true the model is.
 
-On emulated hosts computing and carrying messages are core-seconds, told by the processor time of the tasks
-(:mod:`analysis.measures.host_work`); the clock tells the rest, best in runs whose tasks have a core to themselves.
+On emulated hosts, computing and carrying messages cost core-seconds, determined from the processor time of the tasks
+(:mod:`analysis.measures.host_work`); wall-clock times determine the rest, best in runs whose tasks have a core each.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from analysis.records.load import RecordError, Run
 from analysis.records.schema import Other
 
 BLOCK = 8
-"""Successive iterations of a worker that a standard error takes together."""
+"""Successive iterations of a worker that form one block for standard errors."""
 FEWEST = 10
-"""Observations that a figure of the iterations needs; a slope needs as many at either end."""
+"""Minimum observations for a parameter of the iterations; a slope needs as many at either end."""
 SPREAD = 1.5
-"""Ratio of the two ends from which on there is a slope: the partial batches of an epoch's end tell none."""
+"""Minimum ratio of the two ends for fitting a slope; the partial batches at an epoch's end do not suffice."""
 FLOAT_BYTES = 4
 SLEPT = ("delay", "slowdown")
-"""Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else of an iteration changes."""
+"""Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else in the iteration changes."""
 
 
 @dataclass
 class Calibration:
-    """``estimates`` by cost field; why the fields in ``missing`` have none; least and largest value ``covered``."""
+    """``estimates`` by cost field; why the fields in ``missing`` have none; smallest and largest value ``covered``."""
 
     estimates: dict[str, Estimate] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Calibration:
 
 
 def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration:
-    """Fit what live runs of one machine can tell; ``num_parameters`` is the model size of each.
+    """Fit what live runs of one machine determine; ``num_parameters`` is the model size of each.
 
     Raises:
         RecordError: they cannot be fitted (together), or none of their iterations is undisturbed. One line.
@@ -77,7 +77,7 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
 
 
 def _quick(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those of tasks with a core to themselves, if there are any: what is short is mostly so under a quota, too."""
+    """Rows of tasks with a core to themselves, if there are any; else all, as short work mostly escapes a quota."""
     return rows[rows["free"]] if rows["free"].any() else rows
 
 
@@ -109,7 +109,7 @@ def check(runs: Sequence[Run]) -> None:
 
 
 def _check_hosts(run: Run) -> None:
-    """Refuse what leaves processor time without a meaning."""
+    """Refuse runs whose processor time has no meaning."""
     hosts = hosts_of(run)
     if hosts and (is_paced(run.job) or any(host["device"] for host in hosts)):
         raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
@@ -123,12 +123,12 @@ def _machine(run: Run) -> tuple[object, ...]:
 
 
 def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
-    """The iterations of a run, and for each of them what its costs depend on.
+    """The iterations of a run, and for each of them the quantities that its costs depend on.
 
-    ``run``, ``block`` (unique in all runs); ``paced_s`` is F(b) of its device (nan without one), ``asked_s`` the delay
-    asked for (nan for a slow-down), ``bytes`` of a gradient, ``disturbed`` whether a window of another kind touched
-    it, ``server_disturbed`` whether a server was slowed meanwhile, ``free`` whether every task had a core, ``over_s``
-    what its push took beyond the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
+    ``run``, ``block`` (unique over all runs); ``paced_s``: F(b) of its device (NaN without one); ``asked_s``: the
+    requested delay (NaN for a slow-down); ``bytes`` of a gradient; ``disturbed``: a window of another kind overlapped
+    it; ``server_disturbed``: a server was slowed meanwhile; ``free``: every task had a core; ``over_s``: push time
+    beyond that of the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
     """
     held = [int(arrival.held) for arrival in run.history.arrivals]
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
@@ -153,12 +153,12 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
 
 
 def _overheads(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
-    """What an arrival cost beyond the strategy's own waiting.
+    """Cost of an arrival beyond the strategy's own waiting.
 
     Clocks of worker and coordinator are not compared: from its push to its next order the worker waits ``wait_s``, of
-    which the strategy took from ``t`` to the next order's ``issued_s``. The rest, ``overhead_s``, is the way of the
-    report, its time in the coordinator's queue, one decision, and the way of the order. ``gap_s`` is the time since the
-    coordinator took up the event before, ``meets`` whether nothing else is recorded in between.
+    which the strategy took from ``t`` to the next order's ``issued_s``. The rest, ``overhead_s``, is the transfer of
+    the report, its time in the coordinator's queue, one decision, and the transfer of the order. ``gap_s`` is the time
+    since the coordinator took up the previous event; ``meets``: nothing else is recorded in between.
     """
     columns = ["iteration", "samples", "wait_s", "issued_s", "held"]
     after = rows.groupby(["worker", "incarnation"])[columns].shift(-1)
@@ -176,8 +176,8 @@ def _overheads(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
 def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """Per report of a server: ``each_s`` of its updates, without injection; ``grad_bytes``, gradients times bytes.
 
-    Servers hold equal parts, but for a few bytes. Reports of what a disturbance of another kind than sleep touched are
-    left out; ``free`` as in :func:`_iterations`.
+    Servers hold equal parts, up to a few bytes. Reports affected by a disturbance other than sleep are left out;
+    ``free`` as in :func:`_iterations`.
     """
     busy = run.tables.server_busy
     since_s = busy.groupby("server")["t"].shift(1, fill_value=0.0)
@@ -204,11 +204,11 @@ def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
 
 
-# ---- frames to figures ----------------------------------------------------------------------------------------------
+# ---- frames to estimates --------------------------------------------------------------------------------------------
 
 
 def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
-    """The computation and its jitter, or how exactly a device profile is held."""
+    """Computing time and its jitter, or how exactly a device profile is met."""
     calm = frame[frame["injected_s"] == 0]
     real = calm[calm["paced_s"].isna()]
     held = calm[(calm["overrun_s"] == 0) & (calm["paced_s"] > 0)]
@@ -216,7 +216,7 @@ def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
     line = _fit_line(fitted, names, real, "samples", "compute_s", "batch size", "every run is paced by a device")
     if line is not None:
         sigma = _fit_jitter(real, line.residuals, fitted)
-        for name in fitted.estimates.keys() & names:  # the line is the median of a jitter whose mean is one
+        for name in fitted.estimates.keys() & names:  # the fitted line is a median, but jitter has mean 1
             fitted.estimates[name] = fitted.estimates[name].scaled(exp(sigma**2 / 2))
     paced = fitted if line is None else Calibration()
     sigma = _fit_jitter(held, np.log(held["compute_s"] / held["paced_s"]), paced)
@@ -230,9 +230,9 @@ def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
 
 
 def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> float:
-    """Spread and AR(1) coefficient of ``logs`` around each run's own median; returns the spread.
+    """Standard deviation and AR(1) coefficient of ``logs`` around each run's median; returns the deviation.
 
-    A worker's own median would take with it a part of what its few iterations have in common.
+    A worker's own median would absorb part of what its few iterations have in common.
     """
     who = ["run", "worker", "incarnation"]
     logs = logs - logs.groupby(rows["run"]).transform("median")
@@ -247,7 +247,7 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
     both = both[both["iteration"] == both["last"] + 1]
     if len(both) < FEWEST or not sigma.value:
         fitted.missing["jitter_rho"] = _too_few(len(both)) if sigma.value else "no jitter"
-    else:  # of ranks, which outliers do not impress, as it is for normal logarithms
+    else:  # rank correlation, which is robust against outliers, converted as for normal logarithms
         rho = 2 * sin(pi / 6 * float(both["log"].corr(both["before"], method="spearman")))
         rho = float(np.clip(rho, 0.0, 0.99))
         fitted.estimates["jitter_rho"] = Estimate(rho, sqrt((1 - rho**2) / len(both)), len(both))
@@ -255,16 +255,16 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
 
 
 def _fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """What a push takes beyond the links, of a worker who shares them with nobody; the work at their ends overlaps."""
+    """Push time beyond that of the links, for a worker that shares them with no one; the work at both ends overlaps."""
     lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
     _fit_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
     fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
 
 
 def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Core-seconds of carrying and computing: what others explain is taken off the processor time of servers, workers.
+    """Core-seconds of carrying and computing: processor time of servers and workers, less what other terms explain.
 
-    A byte costs less where more of them come at once, so only the runs with the most workers tell.
+    A byte costs less where more of them arrive together, so only the runs with the most workers are used.
     """
     rows = rows[rows["num_workers"] == rows["num_workers"].max()]
     servers, workers = (rows[rows["role"] == role] for role in ("server", "worker"))
@@ -286,16 +286,17 @@ def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
 
 
 def _value(fitted: Calibration, name: str) -> float:
-    """0 for what these runs do not tell."""
+    """The estimate; 0 if these runs do not determine it."""
     return fitted.estimates[name].value if name in fitted.estimates else 0.0
 
 
 def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration) -> None:
-    """The coordinator's service time, and from what it leaves of the overhead of quick workers the way of a message.
+    """The coordinator's service time, and from the remaining overhead of quick workers the latency of a message.
 
-    The coordinator does one thing at a time, so no gap between two events is shorter than its service; the shortest
-    gaps are services, of events that met. Gaps of the overhead's own order are not: then nothing queued. Where few
-    events meet, some of the gaps are a little longer than a service, and so is the figure: its error covers that.
+    The coordinator is serial, so no gap between two events is shorter than its service time; the shortest gaps are
+    service times of queued events. Gaps as long as the overhead itself are not: then nothing was queued. Where few
+    events queue, some of the gaps are slightly longer than a service time, and so is the estimate: its error covers
+    that.
     """
     rows = quick[quick["overhead_s"] > 0]
     if len(rows) < FEWEST:
@@ -310,7 +311,7 @@ def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration)
     else:
         decision = replace(median(rows, "decide_s"), note="the deciding alone: arrivals never met")
     fitted.estimates["decision_s"] = decision
-    alone = rows[rows["gap_s"] > 3 * decision.value]  # nothing was in the coordinator's queue before them
+    alone = rows[rows["gap_s"] > 3 * decision.value]  # the coordinator's queue was empty
     if len(alone) < FEWEST:
         fitted.missing["control_s"] = "arrivals always queue: add a run with fewer workers"
         return
@@ -320,7 +321,7 @@ def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration)
 
 
 def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
-    """What happens now and then; few observations are better than a default of nothing."""
+    """Rare actions; a few observations are better than a default of zero."""
     found = {
         "launch_s": (_launches, "no worker was lost and came back"),
         "evaluation_s": (_evaluations, "nothing was evaluated"),
@@ -342,7 +343,7 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
 
 
 def _launches(run: Run) -> Iterator[float]:
-    """From the loss of a worker until it is back."""
+    """Seconds from the loss of a worker to its return."""
     for _, rows in run.tables.restarts.query("role == 'worker'").groupby("id"):
         for before, after in pairwise(rows.itertuples()):
             if (before.what, after.what) == ("Lost", "Joined"):
@@ -350,7 +351,7 @@ def _launches(run: Run) -> Iterator[float]:
 
 
 def _evaluations(run: Run) -> Iterator[float]:
-    """From the request to the score; that of the final parameters is outside the job's time."""
+    """Seconds from the request to the metrics; the final evaluation is outside of the job's time."""
     scored = run.tables.evaluations
     yield from (scored["t"] - scored["asked_s"])[scored["t"] > scored["asked_s"]]
 
@@ -374,7 +375,7 @@ def _fit_median(
 def _fit_line(
     fitted: Calibration, names: tuple[str, str], rows: pd.DataFrame, x: str, y: str, size: str, lack: str = ""
 ) -> Line | None:
-    """Fit ``y`` = base + slope * ``x``; the base alone, where the sizes are too alike to tell a slope."""
+    """Fit ``y`` = base + slope * ``x``; the base alone if the sizes are too similar to determine a slope."""
     rows = rows[(rows[y] > 0) & rows[x].notna()]
     if len(rows) < FEWEST:
         reason = lack if lack and not len(rows) else _too_few(len(rows))

@@ -1,4 +1,4 @@
-"""What the devices of a run say of the time of its iterations."""
+"""Iteration times implied by the devices of a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pandas as pd
 
 
 def is_paced(job: dict[str, Any]) -> bool:
-    """Whether device profiles pace the workers of the cluster (those of hosts are told elsewhere)."""
+    """Whether device profiles pace the workers of the cluster (hosts' devices are described elsewhere)."""
     return bool(job.get("device") or job.get("devices"))
 
 
 def paced_s(job: dict[str, Any], rows: pd.DataFrame) -> pd.Series | float:
-    """F(b) of the worker's device for every iteration in ``rows`` (``worker``, ``samples``), seconds; nan without one.
+    """F(b) of the worker's device for every iteration in ``rows`` (``worker``, ``samples``), seconds; NaN without one.
 
-    Of one pass over the batch: rows do not say whether it was accumulated.
+    For one pass over the batch: rows do not say whether the gradient was accumulated.
     """
     if not is_paced(job):
         return nan

@@ -1,10 +1,10 @@
-"""Fit a progress model (``runtime/training/progress.py``) to records of training: the noise scale phi, and the curve.
+"""Fit a progress model (``runtime/training/progress.py``) to training records: the noise scale phi, and the curve.
 
-An update of B samples at the learning rate s * lr makes the progress s / (1 + s * phi / B). The right phi is the one at
-which runs with different batches reach the same metric after the same progress. So for many levels of the metric the
-progress at which each run reaches it is found, and the mean absolute deviation of its logarithm from the median of the
-runs is minimised. Logarithms, because then neither the unit of progress nor the size of phi matters; absolute values,
-because runs near their best cross a level when luck has it.
+An update of B samples at the learning rate s * lr makes the progress s / (1 + s * phi / B). The right phi is the one
+with which runs of different batch sizes reach the same metric after the same progress. So for many levels of the metric
+the progress at which each run reaches the level is computed, and the mean absolute deviation of its logarithm from the
+median of the runs is minimised. Logarithms make the unit of progress and the size of phi irrelevant; absolute values
+are robust, since runs near their best cross a level by chance.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ Floats = NDArray[np.float64]
 
 MIN_EVALUATIONS = 5
 LEVELS = 24
-"""Levels of the metric that are compared: those of a typical run at even steps of the logarithm of its updates."""
+"""Number of compared metric levels: those of a typical run at equal steps of the logarithm of its updates."""
 POINTS = 40
-"""Points of the fitted curve, spaced likewise."""
+"""Number of points of the fitted curve, spaced likewise."""
 GRID = 81
 MAX_PHI = 100.0
-"""In units of the largest batch: there, progress is proportional to samples, and a larger phi is hardly different."""
+"""In units of the largest batch: beyond, progress is proportional to samples, and a larger phi makes no difference."""
 SAME_NOISE = 1.05
-"""Runs whose ratios of learning rate to batch differ by no more than this factor cannot tell phi."""
+"""Runs whose ratios of learning rate to batch size differ by no more than this factor cannot determine phi."""
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
-    """What one run says: its updates, and the metric after some of them."""
+class TrainingTrace:
+    """One run: its updates, and the metric after some of them."""
 
     name: str
     kind: dict[str, Any]
-    """What must be the same in all runs of a fit."""
+    """Settings that must be equal in all runs of a fit."""
     higher_is_better: bool
     target: float | None
     batch_samples: int
     """Global batch."""
     lr: float
     samples: NDArray[np.int64]
-    """Of each update, int64 [updates]."""
+    """Batch size of each update, int64 [updates]."""
     lrs: Floats
     """Learning rate of each update, float64 [updates]."""
     versions: NDArray[np.int64]
     """Number of updates before each evaluation, int64 [evaluations]."""
     values: Floats
-    """The metric then, float64 [evaluations]."""
+    """The metric at each evaluation, float64 [evaluations]."""
 
     @property
     def noise(self) -> float:
-        """The ratio of learning rate to batch, which decides what noise costs; of the median update."""
+        """Ratio of learning rate to batch size of the median update; it decides what noise costs."""
         return float(np.median(self.lrs / self.samples))
 
     def progress(self, phi_samples: float, lr: float) -> Floats:
-        """After 0, 1, ... updates, float64 [updates + 1], if phi is ``phi_samples`` at the rate ``lr``."""
+        """Progress after 0, 1, ... updates, float64 [updates + 1], if phi is ``phi_samples`` at the rate ``lr``."""
         scale = self.lrs / lr
         return np.concatenate([[0.0], np.cumsum(scale / (1 + scale * phi_samples / self.samples))])
 
@@ -77,8 +77,8 @@ class Trace:
 class Fit:
     """A fitted model; ``points`` float64 [n, 2] are progress and metric.
 
-    ``spread_frac``: how much the runs differ in the progress that they need for the same level, on average; nan for
-    a single run.
+    ``spread_frac``: by how much the runs differ in the progress needed for the same level, on average; NaN for a
+    single run.
     """
 
     lr: float
@@ -87,11 +87,11 @@ class Fit:
     spread_frac: float
 
     def updates(self, target: float, batch_samples: int, lr: float) -> float:
-        """Updates of so many samples at the rate ``lr`` until the metric is ``target``; nan if it never is."""
+        """Updates of this size at the rate ``lr`` until the metric reaches ``target``; NaN if it never does."""
         return crossing(self.points, target) * (self.lr / lr + self.phi_samples / batch_samples)
 
 
-def read_trace(run: Run) -> Trace:
+def read_trace(run: Run) -> TrainingTrace:
     """The trace of a record; raises :class:`RecordError` for one that the model cannot describe."""
     if refusal := next(_refusals(run), None):
         raise RecordError(f"{run.path}: {refusal}")
@@ -99,7 +99,7 @@ def read_trace(run: Run) -> Trace:
     rows = _evaluated(run)
     task = {key: value for key, value in job.get("task_fields", {}).items() if key != "data_dir"}
     optimizer = {key: value for key, value in job.get("optimizer", {}).items() if key != "lr"}
-    return Trace(
+    return TrainingTrace(
         name=str(run.meta.get("run_id", run.path.name)),
         kind={"workload": job.get("workload"), "task": task, "optimizer": optimizer, "metric": job["metric"]},
         higher_is_better=bool(job["higher_is_better"]),
@@ -114,7 +114,7 @@ def read_trace(run: Run) -> Trace:
 
 
 def _refusals(run: Run) -> Iterator[str]:
-    """Why a run is of no use, and what to do about it."""
+    """Why a run cannot be used, and what to do about it."""
     job, tables = run.job, run.tables
     if job.get("backend") == "none" or tables.iterations["loss"].isna().all():
         yield "computed no gradients (backend=none), so it says nothing about learning. Leave it out"
@@ -129,13 +129,13 @@ def _refusals(run: Run) -> Iterator[str]:
 
 
 def _evaluated(run: Run) -> pd.DataFrame:
-    """``version`` and ``value`` of the job's metric where it is a number."""
+    """``version`` and ``value`` of the job's metric where it is finite."""
     rows = run.tables.evaluations
     return rows[["version"]].assign(value=rows.get(run.job["metric"], np.nan)).dropna()
 
 
-def fit(traces: Sequence[Trace], phi_samples: float | None = None) -> Fit:
-    """The model at the learning rate of the largest batch; ``phi_samples``: given instead of fitted.
+def fit(traces: Sequence[TrainingTrace], phi_samples: float | None = None) -> Fit:
+    """Fit the model, at the learning rate of the largest batch; ``phi_samples``: given instead of fitted.
 
     Raises :class:`RecordError` for runs of different jobs, and for runs that do not determine phi.
     """
@@ -149,12 +149,14 @@ def fit(traces: Sequence[Trace], phi_samples: float | None = None) -> Fit:
     return Fit(largest.lr, phi_samples, points, _spread(traces, levels, phi_samples, largest.lr))
 
 
-def held_out(traces: Sequence[Trace], model: Fit, target: float, phi_samples: float | None = None) -> pd.DataFrame:
-    """How well updates to ``target`` are predicted. One row per batch and learning rate.
+def held_out(
+    traces: Sequence[TrainingTrace], model: Fit, target: float, phi_samples: float | None = None
+) -> pd.DataFrame:
+    """How well updates to ``target`` are predicted. One row per batch size and learning rate.
 
-    ``batch_samples``, ``lr``, ``runs``; ``updates``: median of what the runs needed (nan where most never got there);
-    ``fitted``: what ``model`` says; ``predicted``: what a fit to the *other* rows says, and its ``phi_samples`` (nan
-    where they determine none). All of smoothed curves.
+    ``batch_samples``, ``lr``, ``runs``; ``updates``: median over the runs (NaN if most never reached the target);
+    ``fitted``: by ``model``; ``predicted``: by a fit to the *other* rows, and its ``phi_samples`` (NaN if they do not
+    determine one). All use smoothed curves.
     """
     rows = []
     for batch_samples, lr in sorted({(trace.batch_samples, trace.lr) for trace in traces}):
@@ -178,7 +180,7 @@ def held_out(traces: Sequence[Trace], model: Fit, target: float, phi_samples: fl
 
 
 def errors(tested: pd.DataFrame) -> dict[str, float]:
-    """Of :func:`held_out`'s rows, as far as they can be told.
+    """Errors of a model, from :func:`held_out`'s rows, as far as they can be determined.
 
     ``updates_frac``: mean absolute relative error of the predicted updates. ``phi_samples``: standard error of phi, by
     the jackknife over the rows.
@@ -192,7 +194,7 @@ def errors(tested: pd.DataFrame) -> dict[str, float]:
 
 
 def crossing(curve: Floats, level: float) -> float:
-    """Where a monotone ``curve``, float64 [n, 2], reaches ``level``; nan if it never does or did before its start."""
+    """Where a monotone ``curve``, float64 [n, 2], reaches ``level``; NaN if never, or before its start."""
     where, values = curve[:, 0], curve[:, 1]
     sign = 1.0 if values[-1] >= values[0] else -1.0
     after = int(np.searchsorted(sign * values, sign * level))
@@ -202,7 +204,7 @@ def crossing(curve: Floats, level: float) -> float:
     return float(where[after - 1] + share * (where[after] - where[after - 1]))
 
 
-def _check_same_job(traces: Sequence[Trace]) -> None:
+def _check_same_job(traces: Sequence[TrainingTrace]) -> None:
     if not traces:
         raise RecordError("no runs to fit to")
     first = traces[0]
@@ -214,7 +216,7 @@ def _check_same_job(traces: Sequence[Trace]) -> None:
                 )
 
 
-def _check_identifiable(traces: Sequence[Trace]) -> None:
+def _check_identifiable(traces: Sequence[TrainingTrace]) -> None:
     ratios = [trace.noise for trace in traces]
     if max(ratios) <= SAME_NOISE * min(ratios):
         first = traces[0]
@@ -224,8 +226,8 @@ def _check_identifiable(traces: Sequence[Trace]) -> None:
         )
 
 
-def _best_phi(traces: Sequence[Trace], levels: Floats, largest: Trace) -> float:
-    """The best on a grid, refined; the grid is even in log(1 + phi / B), so that phi = 0 is on it."""
+def _best_phi(traces: Sequence[TrainingTrace], levels: Floats, largest: TrainingTrace) -> float:
+    """The best phi on a grid, refined; the grid is uniform in log(1 + phi / B), so that it contains phi = 0."""
     from scipy.optimize import minimize_scalar
 
     unit = float(min(trace.batch_samples for trace in traces))
@@ -244,13 +246,13 @@ def _best_phi(traces: Sequence[Trace], levels: Floats, largest: Trace) -> float:
     return unit * float(np.expm1(found.x)) if found.fun < loss(grid[best]) else unit * float(np.expm1(grid[best]))
 
 
-def _levels(traces: Sequence[Trace], lr: float) -> Floats:
+def _levels(traces: Sequence[TrainingTrace], lr: float) -> Floats:
     curve = _thinned(_pooled(traces, 0.0, lr), LEVELS + 1)
     return np.unique(curve[1:, 1])
 
 
-def _spread(traces: Sequence[Trace], levels: Floats, phi_samples: float, lr: float) -> float:
-    """Mean absolute deviation of log progress from the runs' median, over shared levels; nan if there are none."""
+def _spread(traces: Sequence[TrainingTrace], levels: Floats, phi_samples: float, lr: float) -> float:
+    """Mean absolute deviation of log progress from the runs' median, over shared levels; NaN without any."""
     logs = np.array([[np.nan] * len(levels)] * len(traces))
     for row, trace in zip(logs, traces, strict=True):
         progress = trace.progress(phi_samples, lr)
@@ -260,8 +262,8 @@ def _spread(traces: Sequence[Trace], levels: Floats, phi_samples: float, lr: flo
     return float(np.nanmean(np.abs(shared - np.nanmedian(shared, axis=0)))) if shared.size else float("nan")
 
 
-def _pooled(traces: Sequence[Trace], phi_samples: float, lr: float) -> Floats:
-    """The monotone curve through the evaluations of all runs, each run with the same weight."""
+def _pooled(traces: Sequence[TrainingTrace], phi_samples: float, lr: float) -> Floats:
+    """The monotone curve through the evaluations of all runs, with equal weight for each run."""
     progress = np.concatenate([trace.progress(phi_samples, lr)[trace.versions] for trace in traces])
     values = np.concatenate([trace.values for trace in traces])
     weights = np.concatenate([np.full(len(trace.values), 1.0 / len(trace.values)) for trace in traces])
@@ -277,13 +279,13 @@ def _monotone(where: Floats, values: Floats, weights: Floats, rising: bool) -> F
 
 
 def _thinned(curve: Floats, num_points: int = POINTS) -> Floats:
-    """So many points of a curve: its start, and even steps of the logarithm from its first positive place."""
+    """A subset of a curve's points: its start, then equal steps of the logarithm from its first positive position."""
     where = curve[:, 0]
     places = np.unique([where[0], *np.geomspace(where[where > 0][0], where[-1], num_points - 1)])
     return np.column_stack([places, np.interp(places, where, curve[:, 1])])
 
 
 def _median(values: Sequence[float]) -> float:
-    """With nan as infinity, so that the runs which never got there count; nan if that is the median."""
+    """Median with NaN as infinity, so that runs that never reached the level count; NaN if that is the median."""
     median = float(np.median(np.nan_to_num(values, nan=np.inf)))
     return median if np.isfinite(median) else float("nan")

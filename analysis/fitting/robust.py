@@ -1,8 +1,8 @@
-"""Robust medians and lines with standard errors that believe in neither normal noise nor independent observations.
+"""Robust medians and lines, with standard errors that assume neither normal noise nor independent observations.
 
-Frames have a column for the value, ``block`` (successive observations, which are alike) and ``run``. Outliers are
-trimmed at ``TRIM`` robust standard deviations. Errors come from blocks, and of three or more runs also from whole runs;
-the larger one counts.
+Frames have a column for the value, ``block`` (successive, hence similar observations) and ``run``. Outliers are
+trimmed at ``TRIM`` robust standard deviations. Errors are estimated from blocks, and for three or more runs also from
+whole runs; the larger one counts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 TRIM = 4.0
 RESAMPLES = 300
 MAD_SIGMA = 1.4826
-"""Standard deviation of a normal distribution whose median absolute deviation is 1."""
+"""Standard deviation of a normal distribution with median absolute deviation 1."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its standard error (nan: cannot be told) in the same unit, and what to know about it."""
+    """A value, its standard error in the same unit (NaN: unknown), and a note."""
 
     value: float
     error: float
@@ -33,13 +33,13 @@ class Estimate:
     note: str = ""
 
     def scaled(self, factor: float) -> Estimate:
-        """``factor`` times it."""
+        """The estimate and its error multiplied by ``factor``."""
         return replace(self, value=factor * self.value, error=factor * self.error)
 
 
 @dataclass(frozen=True)
 class Line:
-    """base + slope * x (no slope: a constant), and the residuals of the logarithms, by the frame's index."""
+    """base + slope * x (without slope: a constant), and the residuals of the logarithms, by the frame's index."""
 
     base: Estimate
     slope: Estimate | None
@@ -49,7 +49,7 @@ class Line:
 def fit_line(rows: pd.DataFrame, x: str, y: str, *, sloped: bool) -> Line:
     """``y`` = base + slope * ``x`` with neither below 0, or a constant; ``y`` must be positive.
 
-    Fitted to the logarithms with a soft L1 loss, so noise is taken to be relative.
+    Fitted to the logarithms with a soft L1 loss, so noise is assumed to be relative.
     """
     from scipy.optimize import least_squares
 
@@ -59,7 +59,7 @@ def fit_line(rows: pd.DataFrame, x: str, y: str, *, sloped: bool) -> Line:
     theta = np.full(design.shape[1], exp(float(np.median(logs))) / design.shape[1])
     left = logs - np.log(design @ theta)
     kept = np.ones(len(logs), dtype=bool)
-    for _ in range(3):  # of all, where the loss bears with outliers; then without them
+    for _ in range(3):  # first on all rows, with a robust loss; then without outliers
         scale = max(sigma_of(left[kept]), 1e-9)
 
         def residuals(theta: Floats, kept: NDArray[np.bool_] = kept) -> Floats:
@@ -75,7 +75,7 @@ def fit_line(rows: pd.DataFrame, x: str, y: str, *, sloped: bool) -> Line:
 
 
 def _sandwich(slopes: Floats, left: Floats, scale: float, owners: list[Floats]) -> Floats:
-    """Standard errors of an M-estimate with a soft L1 loss, from residuals and slopes; scores add up within an owner.
+    """Standard errors of an M-estimate with a soft L1 loss, from residuals and slopes, clustered by owner.
 
     P. J. Huber, "The behavior of maximum likelihood estimates under nonstandard conditions", 1967.
     """
@@ -89,7 +89,7 @@ def _sandwich(slopes: Floats, left: Floats, scale: float, owners: list[Floats]) 
 
 
 def median(rows: pd.DataFrame, column: str) -> Estimate:
-    """Median of what is ordinary, and its error by resampling owners."""
+    """Median without outliers, and its error by resampling clusters."""
     rows = rows[ordinary(rows[column].to_numpy(dtype="float64"))].sort_values(column)
     values = rows[column].to_numpy(dtype="float64")
     errors = [_median_error(values, owner) for owner in _owners(rows)]
@@ -105,17 +105,17 @@ def _median_error(ascending: Floats, owner: Floats) -> float:
 
 
 def _owners(rows: pd.DataFrame) -> Iterator[Floats]:
-    """Whom observations belong to: their block, and of enough runs their run."""
+    """The clusters of observations: their blocks and, with enough runs, their runs."""
     yield rows["block"].to_numpy()
     if rows["run"].nunique() >= 3:
         yield rows["run"].to_numpy()
 
 
 def sigma_of(values: Floats) -> float:
-    """Standard deviation, as the median absolute deviation tells it."""
+    """Standard deviation, estimated from the median absolute deviation."""
     return MAD_SIGMA * float(np.median(np.abs(values - np.median(values))))
 
 
 def ordinary(values: Floats) -> NDArray[np.bool_]:
-    """Which values are no outliers."""
+    """Mask of the values that are not outliers."""
     return np.asarray(np.abs(values - np.median(values)) <= TRIM * sigma_of(values))

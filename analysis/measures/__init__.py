@@ -1,1 +1,1 @@
-"""What is measured of a record, or of many."""
+"""Measures of one record or of many."""

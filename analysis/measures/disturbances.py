@@ -1,4 +1,4 @@
-"""What was injected beside what was planned, for every disturbance of the plan."""
+"""Achieved and planned disturbance, for every disturbance of the plan."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 KINDS = ("delay", "slowdown")
-"""Kinds whose seconds are known: of any other one, only the hits are counted."""
+"""Kinds whose added seconds are known; for the others only hits are counted."""
 
 
 class _Hits(NamedTuple):
-    """Work of one target: when it was issued, the seconds planned by row of the plan, the seconds achieved in all."""
+    """Work of one target: when it was issued, the seconds planned per row of the plan, the total seconds achieved."""
 
     issued_s: np.ndarray
     planned_s: np.ndarray
-    """(rows of the plan, pieces of work)"""
+    """(rows of the plan, work items)"""
     active: np.ndarray
     achieved_s: np.ndarray
     """(rows of the plan,)"""
@@ -26,12 +26,12 @@ class _Hits(NamedTuple):
 def achieved(
     plan: pd.DataFrame, iterations: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
 ) -> pd.DataFrame:
-    """The plan with what came of it, one row per disturbance.
+    """The plan with what was achieved, one row per disturbance.
 
     Adds ``hits`` (iterations of the worker, or updates of the server, that it disturbed), ``planned_s`` (seconds that
-    these should have got), ``achieved_s`` (seconds measured) and ``first_effect_s`` (when the first was issued). Where
-    windows overlap, measured seconds are shared out in proportion to the planned ones. Targets other than workers and
-    servers have no hits.
+    should have been added to these), ``achieved_s`` (seconds measured) and ``first_effect_s`` (when the first was
+    issued). Where windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than
+    workers and servers have no hits.
     """
     result = plan.assign(hits=0, planned_s=nan, achieved_s=nan, first_effect_s=nan)
     for target, rows in plan.groupby("target"):
@@ -65,7 +65,7 @@ def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
     notes = server_busy[server_busy["server"] == server]
     done = np.zeros(len(rows))
     for note in notes.itertuples():
-        # the note covers the server's last `updates` updates; after a rollback a version is there twice
+        # the note covers the server's last `updates` updates; after a rollback a version occurs twice
         last = np.flatnonzero((updates["version"] == note.version) & (updates["t"] <= note.t))
         if len(last):
             covered = planned[:, max(0, last[-1] + 1 - note.updates) : last[-1] + 1].sum(axis=1, keepdims=True)
@@ -74,7 +74,7 @@ def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
 
 
 def _planned(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, work): which piece of work a window was open for, and the seconds that it should have added."""
+    """(rows, work items): whether the window was open for it, and the seconds that it should have added."""
     start, end, magnitude = (
         rows[name].to_numpy(dtype="float64")[:, None] for name in ("start_s", "end_s", "magnitude")
     )
@@ -85,7 +85,7 @@ def _planned(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> tup
 
 
 def _share(planned: np.ndarray) -> np.ndarray:
-    """Each row's part of the planned seconds of a column; zero where nothing was planned."""
+    """Each row's part of the planned seconds of a column; zero if nothing was planned."""
     total = planned.sum(axis=0)
     share: np.ndarray = np.divide(planned, total, out=np.zeros_like(planned), where=total > 0)
     return share

@@ -1,8 +1,8 @@
-"""What a run on emulated hosts tells of the work of its tasks: processor time, which no quota makes longer.
+"""The work of tasks on emulated hosts, as processor time, which quotas do not lengthen.
 
-Wall time under a quota depends on what a task did before: the kernel lets it use what it has left at full speed. So
-work is taken from the processor time that the kernel has counted (``Observed``), and only what tasks with a core to
-themselves took is taken from the clock.
+Wall time under a quota depends on what a task did before: the kernel lets it use its remaining quota at full speed. So
+work is measured as the processor time that the kernel has counted (``Observed``), and only the work of tasks with a
+core to themselves is measured as wall time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ WORK_COLUMNS = ("role", "cpu_s", "iterations", "samples", "updates", "grads", "m
 
 
 def hosts_of(run: Run) -> list[dict[str, Any]]:
-    """Its hosts as ``meta.json`` describes them; none without."""
+    """The run's hosts as ``meta.json`` describes them; empty without hosts."""
     return list(run.meta.get("machine", {}).get("hosts") or [])
 
 
 def has_cores(run: Run) -> bool:
-    """Whether every task has a core to itself, so that work takes as long as it is. Without hosts that is assumed."""
+    """Whether every task has a core to itself, so that wall time equals work. Assumed without hosts."""
     hosts = hosts_of(run)
     alone = all(len(host["tasks"]) <= 1 and (host["cores"] is None or host["cores"] >= 1) for host in hosts)
     tasks = sum(len(host["tasks"]) for host in hosts)
@@ -32,7 +32,7 @@ def has_cores(run: Run) -> bool:
 
 
 def touched(run: Run, target: str) -> set[str]:
-    """The tasks that a disturbance of ``target`` makes slower: of a link, those that live at its ends."""
+    """The tasks slowed by a disturbance of ``target``: for a link, those on the hosts at its ends."""
     role, _, numbers = target.partition(":")
     if role in ("worker", "server"):
         return {target}
@@ -41,17 +41,17 @@ def touched(run: Run, target: str) -> set[str]:
 
 
 def wire_s(run: Run, num_bytes: int) -> float:
-    """The least time for so many bytes between two of its hosts, of which one has the slowest link of all."""
+    """Minimum time for so many bytes between two of its hosts, one of which has the slowest link."""
     rates = [host["link_bytes_per_s"] for host in hosts_of(run) if host["link_bytes_per_s"]]
     return num_bytes / (min(rates) * PAYLOAD_FRAC) if rates else 0.0
 
 
 def work(run: Run) -> pd.DataFrame:
-    """A row per task and sample that no disturbance overlapped: processor time, and what was done in it.
+    """A row per task and undisturbed telemetry sample: processor time, and the work done in it.
 
-    ``role``, ``cpu_s``; of a worker ``iterations`` and their ``samples``; of a server ``updates`` and their ``grads``,
-    ``messages`` (parts of the model that it took or sent); ``num_workers`` of the run. What straddles an end of the
-    sample is counted where it ends: off by one at most, and by nothing on average.
+    ``role``, ``cpu_s``; for a worker ``iterations`` and their ``samples``; for a server ``updates`` and their
+    ``grads``, ``messages`` (parts of the model that it received or sent); ``num_workers`` of the run. Work that
+    overlaps an edge of the sample is counted where it ends: off by one at most, and by nothing on average.
     """
     nodes = run.tables.nodes
     tasks = nodes[nodes["cpu_cores"].notna() & nodes["node"].str.startswith(("worker:", "server:"))]

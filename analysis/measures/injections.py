@@ -1,8 +1,8 @@
-"""What came of every disturbance: asked for, read back, and felt by the work. A run in, a tidy frame out.
+"""The effect of every disturbance: requested, read back, and on the work. A run in, a tidy frame out.
 
-Iterations that straddle the edge of a window, or begin within ``EDGE_S`` after one, belong to neither side, and neither
-do those under several windows at once. What a window does to work is compared with the same workers' undisturbed
-iterations of the same run, those nearest in time: a machine has its moods.
+Iterations that overlap an edge of a window, or begin within ``EDGE_S`` after one, count on neither side, nor do those
+under several windows at once. The effect of a window on work is relative to the same workers' undisturbed iterations of
+the same run, those nearest in time, because a machine's speed drifts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from analysis.records.tables import Tables
 
 EDGE_S = 0.1
 NEAREST = 20
-"""Undisturbed iterations that a window is compared with."""
+"""Number of undisturbed iterations that a window is compared with."""
 MATCH_S = 1e-3
-"""A note belongs to the window that begins when the note says that it should have been in effect."""
+"""Maximum distance between a note's intended start and the start of the window that it belongs to."""
 BUSY_FRAC = 0.9
-"""A sample of processor use counts if its target was at work for so much of it: who waits needs no processor."""
+"""A processor sample counts if its target was busy for at least this fraction of it: waiting needs no processor."""
 PAYLOAD_FRAC = 1448 / 1514
-"""Of a full Ethernet frame: 1500 bytes less 52 of headers, in a frame of 14 more."""
+"""Payload share of a full Ethernet frame: 1500 bytes less 52 of headers, in a frame with 14 more."""
 FLOAT_BYTES = 4
 SLEPT = ("delay", "slowdown")
 """Kinds that workers and servers carry out themselves, by sleeping."""
@@ -47,40 +47,41 @@ COLUMNS = {
 PLANNED = ("target", "kind", "start_s", "end_s", "magnitude")
 ABOUT = {"run": "str", "seed": "int64", "work": "str"}
 WORK_KEYS = ("workload", "task_fields", "backend", "global_batch_samples", "num_workers", "device", "devices")
-"""Settings of the job that say how long an iteration takes."""
+"""Settings of the job that determine the length of an iteration."""
 
 Row = dict[str, Any]
 
 
 def injections(run: Run) -> pd.DataFrame:
-    """One row per window of the plan that was carried out (for a delay: that met an iteration or update).
+    """One row per executed window of the plan (for a delay: a window that met an iteration or update).
 
-    ``window`` is its place in the plan; ``target``, ``kind``, ``start_s``, ``end_s``, ``magnitude`` as planned; ``by``
-    whom it was carried out (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``tc``, ``signal``).
+    ``window`` is its index in the plan; ``target``, ``kind``, ``start_s``, ``end_s``, ``magnitude`` as planned; ``by``
+    is the mechanism (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``tc``, ``signal``).
 
-    ``asked``, ``achieved`` (read back from who enforces it; of a sleep, measured), ``full`` (undisturbed): cores, bytes
+    ``asked``, ``achieved`` (read back from the mechanism; for a sleep, measured), ``full`` (undisturbed): cores, bytes
     per second on the wire, mean seconds per iteration or update, or 0 and 1. ``readback_s`` is the time from the
-    planned start until it was read back; ``onset_s`` until the first iteration that was slower began (0: it had begun
-    before; so it is known to one iteration).
+    planned start until it was read back; ``onset_s`` until the first slower iteration began (0: it had begun before;
+    so the resolution is one iteration).
 
-    ``iterations`` (whole ones within), ``base_s`` (of undisturbed ones) and ``felt_s`` (within): medians of the
-    computing time or, for bandwidth, of what travels (a link: parameters and gradient; a route: one of them).
-    ``slowdown`` = ``felt_s`` / ``base_s`` with its 10 % and 90 % quantiles, ``slowdown_asked`` what it should be.
+    ``iterations`` (whole ones within), ``base_s`` (undisturbed) and ``felt_s`` (within): medians of the computing time
+    or, for bandwidth, of the transfers (link: parameters and gradient; route: one of them). ``slowdown`` = ``felt_s`` /
+    ``base_s`` with its 10 % and 90 % quantiles; ``slowdown_asked`` is the expected value.
 
-    ``cpu_share``: processor time used / what the undisturbed target may use, where it was at work (should be
-    ``magnitude``). ``cpu_cost``: processor time of a median iteration within / of an undisturbed one. Where iterations
-    are even it is 1; if not, the machine was slower or faster by itself, and ``slowdown`` is off by as much.
+    ``cpu_share``: processor time used / what the undisturbed target may use, while busy (expected: ``magnitude``).
+    ``cpu_cost``: processor time of a median iteration within / of an undisturbed one. It is 1 if iterations are
+    uniform; if not, the machine itself was slower or faster, and ``slowdown`` is off by as much.
 
     ``push_bytes_per_s``, ``pull_bytes_per_s``: payload of the model / median time to send it, to wait for it, with a
-    single server; ``payload_asked_bytes_per_s`` what these should be.
+    single server; ``payload_asked_bytes_per_s`` is their expected value.
 
     ``outage_s`` (pause, kill, cut): longest time without a gradient of the target's workers, less the usual one.
     """
-    tables, around = run.tables, _surroundings(run)
+    tables, context = run.tables, _context_of(run)
     plan = achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
-    work = _work(tables.iterations, plan, around)
+    work = _work(tables.iterations, plan, context)
     subjects = {
-        key: _subject(*key, work, plan, around) for key in dict.fromkeys(zip(plan["kind"], plan["target"], strict=True))
+        key: _subject(*key, work, plan, context)
+        for key in dict.fromkeys(zip(plan["kind"], plan["target"], strict=True))
     }
     rows = []
     for window in plan.itertuples():
@@ -89,12 +90,12 @@ def injections(run: Run) -> pd.DataFrame:
             subject = subjects[window.kind, window.target]
             row = {"window": window.Index, **{name: getattr(window, name) for name in PLANNED}, **head}
             row |= _effect(window, subject) if subject.parts else {"iterations": int(_within(window, subject).sum())}
-            rows.append(row | _by_kind(row, window, subject, tables, around))
+            rows.append(row | _by_kind(row, window, subject, tables, context))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def collect(runs: Iterable[Run]) -> pd.DataFrame:
-    """:func:`injections` of several runs; in front ``run`` (its name), ``seed``, ``work`` (the same for equal jobs)."""
+    """:func:`injections` of several runs; adds ``run`` (its name), ``seed``, ``work`` (the same for equal jobs)."""
     columns = ABOUT | COLUMNS
     frames = [pd.DataFrame(columns=list(columns)).astype(columns)]
     for run in runs:
@@ -106,30 +107,30 @@ def collect(runs: Iterable[Run]) -> pd.DataFrame:
 
 def _work_name(run: Run) -> str:
     hosts = (run.meta.get("machine") or {}).get("hosts") or ()
-    said = [*(run.job.get(key) for key in WORK_KEYS), [host.get("cores") for host in hosts]]
-    return sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:8]
+    identity = [*(run.job.get(key) for key in WORK_KEYS), [host.get("cores") for host in hosts]]
+    return sha256(msgspec.json.encode(identity, order="deterministic")).hexdigest()[:8]
 
 
-# ---- the circumstances ----------------------------------------------------------------------------------------------
+# ---- context of the run ---------------------------------------------------------------------------------------------
 
 
-class _Around(NamedTuple):
-    """What of a run one must know to tell whom a disturbance reaches."""
+class _Context(NamedTuple):
+    """The part of a run that determines which workers a disturbance affects."""
 
-    everybody: frozenset[int]
+    all_workers: frozenset[int]
     """All workers."""
     on_host: Mapping[int, frozenset[int]]
-    """Workers by the number of their host."""
+    """Workers by host number."""
     model_bytes: float
-    """That a worker and the one server exchange; not a number with several servers, whose ranges travel at once."""
+    """Bytes that a worker and the only server exchange; NaN with several servers, whose ranges travel in parallel."""
 
 
-def _surroundings(run: Run) -> _Around:
+def _context_of(run: Run) -> _Context:
     hosts = (run.meta.get("machine") or {}).get("hosts") or ()
     size = getattr(run.finished, "num_parameters", None) or run.job.get("num_parameters")
     single = run.job.get("num_servers") == 1 and size is not None
-    return _Around(
-        everybody=frozenset(range(run.job["num_workers"])),
+    return _Context(
+        all_workers=frozenset(range(run.job["num_workers"])),
         on_host={
             host["number"]: frozenset(
                 int(task.removeprefix("worker:")) for task in host["tasks"] if task.startswith("worker:")
@@ -141,64 +142,64 @@ def _surroundings(run: Run) -> _Around:
 
 
 def workers_of(run: Run, target: str) -> frozenset[int]:
-    """The workers that a target of the plan holds: itself, or those on its host or hosts; none in a server."""
-    return _own(target, _surroundings(run))
+    """The workers that a target of the plan contains: itself, or those on its host or hosts; none for a server."""
+    return _own(target, _context_of(run))
 
 
-def _own(target: str, around: _Around) -> frozenset[int]:
-    """The workers that a target holds: itself, or those on its host or hosts."""
+def _own(target: str, context: _Context) -> frozenset[int]:
+    """The workers that a target contains: itself, or those on its host or hosts."""
     role, _, place = target.partition(":")
     if role == "worker":
         return frozenset({int(place)})
     if role == "server":
         return frozenset()
-    return frozenset().union(*(around.on_host.get(int(host), ()) for host in place.split(">")))
+    return frozenset().union(*(context.on_host.get(int(host), ()) for host in place.split(">")))
 
 
-def _shown_by(kind: str, target: str, around: _Around) -> tuple[frozenset[int], tuple[str, ...]]:
-    """Whose iterations show a disturbance, and in which of their parts (none: not in any alone)."""
-    own = _own(target, around)
+def _shown_by(kind: str, target: str, context: _Context) -> tuple[frozenset[int], tuple[str, ...]]:
+    """(workers whose iterations show a disturbance, the parts that show it); no part if none alone shows it."""
+    own = _own(target, context)
     if kind in STOPS:
-        return own or around.everybody, ()
+        return own or context.all_workers, ()
     if kind != "bandwidth":
         return own, ("compute_s",) if own else ()
     sender, _, receiver = target.partition(":")[2].partition(">")
     if not receiver:
-        return own or around.everybody, ("pull_s", "send_s")
-    pushing = around.on_host.get(int(sender), frozenset())
-    return (pushing, ("send_s",)) if pushing else (around.on_host.get(int(receiver), frozenset()), ("pull_s",))
+        return own or context.all_workers, ("pull_s", "send_s")
+    pushing = context.on_host.get(int(sender), frozenset())
+    return (pushing, ("send_s",)) if pushing else (context.on_host.get(int(receiver), frozenset()), ("pull_s",))
 
 
-def _work(iterations: pd.DataFrame, plan: pd.DataFrame, around: _Around) -> pd.DataFrame:
-    """The iterations of the usual size, with ``begun_s`` and ``touching`` (windows that may have to do with them)."""
+def _work(iterations: pd.DataFrame, plan: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """The iterations of the usual size, with ``begun_s`` and ``touching`` (number of windows that may affect them)."""
     sizes = iterations.groupby("worker")["samples"].transform(lambda samples: samples.mode().max())
     work = iterations[(iterations["samples"] == sizes) & (iterations["samples"] > 0)]
     begun = work["t"] - sum(work[part] for part in DURATIONS if part != "wait_s")
     touching = pd.Series(0, index=work.index)
     for worker, rows in work.groupby("worker"):
-        touching[rows.index] = _touching(begun[rows.index], rows["t"], _reaching(frozenset({worker}), plan, around))
+        touching[rows.index] = _touching(begun[rows.index], rows["t"], _reaching(frozenset({worker}), plan, context))
     return work.assign(begun_s=begun, touching=touching)
 
 
-def _reaching(workers: frozenset[int], plan: pd.DataFrame, around: _Around) -> pd.DataFrame:
-    """The windows that may have to do with any of these workers."""
-    reached = [bool(workers & (_own(target, around) or around.everybody)) for target in plan["target"]]
+def _reaching(workers: frozenset[int], plan: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """The windows that may affect any of these workers."""
+    reached = [bool(workers & (_own(target, context) or context.all_workers)) for target in plan["target"]]
     return plan[np.array(reached, dtype="bool")]
 
 
 def _touching(begun_s: pd.Series, end_s: pd.Series, windows: pd.DataFrame) -> np.ndarray:
-    """How many of ``windows`` were open during each of these stretches, or had closed just before."""
+    """How many of ``windows`` were open during each of these intervals, or had closed just before."""
     opened = np.searchsorted(np.sort(windows["start_s"]), end_s, side="left")
     closed = np.searchsorted(np.sort(windows["end_s"] + EDGE_S), begun_s, side="right")
     return np.asarray(opened - closed)
 
 
 class _Subject(NamedTuple):
-    """The iterations that show a kind of disturbance of a target, in order of their arrival."""
+    """The iterations that show a kind of disturbance of a target, in order of arrival."""
 
     workers: frozenset[int]
     parts: tuple[str, ...]
-    """Of an iteration: those that get longer; none: it is not one of them that does."""
+    """The parts of an iteration that get longer; empty if none does."""
     rows: pd.DataFrame
     begun_s: np.ndarray
     t: np.ndarray
@@ -206,22 +207,22 @@ class _Subject(NamedTuple):
     felt_s: np.ndarray
     """Duration of the parts."""
     windows: pd.DataFrame
-    """All that may have to do with them."""
+    """All windows that may affect them."""
 
 
-def _subject(kind: str, target: str, work: pd.DataFrame, plan: pd.DataFrame, around: _Around) -> _Subject:
-    workers, parts = _shown_by(kind, target, around)
+def _subject(kind: str, target: str, work: pd.DataFrame, plan: pd.DataFrame, context: _Context) -> _Subject:
+    workers, parts = _shown_by(kind, target, context)
     rows = work[work["worker"].isin(workers)].sort_values("t", kind="stable")
     begun, t, touching = (rows[name].to_numpy() for name in ("begun_s", "t", "touching"))
     felt = rows[list(parts)].sum(axis="columns").to_numpy()
-    return _Subject(workers, parts, rows, begun, t, touching, felt, _reaching(workers, plan, around))
+    return _Subject(workers, parts, rows, begun, t, touching, felt, _reaching(workers, plan, context))
 
 
-# ---- what was asked, and by whom it was done ------------------------------------------------------------------------
+# ---- requested level and mechanism ----------------------------------------------------------------------------------
 
 
 def _slept(window: Any) -> Row | None:
-    """Seconds per piece of work, planned and measured there; none: it met no work."""
+    """Seconds per work item, planned and measured; None if it met no work."""
     if not window.hits:
         return None
     return {
@@ -233,7 +234,7 @@ def _slept(window: Any) -> Row | None:
 
 
 def _noted(window: Any, notes: pd.DataFrame) -> Row | None:
-    """From the note of its start; none: a stronger window held already, or the run was over."""
+    """From the note of its start; None if a stronger window was already in force, or the run was over."""
     due = notes["t"] - notes["took_s"] - notes["late_s"]
     same = (notes["target"] == window.target) & (notes["kind"] == window.kind)
     found = notes[same & ((due - window.start_s).abs() <= MATCH_S)]
@@ -241,15 +242,15 @@ def _noted(window: Any, notes: pd.DataFrame) -> Row | None:
         return None
     note = found.iloc[0]
     row = {**{name: note[name] for name in ("by", "asked", "achieved")}, "readback_s": note["late_s"] + note["took_s"]}
-    # rounded, so that it is the same number whatever the level
+    # rounded, so that the value does not depend on the level
     return row | {"full": float(f"{note['asked'] / note['level']:.6g}") if note["level"] > 0 else nan}
 
 
-# ---- what it did ----------------------------------------------------------------------------------------------------
+# ---- its effect ----------------------------------------------------------------------------------------------------
 
 
 def _within(window: Any, subject: _Subject) -> np.ndarray:
-    """Which iterations are wholly in this window and in no other."""
+    """Which iterations are entirely within this window and no other."""
     return np.asarray(
         (subject.begun_s >= window.start_s + EDGE_S) & (subject.t <= window.end_s) & (subject.touching == 1)
     )
@@ -265,7 +266,7 @@ def _effect(window: Any, subject: _Subject) -> Row:
 
 
 def _base_s(window: Any, subject: _Subject) -> float:
-    """The median while nothing disturbs them, near the window; not a number if there is none, or nothing to measure."""
+    """Median of undisturbed iterations near the window; NaN if there are none, or nothing to measure."""
     clear = np.flatnonzero(subject.touching == 0)
     away_s = np.maximum(window.start_s - subject.t[clear], subject.begun_s[clear] - window.end_s)
     return _median(subject.felt_s[clear[np.argsort(away_s, kind="stable")[:NEAREST]]]) or nan
@@ -282,21 +283,21 @@ def _slowdown_asked(window: Any, base_s: float) -> float:
 
 
 def _onset_s(window: Any, subject: _Subject, threshold_s: float) -> float:
-    """Until the first iteration began that is nearer to the disturbed than to the undisturbed ones."""
+    """Time until the first iteration began that is closer to the disturbed than to the undisturbed ones."""
     met = (subject.t > window.start_s) & (subject.begun_s < window.end_s)
     slow = subject.begun_s[met & (subject.felt_s >= threshold_s)]
     return max(0.0, float(slow.min()) - window.start_s) if len(slow) else nan
 
 
-def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, around: _Around) -> Row:
-    """What only one kind of disturbance has."""
+def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, context: _Context) -> Row:
+    """Columns of a single kind of disturbance."""
     if window.kind == "cpu":
         return _processor(row, window, subject, tables)
     if window.kind == "bandwidth":
         whole = subject.rows[_within(window, subject)]
         rates = {"push_bytes_per_s": "send_s", "pull_bytes_per_s": "pull_s"}
         found = {
-            name: around.model_bytes / (_median(whole[part]) or nan)
+            name: context.model_bytes / (_median(whole[part]) or nan)
             for name, part in rates.items()
             if part in subject.parts
         }
@@ -305,7 +306,7 @@ def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, around: _
 
 
 def _processor(row: Row, window: Any, subject: _Subject, tables: Tables) -> Row:
-    """How much of it the target used, and an iteration took."""
+    """Processor share of the target, and processor time per iteration."""
     mine = tables.nodes[tables.nodes["node"] == window.target]
     begun = mine["t"] - mine["period_s"]
     within = mine[(begun >= window.start_s + EDGE_S) & (mine["t"] <= window.end_s)]
@@ -319,7 +320,7 @@ def _processor(row: Row, window: Any, subject: _Subject, tables: Tables) -> Row:
 
 
 def _cores(samples: pd.DataFrame, iterations: pd.DataFrame, workers: frozenset[int]) -> float:
-    """Used on average in those samples of one task or host in which it was busy."""
+    """Average cores used in the samples of one task or host in which it was busy."""
     busy = _busy_frac(samples, iterations, workers) if workers else samples["busy_frac"]
     counted = samples[(busy >= BUSY_FRAC) & samples["cpu_cores"].notna()]
     used_s = counted["cpu_cores"] * counted["period_s"]
@@ -327,7 +328,7 @@ def _cores(samples: pd.DataFrame, iterations: pd.DataFrame, workers: frozenset[i
 
 
 def _busy_frac(samples: pd.DataFrame, iterations: pd.DataFrame, workers: frozenset[int]) -> np.ndarray:
-    """Part of each sample in which the busiest of ``workers`` neither waited for an order nor for parameters."""
+    """Fraction of each sample in which the busiest of ``workers`` waited neither for an order nor for parameters."""
     most = np.zeros(len(samples))
     until, period = samples["t"].to_numpy(), samples["period_s"].to_numpy()
     for worker in workers:
@@ -342,7 +343,7 @@ def _busy_frac(samples: pd.DataFrame, iterations: pd.DataFrame, workers: frozens
 
 
 def _outage_s(window: Any, rows: pd.DataFrame) -> float:
-    """The median over the workers that went on."""
+    """Median over the workers that continued afterwards."""
     found = [_longest_gap_s(window, mine) for _, mine in rows.groupby("worker")]
     return _median([gap_s for gap_s in found if gap_s is not None])
 
@@ -350,8 +351,8 @@ def _outage_s(window: Any, rows: pd.DataFrame) -> float:
 def _longest_gap_s(window: Any, rows: pd.DataFrame) -> float | None:
     gaps = rows["t"].diff().fillna(rows["t"])
     usual_s = _median(gaps[rows["touching"] == 0])
-    around = gaps[(rows["t"] > window.start_s) & (rows["t"] - gaps < window.end_s)]
-    return max(0.0, float(around.max()) - usual_s) if len(around) else None
+    gaps_around = gaps[(rows["t"] > window.start_s) & (rows["t"] - gaps < window.end_s)]
+    return max(0.0, float(gaps_around.max()) - usual_s) if len(gaps_around) else None
 
 
 def _median(values: Any) -> float:

@@ -1,4 +1,4 @@
-"""How exact the injectors are: windows of disturbances in, one row per actuator, length of iterations and level out."""
+"""Accuracy of the injectors: windows of disturbances in, one row per actuator, iteration length and level out."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pandas as pd
 
 TOLERANCE_FRAC = 0.1
-"""Of slow-downs and link rates: relative errors up to this are within what is promised."""
+"""Tolerance for slow-downs and link rates, relative."""
 SHARE_TOLERANCE = 0.01
-"""Of the share of processor time: absolute, so one per cent of what the undisturbed target may use."""
+"""Tolerance for the processor share, absolute: one per cent of what the undisturbed target may use."""
 ROUNDING = 1e-9
 PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200}
-"""By actuator of iterations: the shortest ones for which the tolerance is promised."""
+"""By actuator of iterations: the shortest iterations (ms) for which the tolerance is promised."""
 EXACT = ("cgroup", "duty")
-"""Iterations under them are even enough for their processor time to tell something."""
+"""Mechanisms under which iterations are uniform enough for their processor time to be informative."""
 UNIT_MS = 50
 ABOUT = 2**0.5
-"""Lengths of iterations are told apart where they differ by a factor of two: 40 ms are about 50 ms."""
+"""Iteration lengths are distinguished by factors of two: 40 ms counts as about 50 ms."""
 BITS_PER_MBIT = 1e6
 MEDIANS = (
     *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost"),
@@ -33,11 +33,11 @@ def errors(windows: pd.DataFrame) -> pd.DataFrame:
     """One row per actuator (``by``), ``kind``, ``length_ms``, ``full`` and level, the weakest disturbance first.
 
     Takes :func:`analysis.measures.injections.collect`; kinds that only stop processes are left out. ``length_ms`` is
-    the median length of the undisturbed iterations of all jobs whose iterations are about as long (not a number for
-    links). ``windows`` and ``iterations`` are counted, the columns of ``MEDIANS`` are medians over the windows.
-    ``error``, ``push_error`` and ``pull_error`` are relative, ``share_error`` is a difference; ``promised`` says
-    whether the iterations are long enough for the actuator, ``within`` (null: not measured), ``share_within``,
-    ``push_within``, ``pull_within`` whether the error is as small as promised.
+    the median length of the undisturbed iterations of all jobs in the same class (NaN for links). ``windows`` and
+    ``iterations`` are counts, the columns of ``MEDIANS`` are medians over the windows. ``error``, ``push_error`` and
+    ``pull_error`` are relative, ``share_error`` is a difference; ``promised``: the iterations are long enough for the
+    actuator; ``within`` (null: not measured), ``share_within``, ``push_within``, ``pull_within``: the error is within
+    the tolerance.
     """
     shown = windows[windows["slowdown_asked"].notna() | windows["cpu_share"].notna()]
     shown = shown.assign(length_ms=_lengths_ms(shown))
@@ -47,7 +47,7 @@ def errors(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _lengths_ms(windows: pd.DataFrame) -> pd.Series:
-    """Jobs are sorted into classes by their medians, so that one that varies stays in one."""
+    """Length classes are assigned by the median of a job, so that a varying job stays in one class."""
     base_s = windows["base_s"].where(windows["kind"] != "bandwidth")
     octaves = base_s.groupby(windows["work"]).transform("median").map(_octave)
     return base_s.groupby(octaves).transform("median").map(lambda middle_s: float(f"{1e3 * middle_s:.2g}"))
@@ -91,11 +91,11 @@ def _pairs(frame: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, Any
     return zip(frame[one], frame[other], strict=True)
 
 
-# ---- in words -------------------------------------------------------------------------------------------------------
+# ---- as text --------------------------------------------------------------------------------------------------------
 
 
 def verdict(table: pd.DataFrame) -> list[str]:
-    """What it comes to, in a few lines that name every miss."""
+    """The result in a few lines that name every miss."""
     slowed = table[(table["kind"] != "bandwidth") & table["slowdown_asked"].notna()]
     links = table[table["kind"] == "bandwidth"]
     lines = []
@@ -124,12 +124,12 @@ def _count(what: str, rows: pd.DataFrame, held: str, error: str, units: str) -> 
         for _, row in rows.iterrows()
         if pd.isna(row[held]) or not row[held]
     ]
-    told = f"; not {', '.join(missed)}" if missed else ""
-    return f"{what} {len(rows) - len(missed)} of {len(rows)} {units}{told}"
+    misses = f"; not {', '.join(missed)}" if missed else ""
+    return f"{what} {len(rows) - len(missed)} of {len(rows)} {units}{misses}"
 
 
 def case(row: Any) -> str:
-    """A level in words: ``0.25 left at 50 ms``, ``0.1 of 1000 Mbit/s``."""
+    """A level as text: ``0.25 left at 50 ms``, ``0.1 of 1000 Mbit/s``."""
     if row["kind"] == "bandwidth":
         return f"{row['magnitude']:g} of {row['full'] * 8 / BITS_PER_MBIT:g} Mbit/s"
     left = row["magnitude"] if row["kind"] == "cpu" else 1.0 / row["slowdown_asked"]
@@ -137,17 +137,17 @@ def case(row: Any) -> str:
 
 
 def percent(value: float) -> str:
-    """With its sign; a dash for what was not measured."""
+    """The value with its sign; a dash if it was not measured."""
     return "\N{EN DASH}" if isnan(value) else f"{100 * value:+.1f} %"
 
 
 def costs(table: pd.DataFrame) -> tuple[float, float] | None:
-    """The least and the most processor time of a throttled iteration / of an undisturbed one, by exact actuators."""
+    """Smallest and largest processor time of a throttled iteration / of an undisturbed one, by exact actuators."""
     found = table.loc[table["by"].isin(EXACT), "cpu_cost"].dropna()
     return (float(found.min()), float(found.max())) if len(found) else None
 
 
 def latest(table: pd.DataFrame) -> dict[str, float]:
-    """By actuator: the longest time (seconds) from the plan's moment until it was read back, where that is noted."""
+    """By actuator: the longest time (seconds) from the planned moment to the read-back, where it is recorded."""
     noted = table[table["readback_s"].notna()]
     return {str(by): float(rows["readback_s"].max()) for by, rows in noted.groupby("by", sort=False)}

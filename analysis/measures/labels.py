@@ -1,4 +1,4 @@
-"""Names of what is compared: the strategy's label, and the case (every other setting in which runs differ)."""
+"""Names of what is compared: the strategy's label, and the case (all other settings in which runs differ)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 STRATEGY_KEYS = frozenset({"strategy", "strategy_fields", "data", "num_shards"})
-"""Settings of the job that belong to the strategy (or follow from it), so that they do not split a comparison."""
+"""Settings of the job that belong to the strategy (or follow from it) and so do not separate cases."""
 FIRST = (
     *("straggler", "straggler_fields", "workload", "metric", "target"),
     *("backend", "topology", "transport", "num_workers", "num_servers", "runtime"),
 )
-"""The settings that name a case best; the others are used only where these do not tell two cases apart."""
+"""The settings that name a case best; others are used only where these do not distinguish two cases."""
 
 
 def strategy_labels(metas: Sequence[dict[str, Any]]) -> list[str]:
-    """The strategy of each run, with those hyper-parameters in which runs of the same strategy differ."""
+    """The strategy of each run, with the hyper-parameters in which runs of the same strategy differ."""
     jobs = [meta["job"] for meta in metas]
     by_name: dict[str, list[dict[str, Any]]] = {}
     for job in jobs:
@@ -27,13 +27,13 @@ def strategy_labels(metas: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def case_labels(metas: Sequence[dict[str, Any]]) -> list[str]:
-    """Which runs may be compared: the settings outside the strategy that vary, as ``key=value``; empty if none does."""
+    """The case of each run: the settings outside the strategy that vary, as ``key=value``; empty if none does."""
     settings = [_settings(meta) for meta in metas]
-    told: list[str] = []
+    chosen: list[str] = []
     for key in sorted(_varying(settings), key=_rank):
-        if len({_point(s, [*told, key]) for s in settings}) > len({_point(s, told) for s in settings}):
-            told.append(key)
-    return [", ".join(f"{key}={_show(s.get(key))}" for key in told) for s in settings]
+        if len({_point(s, [*chosen, key]) for s in settings}) > len({_point(s, chosen) for s in settings}):
+            chosen.append(key)
+    return [", ".join(f"{key}={_show(s.get(key))}" for key in chosen) for s in settings]
 
 
 def _settings(meta: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _rank(key: str) -> tuple[int, str]:
 
 
 def _varying(settings: Sequence[dict[str, Any]]) -> list[str]:
-    """Keys that do not have one and the same value everywhere, in order of appearance."""
+    """Keys whose values are not all equal, in order of appearance."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_point(each, [key]) for each in settings}) > 1]
 

@@ -1,4 +1,4 @@
-"""The figures of one run. ``t`` starts at ``Started``, so that every time here counts from the job's start."""
+"""The metrics of one run. ``t`` starts at ``Started``, so all times count from the job's start."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def jct_s(run: Run) -> float:
 
 
 def completed(run: Run) -> bool:
-    """Whether the job did what it was to do: it ended by itself, and not because ``max_time_s`` was up."""
+    """Whether the job completed: it ended by itself, and not because ``max_time_s`` was up."""
     epochs, done = run.job.get("epochs"), run.finished.epochs_done if run.finished else None
     cut = epochs is not None and done is not None and done < epochs and jct_s(run) >= run.job.get("max_time_s", inf)
     return run.status == "done" and not cut
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """What ``summary.json`` holds: identity, end, times, and where the work went. JSON-safe.
+    """The content of ``summary.json``: identity, end, times, and where the work went. JSON-safe.
 
-    A time that was never reached is null; ``tta_missed`` tells an infinite one (true) from one that was not measured
-    (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
+    A time that was never reached is null; ``tta_missed`` distinguishes an infinite one (true) from one that was not
+    measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
     parts = (_identity(run), _times(run), _gradients(run), _workers(run), _injected(run), _overhead(run), _events(run))
     summary = {key: value for part in parts for key, value in part.items()}
@@ -140,7 +140,7 @@ def _events(run: Run) -> dict[str, Any]:
 
 
 def _safe(value: Any) -> Any:
-    """Plain Python; what is not a finite number becomes null."""
+    """The value as plain Python; non-finite numbers become null."""
     if isinstance(value, dict):
         return {key: _safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

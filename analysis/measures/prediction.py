@@ -1,7 +1,7 @@
-"""How good predictions of stragglers were: rates of right and wrong tags, and how early the alarm came (pure).
+"""Quality of straggler predictions: rates of right and wrong tags, and lead times of alarms (pure).
 
-A row is one iteration of one worker: ``worker``, ``iteration``, ``begun_s``, ``label`` (it straggled), ``tag`` (so it
-was said when it began). A rate of nothing (no iteration straggled, or none was tagged) is not a number, never zero.
+A row is one iteration of one worker: ``worker``, ``iteration``, ``begun_s``, ``label`` (it straggled), ``tag`` (it was
+predicted to, when it began). A rate with denominator zero is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LEADS = ("episodes", "missed", "late", "lead_q1_s", "lead_median_s", "lead_q3_s"
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per worker, one for the ``job`` and one for ``any``: ``level``, ``worker``, ``COUNTS``, ``RATES``.
+    """One row per worker, one for the ``job`` and one for ``any``: ``level``, ``worker``, ``COUNTS``, ``RATES``.
 
-    ``job`` pools the iterations of all workers; ``worker`` is -1 there. ``any`` asks of every iteration number whether
-    anybody straggled and whether anybody was tagged. The two are different questions: a tag of the wrong worker is
+    ``job`` pools the iterations of all workers; ``worker`` is -1 there. ``any`` asks for every iteration number whether
+    any worker straggled and whether any worker was tagged. These are different questions: a tag of the wrong worker is
     right for ``any``.
     """
     parts = [("worker", int(worker), mine) for worker, mine in rows.groupby("worker")]
@@ -34,7 +34,7 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def rates(label: np.ndarray, tag: np.ndarray) -> dict[str, float]:
-    """``COUNTS`` and ``RATES`` of labels and tags (equally long, boolean)."""
+    """``COUNTS`` and ``RATES`` of labels and tags (booleans of equal length)."""
     label, tag = label.astype("bool"), tag.astype("bool")
     hits, alarms = int((label & tag).sum()), int((~label & tag).sum())
     misses, calm = int((label & ~tag).sum()), int((~label & ~tag).sum())
@@ -50,8 +50,8 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per episode, a maximal run of straggling iterations of a worker.
 
     ``worker``; ``start_s`` (of its first iteration), ``iterations`` (its length); ``lead_s`` and ``lead_iters``: its
-    start minus the first tag of the alarm that covers it, the first run of tagged iterations that shares one with the
-    episode; negative if late, not a number if ``missed``: never alarmed.
+    start minus the first tag of the alarm that covers it, i.e. the first run of tagged iterations that overlaps the
+    episode; negative if late, NaN if ``missed``: no alarm.
     """
     found = []
     for worker, mine in rows.groupby("worker"):
@@ -67,13 +67,13 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
-    """First and last place of every maximal run of true values."""
+    """First and last index of every maximal run of true values."""
     edges = np.diff(np.concatenate([[False], marked, [False]]).astype("int8"))
     return list(zip(np.flatnonzero(edges == 1).tolist(), (np.flatnonzero(edges == -1) - 1).tolist(), strict=True))
 
 
 def lead_summary(leads: pd.DataFrame) -> dict[str, float]:
-    """``LEADS`` of :func:`lead_times`: how many there are, were missed, were late; quartiles of the alarmed."""
+    """``LEADS`` of :func:`lead_times`: number of episodes, missed, late; quartiles of the alarmed ones."""
     known = leads["lead_s"].dropna().to_numpy()
     quartiles = np.quantile(known, [0.25, 0.5, 0.75]).tolist() if len(known) else [nan] * 3
     return dict(zip(LEADS, (len(leads), int(leads["missed"].sum()), int((known < 0).sum()), *quartiles), strict=True))

@@ -1,7 +1,7 @@
-"""Which iterations of which worker straggled, in truth: what predictions of stragglers are scored against (pure).
+"""Ground truth for straggler predictions: which iterations of which worker straggled (pure).
 
-Two truths. ``realised``: the iteration took too long, whatever the reason. ``plan``: a disturbance of the plan covers
-it, whether that made it long or not.
+Two truths. ``realised``: the iteration took too long, for any reason. ``plan``: a disturbance of the plan covers it,
+whether that made it long or not.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from analysis.records.load import RecordError, Run
 
 LABELS = ("realised", "plan")
 NOT_SLOWER = ("kill",)
-"""Kinds that end an iteration and do not lengthen it."""
+"""Kinds that abort an iteration instead of lengthening it."""
 SAME_S = 1e-9
-"""What begins when another ends (a record by rows knows when only as a difference) did not begin before."""
+"""Tolerance: an iteration that begins when another ends did not begin before (rows store the time as a difference)."""
 
 Losses = list[tuple[float, int]]
 
 
 def timed(run: Run) -> pd.DataFrame:
-    """The iterations that tell a time: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, ``cpu``, ``memory``.
+    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, ``cpu``, ``memory``.
 
-    In the order of their ends. Whole batches only, as in :func:`analysis.measures.work.deviations`. ``begun_s`` is when
-    the Compute was carried out, ``t`` when the gradient arrived; ``cpu`` (cores) and ``memory`` (bytes) are what
-    telemetry last said of the worker by then, 1 where it said nothing.
+    In order of their ends. Full batches only, as in :func:`analysis.measures.work.deviations`. ``begun_s`` is when the
+    Compute was carried out, ``t`` when the gradient arrived; ``cpu`` (cores) and ``memory`` (bytes) are the worker's
+    latest telemetry at that time, 1 without any.
 
     Raises:
         RecordError: there are none.
@@ -41,17 +41,19 @@ def timed(run: Run) -> pd.DataFrame:
 
 
 def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    told = nodes[nodes["node"].str.startswith("worker:")] if len(nodes) else nodes
-    if not len(told):
+    telemetry = nodes[nodes["node"].str.startswith("worker:")] if len(nodes) else nodes
+    if not len(telemetry):
         return rows.assign(cpu=1.0, memory=1.0)
-    told = told.assign(worker=told["node"].str.removeprefix("worker:").astype("int64"))
-    told = told.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[["t", "worker", "cpu", "memory"]]
-    joined = pd.merge_asof(rows, told.sort_values("t", kind="stable"), on="t", by="worker")
+    telemetry = telemetry.assign(worker=telemetry["node"].str.removeprefix("worker:").astype("int64"))
+    telemetry = telemetry.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[
+        ["t", "worker", "cpu", "memory"]
+    ]
+    joined = pd.merge_asof(rows, telemetry.sort_values("t", kind="stable"), on="t", by="worker")
     return joined.fillna({"cpu": 1.0, "memory": 1.0})
 
 
 def losses(run: Run) -> Losses:
-    """(when, which worker) was lost, in order."""
+    """(time, worker) of every lost worker, in order."""
     rows = run.tables.restarts
     rows = rows[(rows["what"] == "Lost") & (rows["role"] == "worker")]
     return [(float(t), int(worker)) for t, worker in zip(rows["t"], rows["id"], strict=True)]
@@ -60,13 +62,13 @@ def losses(run: Run) -> Losses:
 def realised(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
     """Whether each iteration took more than ``tolerance_frac`` longer than the fastest worker's (nullable boolean).
 
-    It is compared, when it ends, with the last iteration that each other worker had begun by then, which may still be
-    under way. Under a barrier that is the same round (STAR's iteration), and without one it is what the others were
-    doing at the time. What a worker did before it was lost does not count. Null where there is nobody to compare with.
+    At its end it is compared with the last iteration that each other worker had begun by then, which may still be in
+    progress. Under a barrier that is the same round (STAR's iteration); without one it is what the others were doing at
+    the time. A worker's iterations before it was lost do not count. Null if there is no other worker to compare with.
 
     Args:
-        rows: of :func:`timed`.
-        lost: of :func:`losses`.
+        rows: from :func:`timed`.
+        lost: from :func:`losses`.
         tolerance_frac: part of the fastest one's time.
     """
     end, worker, own_s = (rows[name].to_numpy() for name in ("t", "worker", "iter_s"))
@@ -82,7 +84,7 @@ def realised(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER
 
 
 def _last_begun_s(theirs: pd.DataFrame, lost_s: np.ndarray, at_s: np.ndarray) -> np.ndarray:
-    """Seconds of the last iteration begun before ``at_s``; infinite where there is none since the last loss."""
+    """Seconds of the last iteration begun before ``at_s``; infinite if there is none since the last loss."""
     begun, seconds = theirs["begun_s"].to_numpy(), theirs["iter_s"].to_numpy()
     place = np.searchsorted(begun, at_s - SAME_S, side="left") - 1
     since = np.concatenate([[-np.inf], lost_s])[np.searchsorted(lost_s, at_s, side="right")]
@@ -91,10 +93,10 @@ def _last_begun_s(theirs: pd.DataFrame, lost_s: np.ndarray, at_s: np.ndarray) ->
 
 
 def windows(run: Run) -> pd.DataFrame:
-    """The plan by worker: ``worker``, ``start_s``, ``end_s``, ``slept`` (whether it is added to what begins within).
+    """The plan by worker: ``worker``, ``start_s``, ``end_s``, ``slept`` (added to iterations that begin within).
 
-    A host's or link's disturbance is one of every worker there. Those of servers are left out: they slow all workers
-    alike; and so are kills, which leave no iteration to be slow.
+    A host's or link's disturbance counts for every worker there. Those of servers are left out, as they slow all
+    workers alike, and so are kills, which leave no iteration to be slow.
     """
     found = [
         (worker, one.start_s, one.end_s, one.kind in SLEPT)
@@ -109,11 +111,11 @@ def windows(run: Run) -> pd.DataFrame:
 def planned(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:
     """Whether the plan covers each iteration (nullable boolean, never null).
 
-    What is slept covers those that begin in its window; any other window those that it overlaps.
+    Sleeps cover the iterations that begin in their window; any other window covers those that it overlaps.
 
     Args:
-        rows: of :func:`timed`.
-        plan: of :func:`windows`.
+        rows: from :func:`timed`.
+        plan: from :func:`windows`.
     """
     begun, end, worker = (rows[name].to_numpy() for name in ("begun_s", "t", "worker"))
     covered = np.zeros(len(rows), dtype="bool")

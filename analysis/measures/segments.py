@@ -9,14 +9,15 @@ from analysis.measures.work import computed
 
 PHASES = ("wait", "pull", "compute", "injected", "send")
 ABOUT = ("incarnation", "iteration", "grad", "version_read", "samples", "fate")
-"""What is known of the iteration that a segment belongs to."""
+"""Columns that describe the iteration of a segment."""
 
 
 def segments(iterations: pd.DataFrame) -> pd.DataFrame:
-    """``phase``, ``start_s``, ``end_s`` of everything that took time, with ``worker`` and the columns of ``ABOUT``.
+    """``phase``, ``start_s``, ``end_s`` of every phase that took time, with ``worker`` and the columns of ``ABOUT``.
 
-    Phases are laid out backwards from the arrival: workers report durations only. ``compute`` is fetching the data and
-    computing, ``injected`` the part of it that was added. A segment never starts before the worker's last arrival.
+    Phases are laid out backwards from the arrival, since workers report durations only. ``compute`` is fetching the
+    data and computing, ``injected`` the part of it that was added. A segment never starts before the worker's last
+    arrival.
     """
     rows = computed(iterations).sort_values(["worker", "t"], kind="stable")
     floor = rows.groupby("worker")["t"].shift(fill_value=0.0).to_numpy()
@@ -33,7 +34,7 @@ def segments(iterations: pd.DataFrame) -> pd.DataFrame:
 
 
 def shares(segmented: pd.DataFrame, end_s: float, bins: int) -> pd.DataFrame:
-    """``worker``, ``phase``, ``start_s``, ``end_s``, ``share``: the part of every time bin that went to each phase."""
+    """``worker``, ``phase``, ``start_s``, ``end_s``, ``share``: the fraction of every time bin spent in each phase."""
     edges = np.linspace(0.0, end_s, bins + 1)
     frames = []
     for (worker, phase), rows in segmented.groupby(["worker", "phase"], sort=True):
@@ -48,14 +49,14 @@ def shares(segmented: pd.DataFrame, end_s: float, bins: int) -> pd.DataFrame:
 
 
 def bins(segmented: pd.DataFrame, end_s: float, most: int = 200) -> int:
-    """Number of time bins that each hold a few iterations even where they are slow; finer ones would only flicker."""
+    """Number of time bins such that each holds a few iterations even if they are slow; finer ones would flicker."""
     lengths = segmented.groupby(["worker", "iteration"])["end_s"].max().groupby("worker").diff()
     slow_s = float(lengths.quantile(0.95)) if lengths.notna().any() else 0.0
     return max(1, min(most, int(end_s / (3.0 * slow_s)))) if slow_s > 0 else most
 
 
 def excerpt(iterations: pd.DataFrame, plan: pd.DataFrame, end_s: float, count: int = 24) -> tuple[float, float]:
-    """A window (seconds) of about ``count`` iterations, around the start of the first disturbance that was felt."""
+    """A window (seconds) of about ``count`` iterations around the start of the first disturbance that had an effect."""
     rows = computed(iterations)
     if not len(rows):
         return 0.0, end_s

@@ -1,4 +1,4 @@
-"""Comparisons across seeds. A run that never got there counts as infinite; it is never left out."""
+"""Comparisons across seeds. A run that never finished counts as infinite; it is never left out."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def run_table(
 def compare_runs(runs: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
     """One row per case and strategy of a :func:`run_table`, in order of appearance.
 
-    ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; of ``jct`` and ``tta`` each: ``_s``
-    (median), ``_low_s``, ``_high_s`` (interval of the median), ``_missed`` (runs), and against ``baseline`` by seed
+    ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; for ``jct`` and ``tta`` each: ``_s``
+    ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared); medians of the columns of ``MEANS``, but
     ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared); medians of the columns of ``MEANS``, but
     the largest ``staleness_max``.
     """
@@ -98,22 +98,22 @@ def _time(name: str, group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, f
 
 
 def median(values: Iterable[float]) -> float:
-    """The median, infinite when half of the values are; not a number of no values."""
+    """The median, infinite if half of the values are; NaN for no values."""
     array = np.asarray(list(values), dtype="float64")
     return float(np.median(array)) if len(array) else nan
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median (seeded); not a number of fewer than two values.
+    """Percentile bootstrap interval of the median (seeded); NaN for fewer than two values.
 
-    Infinite values are allowed. With few values this is wide: of five, it reaches from the least to the largest.
+    Infinite values are allowed. With few values it is wide: with five, it spans the smallest to the largest.
     """
     from scipy.stats import bootstrap
 
     array = np.asarray(list(values), dtype="float64")
     if len(array) < 2:
         return nan, nan
-    with np.errstate(invalid="ignore"):  # scipy's own interval interpolates, which infinity does not survive
+    with np.errstate(invalid="ignore"):  # scipy's own interval interpolates, which fails with infinity
         result = bootstrap(
             (array,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
         )
@@ -123,10 +123,10 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE, seed: int 
 
 
 def paired_ratios(group: pd.DataFrame, baseline: pd.DataFrame, name: str) -> pd.Series:
-    """``name`` of the group over that of the baseline for every seed (index) that both have and the same plan.
+    """Ratio of ``name`` in the group to that in the baseline, by seed, for seeds that both ran with the same plan.
 
-    Runs of the same seed are merged by their median. Infinite over finite stays infinite, finite over infinite is 0;
-    where both are infinite there is no ratio, and the seed is left out.
+    Runs of the same seed are merged by their median. Infinite over finite stays infinite, finite over infinite is 0; if
+    both are infinite there is no ratio, and the seed is left out.
     """
     keys = ["seed", "plan_sha256"]
     ours, theirs = (frame.groupby(keys, dropna=False)[name].median() for frame in (group, baseline))
@@ -137,9 +137,9 @@ def paired_ratios(group: pd.DataFrame, baseline: pd.DataFrame, name: str) -> pd.
 
 
 def warnings_of(runs: pd.DataFrame) -> list[str]:
-    """What makes a comparison unfair or thin: different plans under one seed, fewer than five seeds, missing seeds.
+    """Reasons why a comparison is unfair or thin: different plans for one seed, fewer than five seeds, missing seeds.
 
-    And what strategies say of their own runs.
+    Includes the warnings that strategies give about their own runs.
     """
     found = []
     for (case, seed), group in runs.groupby(["case", "seed"], sort=False):
@@ -165,7 +165,7 @@ def warnings_of(runs: pd.DataFrame) -> list[str]:
 def curves(scored: Sequence[pd.DataFrame], labels: Sequence[str], points: int = 400) -> pd.DataFrame:
     """Metric against time by ``label``: ``t_s``, ``median``, ``low``, ``high`` (extremes over the seeds), ``runs``.
 
-    ``scored`` are frames of ``asked_s`` and ``value``. Between evaluations values are interpolated linearly; after its
+    ``scored`` are frames of ``asked_s`` and ``value``. Values are interpolated linearly between evaluations; after its
     end a run keeps its last value, so that a curve does not jump when a seed ends early.
     """
     frames = []

@@ -14,7 +14,7 @@ SETTLED_FRAC = 0.2
 
 
 def scores(evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """``asked_s`` and ``value`` of one metric, without what is not a number; empty if it was never evaluated."""
+    """``asked_s`` and ``value`` of one metric, without NaN; empty if it was never evaluated."""
     if metric not in evaluations:
         return pd.DataFrame({"asked_s": [], "value": []}, dtype="float64")
     frame = evaluations[["asked_s", metric]].rename(columns={metric: "value"})
@@ -40,16 +40,16 @@ def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = T
 
 
 def settled(scored: pd.DataFrame) -> float:
-    """To what the value converged: its mean over the last fifth of the time; not a number if there is none.
+    """The value converged to: the mean over the last fifth of the time; NaN without values.
 
-    The window of :func:`converged_s` needs a finer metric than the share of a few hundred images.
+    The window of :func:`converged_s` would need a finer metric than the accuracy on a few hundred images.
     """
     late = scored["asked_s"] >= (1.0 - SETTLED_FRAC) * scored["asked_s"].max()
     return float(scored["value"][late].mean())
 
 
 def gain(scored: pd.DataFrame, since_s: float, for_s: float) -> float:
-    """By how much the value rises in ``for_s`` from ``since_s`` on, interpolated; not a number where it ends before."""
+    """Increase of the value in the ``for_s`` after ``since_s``, interpolated; NaN if the job ended before."""
     if not len(scored) or since_s + for_s > scored["asked_s"].iloc[-1]:
         return nan
     before, after = np.interp([since_s, since_s + for_s], scored["asked_s"], scored["value"])
@@ -57,19 +57,19 @@ def gain(scored: pd.DataFrame, since_s: float, for_s: float) -> float:
 
 
 def converged_s(scored: pd.DataFrame, window: int = WINDOW, tolerance: float = TOLERANCE) -> float:
-    """Time of the last of the first ``window`` evaluations in a row within ``tolerance``; infinite if never."""
+    """Time of the last of the first ``window`` successive evaluations within ``tolerance``; infinite if never."""
     rolling = scored["value"].rolling(window)
     flat = (rolling.max() - rolling.min()) < tolerance
     return float(scored["asked_s"][flat].iloc[0]) if flat.any() else inf
 
 
 def final(scored: pd.DataFrame) -> float:
-    """The last value; not a number if there is none."""
+    """The last value; NaN if there is none."""
     return float(scored["value"].iloc[-1]) if len(scored) else nan
 
 
 def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
-    """The best value; not a number if there is none."""
+    """The best value; NaN if there is none."""
     if not len(scored):
         return nan
     return float(scored["value"].max() if higher_is_better else scored["value"].min())

@@ -1,8 +1,8 @@
-"""Closed forms for simple jobs: what a clock must show when nothing but these assumptions holds.
+"""Closed forms for simple jobs, which a runtime must reproduce if nothing violates the assumptions.
 
-They check runtimes, they do not replace them: no queues, no faults, no data that runs out in the middle. Times are
-seconds, sizes bytes, rates bytes per second, so a gigabit per second is 125e6. Bad arguments raise ``ValueError`` with
-their name.
+They check runtimes and do not replace them: no queues, no faults, no data that runs out midway. Times are in seconds,
+sizes in bytes, rates in bytes per second, so a gigabit per second is 125e6. Invalid arguments raise ``ValueError``
+with their name.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 STEPS = (-40.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 690.0)
-"""Where the integration over the logarithm of a distance is cut: near the bulk often, e^690 away it ends."""
+"""Points that split the integral over the logarithm of a distance: dense near the bulk; it ends at e^690."""
 TOLERANCE = 1e-11
-"""Of each part, relative to how far the bulk is spread."""
+"""Tolerance of each part, relative to the spread of the bulk."""
 MAX_ERROR = 1e-6
-"""Largest estimated error, relative to the result and that spread, that still counts as converged."""
+"""Largest estimated error, relative to the result and that spread, that counts as converged."""
 
 
 # ---- random iteration times -----------------------------------------------------------------------------------------
@@ -30,20 +30,20 @@ def kth_of_n_s(iteration_s: Any, k: int, n: int) -> float:
 
     With F the distribution and I the regularised incomplete beta function, P(X_(k) > x) = I(1 - F(x); n - k + 1, k);
     for any m, E X_(k) = m + integral of P(X_(k) > x) above m - integral of P(X_(k) <= x) below it. Here m is the median
-    of X_(k). No density is needed and no small number is got by subtraction from one.
+    of X_(k). No density is needed, and no small number is computed by subtraction from one.
 
     Source: David and Nagaraja, *Order Statistics*, 3rd ed., sections 2.1 and 3.1.
 
     Args:
         iteration_s: a frozen continuous distribution of ``scipy.stats``.
         k: 1 (the fastest) to n (the slowest).
-        n: how many times are drawn.
+        n: number of independent times.
 
     Returns:
         Seconds.
 
     Raises:
-        ValueError: for k, n out of range, another kind of distribution, or an expectation that is not finite.
+        ValueError: for k or n out of range, another kind of distribution, or an infinite expectation.
     """
     from scipy.special import betainc, betaincinv
 
@@ -70,10 +70,10 @@ def kth_of_n_s(iteration_s: Any, k: int, n: int) -> float:
 
 
 def _integral(probability: Callable[[float], float], spread: float) -> tuple[float, float]:
-    """Integral of a falling ``probability`` from 0 to infinity, with its estimated error.
+    """Integral of a decreasing ``probability`` from 0 to infinity, with its estimated error.
 
-    It runs over the logarithm u of the distance in units of ``spread``. There a power law falls exponentially too, and
-    what happens on any scale is found. What remains at the far end counts as error.
+    It integrates over the logarithm u of the distance in units of ``spread``. There even a power law decreases
+    exponentially, and features at any scale are found. The remainder at the far end counts as error.
     """
     from scipy.integrate import quad
 
@@ -94,25 +94,25 @@ def _integral(probability: Callable[[float], float], spread: float) -> tuple[flo
 
 
 def bsp_round_s(iteration_s: Any, num_workers: int) -> float:
-    """Expected iteration of BSP, seconds: the slowest of ``num_workers`` independent times of one distribution.
+    """Expected iteration time of BSP, seconds: the slowest of ``num_workers`` independent times of one distribution.
 
-    For exponential times it is their mean times 1 + 1/2 + ... + 1/n. Arguments and source as of :func:`kth_of_n_s`.
+    For exponential times it is their mean times 1 + 1/2 + ... + 1/n. Arguments and source as for :func:`kth_of_n_s`.
     """
     _whole("num_workers", num_workers, 1)
     return kth_of_n_s(iteration_s, num_workers, num_workers)
 
 
 def backup_round_s(iteration_s: Any, num_workers: int, num_backup: int) -> float:
-    """Expected iteration with backup workers, seconds: place n - b of n times, if all start each iteration together.
+    """Expected iteration time with backup workers, seconds: the (n - b)-th of n times, if all start together.
 
-    That holds when those who are too late give up at once. Otherwise they are late for the next iteration too.
+    That holds if late workers abort at once. Otherwise they are late for the next iteration, too.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016 (their N is n - b); :func:`kth_of_n_s`.
 
     Args:
         iteration_s: a frozen continuous distribution of ``scipy.stats``.
-        num_workers: all of them, backups included.
-        num_backup: how many are not waited for; 0 is BSP.
+        num_workers: all workers, backups included.
+        num_backup: number of workers not waited for; 0 is BSP.
     """
     _whole("num_workers", num_workers, 1)
     if not (_is_whole(num_backup) and 0 <= num_backup < num_workers):
@@ -126,13 +126,13 @@ def backup_round_s(iteration_s: Any, num_workers: int, num_backup: int) -> float
 def asp_samples_per_s(batch_samples: Sequence[int], iteration_s: Sequence[float]) -> float:
     """Throughput of workers that do not wait for each other: the sum of b_i / T_i.
 
-    With equal batches it is n b over the harmonic mean of the times, where BSP has n b over their maximum. With random
-    times that are independent from one iteration to the next, T_i is their mean (the elementary renewal theorem: Ross,
-    *Stochastic Processes*, 2nd ed., section 3.3).
+    With equal batches it is n b over the harmonic mean of the times, where BSP has n b over their maximum. For random
+    times that are independent between iterations, T_i is their mean (the elementary renewal theorem: Ross, *Stochastic
+    Processes*, 2nd ed., section 3.3).
 
     Args:
-        batch_samples: of each worker.
-        iteration_s: of each worker, for its batch.
+        batch_samples: batch of each worker.
+        iteration_s: iteration time of each worker for its batch.
     """
     batches, times = _per_worker(batch_samples, iteration_s)
     return float(np.sum(batches / times))
@@ -141,13 +141,12 @@ def asp_samples_per_s(batch_samples: Sequence[int], iteration_s: Sequence[float]
 def bsp_jct_s(num_samples: int, batch_samples: Sequence[int], iteration_s: Sequence[float]) -> float:
     """Job completion time of BSP with constant times: ceil(N / B) max T_i, seconds.
 
-    B is the global batch, the sum of ``batch_samples``. The short last iteration, if there is one, takes as long as the
-    others.
+    B is the global batch, the sum of ``batch_samples``. A partial last iteration takes as long as the others.
 
     Args:
-        num_samples: N, of all epochs together; one barrier after the other, nothing else costs time.
-        batch_samples: of each worker.
-        iteration_s: of each worker, for its batch.
+        num_samples: N, over all epochs; barriers follow each other, and nothing else costs time.
+        batch_samples: batch of each worker.
+        iteration_s: iteration time of each worker for its batch.
     """
     _whole("num_samples", num_samples, 0)
     batches, times = _per_worker(batch_samples, iteration_s)
@@ -159,14 +158,14 @@ def asp_jct_bounds_s(
 ) -> tuple[float, float]:
     """Bounds of the last arrival of ASP with constant times, seconds: N / R to N / R + max T_i, R the throughput.
 
-    All draw from one queue, from time 0 on, as long as it holds anything. Until t, worker i has completed at most
-    b_i t / T_i samples and has begun on at least as many; the first bounds the last arrival from below, the second the
-    last draw from above by N / R, and what was drawn then arrives within one T_i.
+    All workers draw from one queue, from time 0 on, until it is empty. Until t, worker i has completed at most b_i t /
+    T_i samples and has begun at least as many. The first bounds the last arrival from below; the second bounds the last
+    draw from above by N / R, and the drawn samples arrive within one T_i.
 
     Args:
         num_samples: N, of one epoch (or of several that overlap).
-        batch_samples: of each worker.
-        iteration_s: of each worker, for a batch, short last ones included.
+        batch_samples: batch of each worker.
+        iteration_s: iteration time of each worker for a batch, partial last ones included.
     """
     _whole("num_samples", num_samples, 0)
     batches, times = _per_worker(batch_samples, iteration_s)
@@ -182,15 +181,15 @@ def asp_jct_bounds_s(
 def ring_all_reduce_s(num_workers: int, num_bytes: float, link_bytes_per_s: float, latency_s: float = 0.0) -> float:
     """Ring all-reduce of S bytes among n workers: 2 (n - 1) / n S / bandwidth + 2 (n - 1) latency, seconds.
 
-    n - 1 steps add up the parts, n - 1 hand the sums round; in each of them everybody sends S / n bytes.
+    n - 1 steps reduce the parts, n - 1 distribute the sums; in each step every worker sends S / n bytes.
 
     Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009.
 
     Args:
-        num_workers: n; alone it takes no time.
-        num_bytes: S, of every worker's vector.
-        link_bytes_per_s: of the slowest link of the ring, in its direction.
-        latency_s: of one message.
+        num_workers: n; a single worker takes no time.
+        num_bytes: S, size of every worker's vector.
+        link_bytes_per_s: rate of the slowest link of the ring, in its direction.
+        latency_s: latency of one message.
     """
     _whole("num_workers", num_workers, 1)
     _number("num_bytes", num_bytes)
@@ -208,22 +207,22 @@ def push_s(
     downlink_bytes_per_s: float,
     latency_s: float = 0.0,
 ) -> float:
-    """All workers push S bytes at once to m servers with an equal part each: max(S / up, n S / (m down)) + latency.
+    """All workers push S bytes at once to m servers, an equal part to each: max(S / up, n S / (m down)) + latency.
 
-    Links are shared max-min fairly. With equal links all flows get the same rate, and either the workers' uplinks
-    (m flows each) or the servers' downlinks (n flows each) are full until the end. A pull is the same with the
-    directions swapped.
+    Links are shared max-min fairly. With equal links all flows get the same rate, and either the workers' uplinks (m
+    flows each) or the servers' downlinks (n flows each) are saturated until the end. A pull is the same with directions
+    swapped.
 
     Source: Jiang et al., "A unified architecture for accelerating distributed DNN training in heterogeneous GPU/CPU
     clusters", OSDI 2020 (communication time of parameter servers on machines of their own).
 
     Args:
-        num_bytes: S, of the whole vector.
+        num_bytes: S, size of the whole vector.
         num_workers: n, all pushing at the same time.
         num_servers: m.
-        uplink_bytes_per_s: of every worker.
-        downlink_bytes_per_s: of every server.
-        latency_s: of a message; those to different servers travel at the same time.
+        uplink_bytes_per_s: rate of every worker's uplink.
+        downlink_bytes_per_s: rate of every server's downlink.
+        latency_s: latency of a message; messages to different servers travel in parallel.
     """
     _number("num_bytes", num_bytes)
     _whole("num_workers", num_workers, 1)
@@ -254,7 +253,7 @@ def _number(name: str, value: float, *, positive: bool = False) -> float:
 def _per_worker(
     batch_samples: Sequence[int], iteration_s: Sequence[float]
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]:
-    """Both as arrays [workers]."""
+    """Both arguments as float arrays [workers], checked."""
     for batch in batch_samples:
         _whole("batch_samples", batch, 1)
     for time_s in iteration_s:

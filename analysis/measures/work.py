@@ -1,6 +1,6 @@
-"""Where the workers' time went: waiting, batch processing time, stragglers, waste, staleness. Pure frames in.
+"""Where the workers' time went: waiting, batch processing time, stragglers, waste, staleness. Pure.
 
-Frames are ``iterations`` of :mod:`analysis.records.tables`. Arrivals without samples took no time and are left out
+Frames are ``iterations`` of :mod:`analysis.records.tables`. Arrivals without samples took no time and are ignored
 throughout.
 """
 
@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.records.schema import DURATIONS
 
 STRAGGLER_FRAC = 0.2
-"""STAR, section III: a worker straggles in an iteration that takes it more than 20 % longer than the fastest."""
+"""STAR, section III: a worker straggles in an iteration that takes more than 20 % longer than the fastest worker's."""
 
 
 def computed(iterations: pd.DataFrame) -> pd.DataFrame:
@@ -25,8 +25,8 @@ def computed(iterations: pd.DataFrame) -> pd.DataFrame:
 def time_spent(iterations: pd.DataFrame) -> pd.DataFrame:
     """Seconds by worker (index) in ``wait_s``, ``pull_s``, ``data_s``, ``compute_s``, ``send_s``, ``injected_s``.
 
-    ``injected_s`` is taken out of ``compute_s``, so that the columns sum to the workers' time. Waiting before the job's
-    start does not count.
+    ``injected_s`` is subtracted from ``compute_s``, so that the columns sum to the workers' time. Waiting before the
+    job's start does not count.
     """
     rows = computed(iterations)
     parts = rows[["worker", *DURATIONS, "injected_s"]].copy()
@@ -36,7 +36,7 @@ def time_spent(iterations: pd.DataFrame) -> pd.DataFrame:
 
 
 def wait_frac(spent: pd.DataFrame) -> float:
-    """Share of the workers' time (:func:`time_spent`) that was waiting."""
+    """Share of the workers' time (:func:`time_spent`) spent waiting."""
     total = float(spent.to_numpy().sum())
     return float(spent["wait_s"].sum()) / total if total > 0 else nan
 
@@ -47,7 +47,7 @@ def use_frac(spent: pd.DataFrame) -> pd.Series:
 
 
 def quantiles(values: pd.Series) -> dict[str, float]:
-    """``median``, ``p90`` and ``p99``; not a number of no values."""
+    """``median``, ``p90`` and ``p99``; NaN for no values."""
     if not len(values):
         return {"median": nan, "p90": nan, "p99": nan}
     median, p90, p99 = np.quantile(values.to_numpy(dtype="float64"), [0.5, 0.9, 0.99])
@@ -55,7 +55,7 @@ def quantiles(values: pd.Series) -> dict[str, float]:
 
 
 def server_bpt_s(server_busy: pd.DataFrame) -> pd.Series:
-    """Busy seconds per update of the servers, every update counted once (notes carry the mean over several)."""
+    """Busy seconds per update of the servers, each update counted once (notes carry the mean over several)."""
     rows = server_busy[server_busy["updates"] > 0]
     return (rows["busy_s"] / rows["updates"]).repeat(rows["updates"])
 
@@ -63,7 +63,7 @@ def server_bpt_s(server_busy: pd.DataFrame) -> pd.Series:
 def deviations(iterations: pd.DataFrame) -> pd.DataFrame:
     """``worker``, ``iteration``, ``iter_s``, ``deviation_frac`` = iter_s / the fastest worker's in that iteration - 1.
 
-    Compares full batches only (the short one at an epoch's end is no measure), and only where two workers had one.
+    Compares full batches only (partial ones at an epoch's end are not comparable), where at least two workers had one.
     """
     rows = computed(iterations)
     rows = rows.loc[rows["samples"] == rows["assigned_samples"], ["worker", "iteration", "iter_s"]]
@@ -74,14 +74,14 @@ def deviations(iterations: pd.DataFrame) -> pd.DataFrame:
 
 
 def stragglers(deviating: pd.DataFrame) -> tuple[int, float]:
-    """Number of (worker, iteration) pairs that straggled, and the share of iterations with any."""
+    """Number of (worker, iteration) pairs that straggled, and the share of iterations with a straggler."""
     slow = deviating["deviation_frac"] > STRAGGLER_FRAC
     per_iteration = slow.groupby(deviating["iteration"]).any()
     return int(slow.sum()), float(per_iteration.mean()) if len(per_iteration) else nan
 
 
 def delay_frac(deviating: pd.DataFrame) -> float:
-    """How much longer the slowest takes than the mean, over all iterations: sum (max - mean) / sum mean of iter_s."""
+    """By how much the slowest exceeds the mean, over all iterations: sum (max - mean) / sum mean of iter_s."""
     times = deviating.groupby("iteration")["iter_s"]
     mean = times.mean().sum()
     return float((times.max().sum() - mean) / mean) if mean > 0 else nan
@@ -93,12 +93,12 @@ def waste_frac(delay: float) -> float:
 
 
 def staleness(iterations: pd.DataFrame) -> pd.Series:
-    """Updates between reading the parameters and being applied, of every gradient that was used."""
+    """Updates between reading the parameters and being applied, of every applied gradient."""
     return iterations.loc[iterations["fate"] == "applied", "staleness"].astype("int64")
 
 
 def fates(iterations: pd.DataFrame) -> pd.DataFrame:
-    """``grads`` and ``samples`` by fate (index); zero where there is none."""
+    """``grads`` and ``samples`` by fate (index); zero for fates that do not occur."""
     groups = iterations.groupby("fate")["samples"]
     frame = pd.DataFrame({"grads": groups.size(), "samples": groups.sum()})
     return frame.reindex(["applied", "dropped", "void", "open", "empty"], fill_value=0)

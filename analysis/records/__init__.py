@@ -1,1 +1,1 @@
-"""Records read back: rows, tables, integrity."""
+"""Reads records back: rows, tables, integrity."""

@@ -1,8 +1,8 @@
-"""What became of every gradient: one pass over the lines of a record.
+"""The fate of every gradient: one pass over the lines of a record.
 
-A command is only counted where it was carried out. Two things void it: a server is lost, or a worker that all others
-cannot go on without (until ``Restored``), and the job ended before it (then the line's ``version`` is lower than its
-``Apply`` commands would make it).
+A command counts only if it was carried out. Two things void it: the loss of a server, or of a worker that the others
+cannot continue without (until ``Restored``), and the job's end before it (then the line's ``version`` is lower than
+its ``Apply`` commands would make it).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from analysis.records.schema import (
 class Arrival(msgspec.Struct, gc=False):
     """One pushed gradient and its fate: ``applied``, ``dropped``, ``void`` (rolled back), ``open`` or ``empty``.
 
-    ``issued_s`` is when its Compute was carried out. Applied fields stay filled in where a rollback made it void.
+    ``issued_s`` is when its Compute was carried out. Applied fields stay filled in if a rollback voided it.
     """
 
     t: float
@@ -48,7 +48,7 @@ class Arrival(msgspec.Struct, gc=False):
 
 
 class Update(msgspec.Struct, gc=False):
-    """One update that was carried out; ``void`` when a rollback took it back."""
+    """One update that was carried out; ``void`` if a rollback undid it."""
 
     t: float
     version: int
@@ -60,7 +60,7 @@ class Update(msgspec.Struct, gc=False):
 
 @dataclass
 class History:
-    """The arrivals and updates of a run, in order. Build it with :func:`replay`."""
+    """The arrivals and updates of a run, in order. Build it with :func:`build_history`."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
@@ -68,15 +68,15 @@ class History:
     halted: bool = False
     going_back: bool = False
     given_up: list[tuple[float, int]] = field(default_factory=list)
-    """(t, samples) of gradients that were dropped for good."""
+    """(t, samples) of gradients that were dropped permanently."""
     _held: set[tuple[int, float]] = field(default_factory=set)
     _issued: dict[int, float] = field(default_factory=dict)
     _grads: dict[int, Arrival] = field(default_factory=dict)
 
     def arrived(self, t: float, event: Arrived) -> None:
-        """A gradient came in; an empty one has nothing to apply."""
+        """Add an arrived gradient; an empty one has nothing to apply."""
         grad, timings = event.grad, event.timings
-        # a Compute that waited for data began when data came, which only the worker's stopwatch tells
+        # a Compute that waited for data began when data came, which only the worker's durations show
         begun = t - timings.pull_s - timings.data_s - timings.compute_s - timings.send_s
         issued = self._issued.pop(grad.worker, begun)
         held = (grad.worker, issued) in self._held
@@ -87,18 +87,18 @@ class History:
             self._grads[grad.id] = arrival
 
     def forget(self, worker: int) -> None:
-        """The worker's Compute ended without a gradient."""
+        """Record that the worker's Compute ended without a gradient."""
         self._issued.pop(worker, None)
 
     def halt(self) -> None:
-        """What is not applied now never will be."""
+        """Void all open gradients: what has not been applied by now never will be."""
         self.halted = True
         self._issued.clear()
         for arrival in self._grads.values():
             arrival.fate = "void" if arrival.fate == "open" else arrival.fate
 
     def restored(self, version: int) -> None:
-        """Take back the updates after ``version``."""
+        """Undo the updates after ``version``."""
         self.halt()
         self.halted, self.going_back, self.version = False, False, version
         for update in reversed(self.updates):
@@ -110,7 +110,7 @@ class History:
                     self._grads[grad_id].fate = "void"
 
     def applied(self, t: float, command: Apply) -> None:
-        """One update."""
+        """Add one update and mark its gradients as applied."""
         self.version += 1
         samples = 0
         for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
@@ -120,14 +120,14 @@ class History:
         self.updates.append(Update(t, self.version, command.grads, samples, command.lr_scale))
 
     def dropped(self, t: float, command: Drop) -> None:
-        """Gradients that are not used."""
+        """Mark gradients as not used."""
         for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
             arrival.fate = "dropped"
             if not command.requeue and arrival.grad.round is None:
                 self.given_up.append((t, arrival.grad.samples))
 
     def take(self, line: Line) -> None:
-        """Advance by one line of the record."""
+        """Process one line of the record."""
         match line.event:
             case Arrived() as event:
                 self.arrived(line.t, event)
@@ -164,8 +164,8 @@ class History:
                     return
 
 
-def replay(lines: list[Line]) -> History:
-    """The history of a whole record."""
+def build_history(lines: list[Line]) -> History:
+    """Build the history of a whole record."""
     history = History()
     for line in lines:
         history.take(line)

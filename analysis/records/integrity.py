@@ -1,4 +1,4 @@
-"""Whether a record is sound: what the laws of the protocol promise, checked on what was written down.
+"""Checks a record against the laws of the protocol.
 
 Every check has a broken record in ``tests/unit/analysis/test_analysis_integrity.py`` that it must catch.
 """
@@ -30,7 +30,7 @@ from analysis.records.schema import (
 )
 
 LIMIT = 20
-"""Problems that are reported in full."""
+"""Number of problems reported in full."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Integrity:
 
     @property
     def ok(self) -> bool:
-        """No problem found."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 def integrity(run: Run) -> Integrity:
-    """Check one record: order of the lines, life of every Compute and gradient, conservation of samples."""
+    """Check one record: order of the lines, life cycle of every Compute and gradient, conservation of samples."""
     problems, unchecked = list(_order(run.lines)), []
     if run.by_rows:
         problems += problems_of(run.path / ROWS, run.tables.iterations, run.finished)
@@ -61,7 +61,7 @@ def integrity(run: Run) -> Integrity:
 
 
 def _order(lines: list[Line]) -> Iterator[str]:
-    """Sequence numbers have no gap and time does not run backwards."""
+    """Sequence numbers have no gaps, and time never decreases."""
     gap = find_gap(lines)
     if gap is not None:
         yield f"line {gap + 1}: seq {lines[gap].seq} does not follow the line before"
@@ -88,21 +88,21 @@ class _Lives:
     going_back: bool = False
     busy: set[int] = field(default_factory=set)
     here: dict[int, int | None] = field(default_factory=dict)
-    """Incarnation of every worker that is there; None: one that came back while a server was away is not announced."""
+    """Incarnation of every present worker; None for one whose return during a server's absence was not announced."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
-    """Gradients whose score is not told."""
+    """Gradients whose score is pending."""
 
     def take(self, line: Line) -> Iterator[str]:
-        """Advance by one event and the commands that it caused."""
+        """Process one event and the commands that it caused."""
         yield from self._scored(line.event) if isinstance(line.event, Scored) else self._event(line)
         if self.going_back and isinstance(line.event, Lost):
             self._halt()
         if not self.halted:
             for command in line.commands:
                 if isinstance(command, Apply) and self.version >= line.version:
-                    return  # the job had ended: what follows was not carried out
+                    return  # the job had ended; later commands were not carried out
                 if self._counts():
                     yield from self._command(command)
             if self.version != line.version:
@@ -112,7 +112,7 @@ class _Lives:
     def _event(self, line: Line) -> Iterator[str]:
         match line.event:
             case Started(workers=workers):
-                self.here = dict.fromkeys(workers)  # the first of some may have died while the job was starting
+                self.here = dict.fromkeys(workers)  # first incarnations may have died during start-up
             case Arrived(grad=grad):
                 yield from self._ended(grad.worker, "Arrived")
                 if grad.id in self.seen:
@@ -136,12 +136,12 @@ class _Lives:
                 self.here = dict.fromkeys(workers)
                 self._void()
 
-    def _scored(self, told: Scored) -> Iterator[str]:
-        if told.grad.id not in self.asked:
-            yield f"Scored of gradient {told.grad.id}, whose score nobody waits for"
-        if told.ref_version > self.version:
-            yield f"Scored of gradient {told.grad.id} against version {told.ref_version}, which is not there yet"
-        self.asked.discard(told.grad.id)
+    def _scored(self, scored: Scored) -> Iterator[str]:
+        if scored.grad.id not in self.asked:
+            yield f"Scored of gradient {scored.grad.id}, which was not asked for"
+        if scored.ref_version > self.version:
+            yield f"Scored of gradient {scored.grad.id} against version {scored.ref_version}, which does not exist yet"
+        self.asked.discard(scored.grad.id)
 
     def _ended(self, worker: int, how: str) -> Iterator[str]:
         if worker not in self.busy:
@@ -170,20 +170,20 @@ class _Lives:
                 self._halt()
             case Score(grad=grad):
                 if grad not in self.unused - self.asked:
-                    yield f"Score of gradient {grad}, which was not there or is being scored"
+                    yield f"Score of gradient {grad}, which was not available or is being scored"
                 self.asked.add(grad)
             case Apply(grads=grads) | Drop(grads=grads):
                 self.version += isinstance(command, Apply)
                 what = type(command).__name__
                 for grad in grads:
                     if grad not in self.unused:
-                        yield f"{what} of gradient {grad}, which was not there (used before, void, or never arrived)"
+                        yield f"{what} of gradient {grad}, which was not available (used, void, or never arrived)"
                     self.unused.discard(grad)
                     self.asked.discard(grad)
 
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:
-    """Problems and unchecked: every sample of every epoch is used once, applied or given up by a lossy Drop."""
+    """(problems, unchecked): every sample of every epoch is used once, applied or given up by a lossy Drop."""
     if run.history.given_up and any(isinstance(line.event, Restored) for line in run.lines):
         return [], ["samples: a rollback may have brought back some that were given up on request"]
     uses = [(update.t, update.samples) for update in run.history.updates if not update.void]
@@ -194,7 +194,7 @@ def _conservation(run: Run) -> tuple[list[str], list[str]]:
 
 
 def _per_epoch(uses: list[tuple[float, int]], num_samples: int) -> Iterator[str]:
-    """No update mixes two epochs: the sum of the samples used meets every multiple of the data set's size."""
+    """No update mixes two epochs: the running sum of the samples used meets every multiple of the data set's size."""
     used = 0
     for t, samples in uses:
         epoch, used = used // num_samples, used + samples
@@ -204,12 +204,12 @@ def _per_epoch(uses: list[tuple[float, int]], num_samples: int) -> Iterator[str]
 
 
 def _total(run: Run) -> Iterator[str]:
-    """The sum of the samples applied is what the runtime counted, and whole epochs when the job did them all."""
+    """The number of applied samples matches the runtime's, and is whole epochs if the job completed them all."""
     end, epochs = run.finished, run.job.get("epochs")
     if end is None:
         return
     applied = sum(update.samples for update in run.history.updates if not update.void)
-    # the event that found no room was carried out, and is not in the record
+    # the event that did not fit on the disk was carried out, but is not in the record
     unwritten = run.status == "disk_full" and end.samples_applied is not None and end.samples_applied > applied
     if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
         yield f"{applied} samples applied, but the last line says {end.samples_applied}"

@@ -26,7 +26,7 @@ PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
 
 
 class RecordError(ValueError):
-    """A record that cannot be read: which file and line, what is wrong with it, and what to do."""
+    """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Run:
     """One record.
 
     ``plan`` has a row per disturbance (``start_s``, ``end_s``, ``target``, ``kind``, ``magnitude``; the index is its
-    place in the plan). ``lines`` are those of ``events.jsonl``; ``torn`` says that the last one was cut off.
+    position in the plan). ``lines`` are those of ``events.jsonl``; ``torn``: the last one was cut off.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def job(self) -> dict[str, Any]:
-        """What ran: ``meta["job"]``."""
+        """The job's description: ``meta["job"]``."""
         return dict(self.meta["job"])
 
     @cached_property
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``done``, ``failed``, ``stuck``, ``disk_full``, ``interrupted``, or ``killed`` when the record just ends."""
+        """``done``, ``failed``, ``stuck``, ``disk_full``, ``interrupted``, or ``killed`` without a last line."""
         return self.finished.status if self.finished else "killed"
 
     @property
@@ -66,10 +66,10 @@ class Run:
 
     @cached_property
     def history(self) -> History:
-        """What became of every gradient (:mod:`analysis.records.history`)."""
-        from analysis.records.history import replay
+        """The fate of every gradient (:mod:`analysis.records.history`)."""
+        from analysis.records.history import build_history
 
-        return replay(self.lines)
+        return build_history(self.lines)
 
     @cached_property
     def tables(self) -> Tables:
@@ -80,7 +80,7 @@ class Run:
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Read a run's directory; one torn line at the end of the events is accepted (the run was killed).
+    """Read a run's directory; a torn line at the end of the events is accepted (the run was killed).
 
     Raises:
         RecordError: a file is missing or malformed.
@@ -141,7 +141,7 @@ def _load_lines(path: Path) -> tuple[list[Line], bool]:
     rest = text.pop()
     lines = [_load_line(path, number, line) for number, line in enumerate(text, start=1)]
     torn = False
-    if rest:  # no newline behind it: cut off, unless only the newline is missing
+    if rest:  # no newline at its end: torn, unless only the newline is missing
         try:
             lines.append(decode_line(rest))
         except msgspec.DecodeError:
@@ -161,11 +161,11 @@ def _check_sequence(path: Path, lines: list[Line]) -> None:
     gap = find_gap(lines)
     if gap is not None:
         what = f"seq {lines[gap].seq} where {gap} is due"
-        raise RecordError(f"{path}:{gap + 1}: {what}. Lines are missing or twice there: repeat the run or leave it out")
+        raise RecordError(f"{path}:{gap + 1}: {what}. Lines are missing or duplicated: repeat the run or leave it out")
 
 
 def find_gap(lines: list[Line]) -> int | None:
-    """Index of the first line whose ``seq`` is not one more than that of the line before (the first is 0), or None."""
+    """Index of the first line whose ``seq`` does not follow the previous line's (the first is 0), or None."""
     if lines and lines[0].seq != 0:
         return 0
     pairs = enumerate(pairwise(lines), start=1)

@@ -1,4 +1,4 @@
-"""One caption per figure: what ran, where, and with which seeds, so that no picture stands alone."""
+"""One caption per figure: what ran, where, and with which seeds, so that no figure lacks its context."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _seeds(metas: Sequence[dict[str, Any]]) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-2, 5`` of 0, 1, 2 and 5 (sorted)."""
+    """The numbers, sorted, as ranges: ``0-2, 5`` for 0, 1, 2 and 5."""
     runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}\N{EN DASH}{run[-1]}" for run in runs)
 
@@ -57,7 +57,7 @@ def _one_machine(machine: dict[str, Any]) -> str:
 
 
 def _version(metas: Sequence[dict[str, Any]]) -> str:
-    """The commit, where it is known, names the code better than the version."""
+    """The commit if it is known, which identifies the code better than the version."""
     versions = [meta.get("versions") or {} for meta in metas]
     found = dict.fromkeys(str(v.get("commit") or v.get("stragglab") or "") for v in versions)
     return ", ".join(f"Stragglab {version}" for version in found if version)

@@ -1,4 +1,4 @@
-"""The frames of a run that was recorded by rows (``record=iterations``): one per iteration and no event log."""
+"""The frames of a run that was recorded by rows (``record=iterations``): one per iteration, without an event log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.records.schema import DURATIONS, ROWS, Finished
 
 MAGIC = b"PAR1"
-"""How a file of this format begins and ends."""
+"""Magic bytes at the beginning and the end of a Parquet file."""
 NUMBERS = ("worker", "iteration", "grad", "version_read", "samples", "assigned_samples", "applied_version")
 MORE = ("injected_s", "overrun_s", "applied_t")
 INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
@@ -19,8 +19,8 @@ INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
 def read_rows(path: Path) -> pd.DataFrame:
     """The rows, with the columns that :func:`analysis.records.tables.make_tables` gives an iteration.
 
-    ``incarnation`` is 0 and ``loss`` not known; ``issued_s`` is when the Compute reached its worker, as nearly as the
-    durations tell. A file without its end (the run was killed) cannot be read: it counts as one without rows.
+    ``incarnation`` is 0 and ``loss`` is unknown; ``issued_s`` is when the Compute reached its worker, as far as the
+    durations tell. A file without its footer (the run was killed) cannot be read and counts as empty.
     """
     rows = _stored(path)
     applied = rows["applied_version"] > 0
@@ -48,7 +48,7 @@ def read_rows(path: Path) -> pd.DataFrame:
 
 
 def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row per update, as :func:`analysis.records.tables.make_tables` gives them; its ``lr_scale`` is not known."""
+    """One row per update, as :func:`analysis.records.tables.make_tables` gives them; ``lr_scale`` is unknown."""
     used = iterations[iterations["fate"] == "applied"]
     groups = used.groupby(used["applied_version"].astype("int64"), sort=True)
     return pd.DataFrame(
@@ -64,7 +64,7 @@ def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_end(path: Path) -> bool:
-    """Whether the file was closed; where its rows are, only its end tells."""
+    """Whether the file has its footer, without which its rows cannot be found."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(MAGIC)))
@@ -78,7 +78,7 @@ def _stored(path: Path) -> pd.DataFrame:
 
 
 def problems_of(path: Path, rows: pd.DataFrame, end: Finished | None) -> list[str]:
-    """What is wrong with a file's rows: a gradient twice, gaps of versions, sums that the last line contradicts."""
+    """Problems of a file's rows: duplicate gradients, gaps in the versions, sums that contradict the last line."""
     if not has_end(path):
         return [f"{ROWS}: has no end, so its rows are lost; repeat the run"]
     found = []

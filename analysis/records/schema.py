@@ -1,6 +1,6 @@
 """The lines of ``events.jsonl`` as typed values: ``docs/record.md`` in code.
 
-Types that are not listed here decode to :class:`Other`, so that a record with a newer vocabulary still reads.
+Types that are not listed here decode to :class:`Other`, so that a record with a newer vocabulary can still be read.
 Missing fields, wrong types and broken JSON raise ``msgspec.ValidationError`` or ``msgspec.DecodeError``.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
-"""Parts of an iteration in order; they sum to the whole of it."""
+"""Parts of an iteration in order; they sum to the whole iteration."""
 ROWS = "iterations.parquet"
 """The file of a run that was recorded by rows (:mod:`analysis.records.rows`)."""
 
@@ -27,9 +27,9 @@ class Grad(msgspec.Struct, frozen=True, gc=False):
     samples: int
     assigned_samples: int
     round: int | None = None
-    """Of a weighted sum over parts: the round that they are of."""
+    """Round of a weighted sum over parts; null for other gradients."""
     round_samples: int | None = None
-    """Of that round; they count once however many workers compute them."""
+    """Samples of that round; they count once, however many workers compute them."""
 
 
 class Timings(msgspec.Struct, frozen=True, gc=False):
@@ -52,7 +52,7 @@ class _Tagged(msgspec.Struct, frozen=True, tag_field="type", tag=True, gc=False)
 
 
 class Started(_Tagged, frozen=True, tag=True, gc=False):
-    """The job's clock starts."""
+    """The job's clock starts at this event."""
 
     workers: tuple[int, ...]
 
@@ -66,14 +66,14 @@ class Arrived(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Failed(_Tagged, frozen=True, tag=True, gc=False):
-    """A Compute ended without a gradient, its worker lives."""
+    """A Compute ended without a gradient; its worker is alive."""
 
     worker: int
     reason: str = ""
 
 
 class Lost(_Tagged, frozen=True, tag=True, gc=False):
-    """A worker's process is gone, and with it the Compute that it was busy with."""
+    """A worker's process is gone, and with it its current Compute."""
 
     worker: int
     incarnation: int
@@ -82,7 +82,7 @@ class Lost(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Joined(_Tagged, frozen=True, tag=True, gc=False):
-    """A worker is (again) there, idle."""
+    """A worker is available (again), and idle."""
 
     worker: int
     incarnation: int
@@ -112,7 +112,7 @@ class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class NodeUse(msgspec.Struct, frozen=True, gc=False):
-    """What a task or host used; see the columns of the table ``nodes``."""
+    """Resource use of a task or host; see the columns of the table ``nodes``."""
 
     node: str
     cpu_cores: float | None = None
@@ -123,14 +123,14 @@ class NodeUse(msgspec.Struct, frozen=True, gc=False):
 
 
 class Observed(_Tagged, frozen=True, tag=True, gc=False):
-    """A sample of what tasks and hosts used during the last ``period_s``."""
+    """A sample of the resource use of tasks and hosts during the last ``period_s``."""
 
     period_s: float
     nodes: tuple[NodeUse, ...]
 
 
 class Scored(_Tagged, frozen=True, tag=True, gc=False):
-    """A gradient was compared with the reference gradient of ``ref_version``; of both the mean over their samples."""
+    """A gradient was compared with the reference gradient of ``ref_version``; both are means over their samples."""
 
     grad: Grad
     dot: float
@@ -140,9 +140,9 @@ class Scored(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Updated(_Tagged, frozen=True, tag=True, gc=False):
-    """What a server was busy with since it last told: its last ``updates`` updates, up to ``version``.
+    """Busy time of a server since its last report: its last ``updates`` updates, up to ``version``.
 
-    A note, unless the strategy wants to be told.
+    A note, unless the strategy subscribes to it.
     """
 
     server: int
@@ -153,38 +153,38 @@ class Updated(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Scheduling(_Tagged, frozen=True, tag=True, gc=False):
-    """What the scheduler expects."""
+    """The pending time that the scheduler currently expects of a restart."""
 
     pending_s: float
 
 
 class Woke(_Tagged, frozen=True, tag=True, gc=False):
-    """A timer of the strategy."""
+    """A timer of the strategy fired."""
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
 class Compute(_Tagged, frozen=True, tag=True, gc=False):
-    """Worker: compute a gradient."""
+    """Ask a worker to compute a gradient."""
 
     worker: int
     num_samples: int
 
 
 class Partition(_Tagged, frozen=True, tag=True, gc=False):
-    """Begin a round whose samples are cut into parts."""
+    """Begin a round whose samples are partitioned."""
 
 
 class Apply(_Tagged, frozen=True, tag=True, gc=False):
-    """One update from these gradients."""
+    """Make one update from these gradients."""
 
     grads: tuple[int, ...]
     lr_scale: float = 1.0
 
 
 class Drop(_Tagged, frozen=True, tag=True, gc=False):
-    """Forget these gradients."""
+    """Discard these gradients without applying them."""
 
     grads: tuple[int, ...]
     requeue: bool = True
@@ -198,11 +198,11 @@ class Score(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Evaluate(_Tagged, frozen=True, tag=True, gc=False):
-    """Score the parameters of now."""
+    """Evaluate the current parameters."""
 
 
 class Checkpoint(_Tagged, frozen=True, tag=True, gc=False):
-    """Store the parameters of now."""
+    """Store the current parameters."""
 
 
 class Restart(_Tagged, frozen=True, tag=True, gc=False):
@@ -212,11 +212,11 @@ class Restart(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Wake(_Tagged, frozen=True, tag=True, gc=False):
-    """Arm a timer."""
+    """Arm a timer of the strategy."""
 
 
 class Stop(_Tagged, frozen=True, tag=True, gc=False):
-    """End the job."""
+    """End the job at once."""
 
 
 # ---- notes ----------------------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ class Held(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class GoingBack(_Tagged, frozen=True, tag=True, gc=False):
-    """Nothing counts from the ``Lost`` that follows, or the ``Restart`` that leads to it, until :class:`Restored`."""
+    """Nothing counts from the following ``Lost``, or from the ``Restart`` that causes it, until :class:`Restored`."""
 
 
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
-    """A disturbance has begun, changed or ended: asked for and read back, in cores, bytes per second, or 0 and 1."""
+    """A disturbance began, changed or ended: requested and read back, in cores, bytes per second, or 0 and 1."""
 
     target: str
     kind: str
@@ -260,7 +260,7 @@ class Finished(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Other(msgspec.Struct, frozen=True, gc=False):
-    """Anything else, as it stands in the record."""
+    """Any other type, as stored in the record."""
 
     type: str
     fields: dict[str, Any]
@@ -332,7 +332,7 @@ def decode_line(text: bytes) -> Line:
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
-    """Decode a tagged value; a type that this module does not know becomes :class:`Other`."""
+    """Decode a tagged value; an unknown type becomes :class:`Other`."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Tidy frames of one run, one row per thing that happened; times in seconds since the job's start."""
+"""Tidy frames of one run, one row per occurrence; times in seconds since the job's start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from analysis.records.schema import (
 
 @dataclass(frozen=True)
 class Tables:
-    """The frames of a run; each field's function says its columns."""
+    """The frames of a run; the function that builds each describes its columns."""
 
     iterations: pd.DataFrame
     updates: pd.DataFrame
@@ -51,7 +51,7 @@ class Tables:
 
 
 def make_tables(lines: list[Line], gradients: History | Path) -> Tables:
-    """All frames of a run; ``gradients``: their history, or the file of rows. What has no row has an empty frame."""
+    """All frames of a run; ``gradients``: their history, or the file of rows. Tables without rows are empty frames."""
     if isinstance(gradients, Path):
         iterations = rows.read_rows(gradients)
         updates = rows.updates_of(iterations)
@@ -131,9 +131,9 @@ def _evaluations(lines: list[Line]) -> pd.DataFrame:
 def _injections(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Injected`` note.
 
-    ``t`` when it was in effect; ``target``, ``kind``, ``level`` (what is left of processor or link, else 0 or 1);
-    ``by`` whom; ``asked`` and ``achieved`` (read back) in cores, bytes per second on the wire, or 0 and 1, null for no
-    limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done.
+    ``t`` when it took effect; ``target``, ``kind``, ``level`` (remaining fraction of processor or link, else 0 or 1);
+    ``by`` the mechanism; ``asked`` and ``achieved`` (read back) in cores, bytes per second on the wire, or 0 and 1,
+    null for no limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done.
     """
     found = [line for line in lines if isinstance(line.note, Injected)]
     columns: dict[str, Any] = {"t": _floats(found, "t")}
@@ -146,7 +146,7 @@ def _nodes(lines: list[Line]) -> pd.DataFrame:
     """One row per task or host and sample.
 
     ``t``, ``period_s``, ``node``; ``cpu_cores`` used; ``memory_bytes``; ``out_bytes_per_s``, ``in_bytes_per_s`` (hosts,
-    on the wire); ``busy_frac`` (servers: part of the time that went into updates).
+    on the wire); ``busy_frac`` (servers: fraction of the time spent on updates).
     """
     found = [
         (line.t, line.event.period_s, *msgspec.structs.astuple(node))
@@ -161,12 +161,14 @@ def _nodes(lines: list[Line]) -> pd.DataFrame:
 def _server_busy(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Updated``: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``.
 
-    It is a note, or an event where the strategy asked to be told.
+    It is a note, or an event if the strategy subscribes to it.
     """
-    found = [(line.t, told) for line in lines if isinstance(told := line.note or line.event, Updated)]
+    found = [(line.t, update) for line in lines if isinstance(update := line.note or line.event, Updated)]
     columns: dict[str, Any] = {"t": np.array([t for t, _ in found], dtype="float64")}
     kinds = {"server": "int64", "version": "int64", "updates": "int64", "busy_s": "float64", "injected_s": "float64"}
-    columns |= {name: np.array([getattr(told, name) for _, told in found], dtype=kind) for name, kind in kinds.items()}
+    columns |= {
+        name: np.array([getattr(update, name) for _, update in found], dtype=kind) for name, kind in kinds.items()
+    }
     return pd.DataFrame(columns)
 
 
@@ -196,7 +198,7 @@ def _restart(line: Line) -> tuple[str, str, int, str, int] | None:
 
 
 def _notes(lines: list[Line]) -> pd.DataFrame:
-    """One row per note of the runtime but ``Updated``: ``seq``, ``t``, ``type``, ``fields`` (JSON)."""
+    """One row per note of the runtime except ``Updated``: ``seq``, ``t``, ``type``, ``fields`` (JSON)."""
     found = [line for line in lines if line.note is not None and not isinstance(line.note, Updated)]
     return pd.DataFrame(
         {
@@ -232,7 +234,7 @@ def _fields(note: Any) -> str:
 
 
 def _floats(rows: Sequence[object], path: str) -> pd.Series:
-    """One field of every row; None becomes not a number."""
+    """One field of every row; None becomes NaN."""
     return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="float64"))
 
 

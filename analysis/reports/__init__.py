@@ -1,1 +1,1 @@
-"""Tables, pages and traces made of records."""
+"""Tables, pages and traces generated from records."""

@@ -16,7 +16,7 @@ UNLIMITED = 1000
 
 
 class Column(NamedTuple):
-    """One column: its head, the text of a row, the value compared, and whether more is better (None: neither)."""
+    """One column: its header, the text of a row, the compared value, and whether higher is better (None: neither)."""
 
     head: str
     text: Callable[[pd.Series], str]
@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
 
 def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
-    """What is shown of one case (of :func:`analysis.reports.report.compare`); ``brief``: no intervals."""
+    """The columns for one case (of :func:`analysis.reports.report.compare`); ``brief``: no intervals."""
     metric, higher = frame["metric"].iloc[0], bool(frame["higher_is_better"].iloc[0])
     baseline = frame.attrs.get("baseline")
     against = [Column(f"JCT /\n{baseline}", lambda row: ratio_text(row, "jct"))] if baseline and len(frame) > 1 else []
@@ -45,9 +45,9 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
 
 
 def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
-    """Print a comparison, one table for each case, the best of a column in bold.
+    """Print a comparison, one table for each case, the best value of a column in bold.
 
-    Intervals are left out where the terminal is too narrow; in a file or a pipe nothing is.
+    Intervals are left out if the terminal is too narrow; files and pipes always have them.
     """
     console = console or Console()
     width = console.width
@@ -75,7 +75,7 @@ def _table(frame: pd.DataFrame, *, brief: bool = False) -> Table:
 
 
 def best_rows(frame: pd.DataFrame, column: Column) -> set[int]:
-    """Positions of the rows with the best value; none where there is nothing to compare."""
+    """Positions of the rows with the best value; empty if there is nothing to compare."""
     if column.key is None or column.higher is None or not len(frame):
         return set()
     values = frame[column.key].reset_index(drop=True)
@@ -86,7 +86,7 @@ def best_rows(frame: pd.DataFrame, column: Column) -> set[int]:
 
 
 def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
-    """Median and interval of ``jct`` or ``tta``; a dash where the median is infinite, and how many runs missed."""
+    """Median and interval of ``jct`` or ``tta``; a dash for an infinite median, and how many runs missed."""
     value, low, high, missed = (row[f"{name}_{key}"] for key in ("s", "low_s", "high_s", "missed"))
     if isnan(value):
         return "\N{EN DASH}"

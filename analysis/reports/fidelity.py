@@ -1,9 +1,9 @@
-"""How well virtual runs agree with live runs of the same jobs: records in, tidy frames of their differences out.
+"""Agreement of virtual runs with live runs of the same jobs: records in, tidy frames of their differences out.
 
-Two runs form a pair when only their runtime differs. The error of a case (strategy and straggler) is the median over
-its seeds of the errors of its pairs, with an interval; :mod:`analysis.measures.agreement` judges it. Two more kinds of
-runs say what an error can mean: a second live run of the same seed, which differs from the first by noise alone, and a
-virtual run on devices that are 1 % slower, whose times move by as much as the job amplifies small errors.
+Two runs form a pair if only their runtime differs. The error of a case (strategy and straggler) is the median over its
+seeds of the errors of its pairs, with an interval; :mod:`analysis.measures.agreement` judges it. Two more kinds of
+runs put errors into perspective: a second live run of the same seed, which differs from the first by noise alone, and a
+virtual run on devices that are 1 % slower, whose times change by as much as the job amplifies small errors.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from analysis.measures.stats import median, run_table
 from analysis.records.load import RecordError, Run
 
 RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "updates")
-"""Measures whose errors are relative; those of the others, which may be zero, are differences."""
+"""Measures with relative errors; the others, which may be zero, have differences."""
 ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
-"""The times that a verdict is about, and that strategies are ranked by."""
+"""The times that verdicts are about, and that strategies are ranked by."""
 CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "validation_samples"}
 """Settings of the job in which cases may differ (a strategy may hold samples out)."""
 DEVICE_KEYS = frozenset({"device", "devices", "hosts"})
@@ -48,26 +48,26 @@ Key = tuple[str, str, bytes, int]
 
 @dataclass(frozen=True, eq=False)
 class Fidelity:
-    """All frames have a row for each line of their table.
+    """All frames have a row per line of their table.
 
     ``measures``: ``straggler``, ``strategy``, ``seeds`` (their number), ``measure``, ``live``, ``virtual`` (medians
-    over the seeds, of ``staleness_max`` the largest; infinite: a time that was not reached), ``error`` = the median
+    over the seeds, for ``staleness_max`` the largest; infinite: a time that was not reached), ``error`` = the median
     over the seeds of virtual / live - 1 (``error_kind`` relative) with its 95 % interval ``low`` to ``high``, virtual -
     live (difference) or the total-variation distance of the distributions (distance), ``verdict``
-    (:func:`analysis.measures.agreement.judge`; None where the error is not relative, or neither side reached it),
+    (:func:`analysis.measures.agreement.judge`; None if the error is not relative, or neither side reached it),
     ``worst_seed`` (the error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an
-    infinite time). Of relative errors also what second live runs differ by from the first (``again_pairs`` seeds,
-    ``again`` the median of the sizes, ``again_worst``) and virtual runs on devices that are 1 % slower from the others
+    infinite time). For relative errors also by how much second live runs differ from the first (``again_pairs`` seeds,
+    ``again`` the median size, ``again_worst``) and virtual runs on devices that are 1 % slower from the others
     (``slowed_pairs``, ``slowed``, ``slowed_worst``).
 
     ``rankings``: ``straggler``, ``measure`` and the fields of :class:`analysis.measures.agreement.Order`.
 
     ``losses``: ``straggler``, ``seed``, ``losses`` (of BSP's iterations in both records), ``different``, ``missing``
-    (in one of the two only), ``first`` difference in words, ``equal``.
+    (in only one of the two), ``first`` difference as text, ``equal``.
 
     ``runs``: a row per record (:func:`analysis.measures.stats.run_table`) with ``side`` (live, virtual, again, slowed)
-    and ``straggler``, and of its evaluations ``before_target`` (those before the one that reached it) and ``behind``
-    (those whose result came after the next was asked for).
+    and ``straggler``, and for its evaluations ``before_target`` (those before the one that reached it) and ``behind``
+    (those whose result came after the next was requested).
     """
 
     measures: pd.DataFrame
@@ -95,10 +95,10 @@ def fidelity(
         slowed: virtual runs of some of them on slower devices.
 
     Raises:
-        RecordError: a record has no partner, is not complete, or is of another job than its partner.
+        RecordError: a record has no partner, is incomplete, or is of another job than its partner.
     """
     pairs = pair_up(live, virtual)
-    also = beside(again, live, "live", frozenset()), beside(slowed, virtual, "virtual", DEVICE_KEYS)
+    also = repetitions(again, live, "live", frozenset()), repetitions(slowed, virtual, "virtual", DEVICE_KEYS)
     runs = _runs({"live": live_of(pairs), "virtual": [pair[1] for pair in pairs], "again": also[0], "slowed": also[1]})
     cases = list(dict.fromkeys(zip(runs["straggler"], runs["strategy"], strict=True)))
     first = list(dict.fromkeys(straggler for straggler, _ in cases))
@@ -118,7 +118,7 @@ def pair_up(live: Sequence[Run], virtual: Sequence[Run]) -> list[tuple[Run, Run]
         alone = [here[key] for key in here if key not in there]
         if alone:
             raise RecordError(
-                f"{alone[0].path}: no {missing} record of {_in_words(alone[0])} ({len(alone)} without a partner)"
+                f"{alone[0].path}: no {missing} record of {_job_name(alone[0])} ({len(alone)} without a partner)"
             )
     if not ours:
         raise RecordError("no records to compare")
@@ -135,16 +135,16 @@ def pair_up(live: Sequence[Run], virtual: Sequence[Run]) -> list[tuple[Run, Run]
 
 
 def live_of(pairs: Iterable[tuple[Run, Run]]) -> list[Run]:
-    """The first of each."""
+    """The live run of each pair."""
     return [pair[0] for pair in pairs]
 
 
-def beside(runs: Sequence[Run], first: Sequence[Run], runtime: str, may_differ: frozenset[str]) -> list[Run]:
-    """``runs`` in their order, each checked against the one that it repeats. Raises :class:`RecordError`."""
+def repetitions(runs: Sequence[Run], first: Sequence[Run], runtime: str, may_differ: frozenset[str]) -> list[Run]:
+    """``runs`` in order, each checked against the run that it repeats. Raises :class:`RecordError`."""
     firsts = _by_key(first, runtime)
     for key, run in _by_key(runs, runtime).items():
         if key not in firsts:
-            raise RecordError(f"{run.path}: a second {runtime} record of {_in_words(run)}, of which there is no first")
+            raise RecordError(f"{run.path}: a second {runtime} record of {_job_name(run)}, of which there is no first")
         _check_same(firsts[key], run, may_differ)
         # delays that are given in iterations follow the device, and so does the plan
         if not may_differ and firsts[key].meta.get("plan_sha256") != run.meta.get("plan_sha256"):
@@ -163,7 +163,7 @@ def _by_key(runs: Iterable[Run], runtime: str) -> dict[Key, Run]:
         fields = msgspec.json.encode(job.get("strategy_fields"), order="deterministic")
         key = (str(job.get("straggler")), str(job["strategy"]), fields, int(run.meta["seed"]))
         if key in found:
-            raise RecordError(f"{run.path}: a second {runtime} record of {_in_words(run)}, beside {found[key].path}")
+            raise RecordError(f"{run.path}: a second {runtime} record of {_job_name(run)}, after {found[key].path}")
         found[key] = run
     return found
 
@@ -172,15 +172,15 @@ def _check_same(one: Run, other: Run, may_differ: frozenset[str]) -> None:
     ours, theirs = one.job, other.job
     keys = [key for key in ours | theirs if key not in may_differ and ours.get(key) != theirs.get(key)]
     if keys:
-        told = ", ".join(f"job.{key} {theirs.get(key)!r}, not {ours.get(key)!r}" for key in keys[:3])
-        raise RecordError(f"{other.path}: not the job of {one.path} ({told})")
+        differences = ", ".join(f"job.{key} {theirs.get(key)!r}, not {ours.get(key)!r}" for key in keys[:3])
+        raise RecordError(f"{other.path}: not the job of {one.path} ({differences})")
 
 
-def _in_words(run: Run) -> str:
+def _job_name(run: Run) -> str:
     return f"{run.job['strategy']} under {run.job.get('straggler')}, seed {run.meta['seed']}"
 
 
-# ---- values ---------------------------------------------------------------------------------------------------------
+# ---- measures -------------------------------------------------------------------------------------------------------
 
 
 def _runs(by_side: dict[str, list[Run]]) -> pd.DataFrame:
@@ -208,7 +208,7 @@ def _runs(by_side: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def _behind(evaluations: pd.DataFrame) -> int:
-    """Evaluations whose result came after the next was asked for: the evaluator does not keep up."""
+    """Evaluations whose result came after the next was requested: the evaluator does not keep up."""
     return int((evaluations["t"] > evaluations["asked_s"].shift(-1)).sum())
 
 
@@ -223,8 +223,8 @@ def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac:
     for measure in (*RELATIVE, *ABSOLUTE):
         row = head | {"measure": measure} | _compare(measure, live[measure], virtual[measure], tolerance_frac)
         if measure in RELATIVE:
-            row |= _apart("again", live[measure], sides["again"][measure], sized=True)
-            row |= _apart("slowed", virtual[measure], sides["slowed"][measure], sized=False)
+            row |= _repeat_columns("again", live[measure], sides["again"][measure], sized=True)
+            row |= _repeat_columns("slowed", virtual[measure], sides["slowed"][measure], sized=False)
         yield row
     each = [total_variation(*pair) for pair in zip(live["staleness"], virtual["staleness"], strict=True)]
     distance = total_variation(_pooled(live["staleness"]), _pooled(virtual["staleness"]))
@@ -250,7 +250,7 @@ def _compare(measure: str, live: pd.Series, virtual: pd.Series, tolerance_frac: 
     }  # fmt: skip
 
 
-def _apart(name: str, first: pd.Series, second: pd.Series, *, sized: bool) -> dict[str, Any]:
+def _repeat_columns(name: str, first: pd.Series, second: pd.Series, *, sized: bool) -> dict[str, Any]:
     """By how much the second runs of some seeds differ from the first; ``sized``: without the sign."""
     both = [relative(first[seed], value) for seed, value in second.items()]
     known = [abs(error) if sized else error for error in both if not isnan(error)]
@@ -262,7 +262,7 @@ def _worst(errors: Iterable[float]) -> float:
 
 
 def difference(live: float, virtual: float) -> float:
-    """What virtual runs have more than live ones."""
+    """The virtual value minus the live value."""
     return virtual - live
 
 
@@ -282,7 +282,7 @@ def _pooled(histograms: Iterable[dict[str, int]]) -> dict[str, int]:
     return counts
 
 
-# ---- order ----------------------------------------------------------------------------------------------------------
+# ---- ranking --------------------------------------------------------------------------------------------------------
 
 
 def _rankings(runs: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
@@ -305,7 +305,7 @@ def _rankings(runs: pd.DataFrame, tolerance_frac: float) -> pd.DataFrame:
 
 
 def _losses(pairs: Sequence[tuple[Run, Run]]) -> pd.DataFrame:
-    """BSP computes every gradient on parameters that no timing can change, so its losses must be the same bits."""
+    """BSP computes every gradient on parameters that timing cannot change, so its losses must be bit-identical."""
     rows = [
         {"straggler": str(live.job.get("straggler")), "seed": live.meta["seed"]} | compare_losses(live, virtual)
         for live, virtual in pairs
@@ -315,19 +315,19 @@ def _losses(pairs: Sequence[tuple[Run, Run]]) -> pd.DataFrame:
 
 
 def compare_losses(live: Run, virtual: Run) -> dict[str, Any]:
-    """Bits of the loss of every iteration of every worker, in both records."""
+    """Compare the bits of the loss of every iteration of every worker in both records."""
     ours, theirs = _bits(live), _bits(virtual)
     both = [key for key in sorted(ours) if key in theirs]
     different = [key for key in both if ours[key] != theirs[key]]
     alone = sorted(ours.keys() ^ theirs.keys())
     first = min([*different, *alone], default=None)
-    told = "" if first is None else f"iteration {first[0]} of worker {first[1]}"
+    where = "" if first is None else f"iteration {first[0]} of worker {first[1]}"
     equal = bool(both) and first is None
-    return {"losses": len(both), "different": len(different), "missing": len(alone), "first": told, "equal": equal}
+    return {"losses": len(both), "different": len(different), "missing": len(alone), "first": where, "equal": equal}
 
 
 def _bits(run: Run) -> dict[tuple[int, int], list[bytes]]:
-    """By (iteration, worker); several where a crash had one repeated. What has no loss proves nothing."""
+    """Losses by (iteration, worker); several if a crash made it repeat. Iterations without a loss are left out."""
     found: dict[tuple[int, int], list[bytes]] = {}
     for arrival in run.history.arrivals:
         if arrival.grad.samples and arrival.loss is not None:

@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.reports.fidelity import NAMES, Fidelity
-from analysis.reports.fidelity_words import DASH, error_text
+from analysis.reports.fidelity_summary import DASH, error_text
 
 NOTES = """\
 Live and virtual: medians over the seeds. Error: the median over the seeds of the errors of pairs (the same job live and
-virtual), with its 95 % interval (bootstrap; of five seeds it reaches from the least to the largest). The verdict is
-about the interval: yes when it is within {percent:g} %, NO when all of it is outside on one side, else inconclusive,
-as it is with fewer than five seeds. "Live twice": by how much a second live run of the same seed differs from the
-first, median and worst; no model can be nearer than that. "1 % slower": what devices (or cores of hosts) that are 1 %
-slower do to the virtual time, median and worst; a job that follows smoothly moves by up to 1 %. A target is only seen
-at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are apart when the
+virtual), with its 95 % interval (bootstrap; with five seeds it spans the smallest to the largest). The verdict is
+about the interval: yes if it is within {percent:g} %, NO when all of it is outside on one side, else inconclusive,
+as with fewer than five seeds. "Live twice": by how much a second live run of the same seed differs from the
+first, median and worst; no model can be more accurate. "1 % slower": what devices (or cores of hosts) that are 1 %
+slower change in the virtual time, median and worst; a well-behaved job changes by up to 1 %. A target is only observed
+at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are distinguished if the
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). JCT:
 job completion time, TTA: time to the target, BPT: batch processing time."""
 
 
 class Sheet(NamedTuple):
-    """A table for people."""
+    """A table of the page: title, header and rows of text."""
 
     title: str
     heads: Sequence[str]
@@ -33,7 +33,7 @@ class Sheet(NamedTuple):
 
 
 def sheets(found: Fidelity) -> Iterator[Sheet]:
-    """What there is to show, misses included."""
+    """All tables of the comparison, misses included."""
     first = ["straggler", "strategy"]
     cases = {case: rows.set_index("measure") for case, rows in found.measures.groupby(first, sort=False)}
     within = f"within {100 * found.tolerance_frac:g} %"
@@ -46,7 +46,8 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
     heads = ["straggler", "by", "live order", "virtual order", "apart", "kept", "swapped", "undecided", "same order"]
     rows = [
-        [name, NAMES[by], *map(str, row), told(same)] for name, by, *row, same in found.rankings.itertuples(index=False)
+        [name, NAMES[by], *map(str, row), strict_text(same)]
+        for name, by, *row, same in found.rankings.itertuples(index=False)
     ]
     yield Sheet("Ranking, fastest first", heads, rows)
     heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]
@@ -55,13 +56,13 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
 
 
 def seeds_text(found: Fidelity) -> str:
-    """Of how many seeds."""
+    """The number of seeds of the cases, as text."""
     numbers = sorted(set(found.measures["seeds"]))
     return f"{' to '.join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))} seeds"
 
 
 def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
-    """Live, virtual, error with interval and verdict, noise, amplification; of the TTA also between evaluations."""
+    """Live, virtual, error with interval and verdict, noise, amplification; for the TTA also interpolated."""
     row = at.loc[measure]
     for side in ("live", "virtual"):
         missed, value = row[f"{side}_missed"], row[side]
@@ -69,7 +70,7 @@ def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
         yield " ".join(filter(None, [number(value, ".2f") if not isinf(value) else "", gone]))
     yield error_text(row)
     yield interval_text(row)
-    yield told(row["verdict"])
+    yield strict_text(row["verdict"])
     yield noise_text(row, "again", ".1%")
     yield noise_text(row, "slowed", "+.1%")
     if measure == "tta_s":
@@ -77,21 +78,21 @@ def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
 
 
 def interval_text(row: Any) -> str:
-    """``-1.2 to +0.3``, in per cent."""
+    """The interval in per cent: ``-1.2 to +0.3``."""
     if isnan(row["low"]) or isnan(row["high"]):
         return DASH
     return " to ".join("never" if isinf(value) else f"{100 * value:+.1f}" for value in (row["low"], row["high"]))
 
 
 def noise_text(row: Any, name: str, spec: str) -> str:
-    """Median and worst of what ``name`` changes; a dash where there are no such runs."""
+    """Median and worst of the change by ``name``; a dash if there are no such runs."""
     if pd.isna(row[f"{name}_pairs"]) or not row[f"{name}_pairs"]:
         return DASH
     return f"{number(row[name], spec)} (worst {number(row[f'{name}_worst'], spec)})".replace("%", " %")
 
 
 def work_cells(at: pd.DataFrame) -> Iterator[str]:
-    """Live / virtual and the error, where there is one."""
+    """Live / virtual and the error, if there is one."""
     for measure, factor, spec in (("bpt_median_s", 1e3, ".1f"), ("bpt_p90_s", 1e3, ".1f"), ("updates", 1, ".0f")):
         row = at.loc[measure]
         yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
@@ -102,14 +103,14 @@ def work_cells(at: pd.DataFrame) -> Iterator[str]:
 
 
 def overran(found: Fidelity) -> str:
-    """How often live devices were missed."""
+    """Share of live iterations that took longer than their device should."""
     live = found.runs[found.runs["side"] == "live"]
     late = live["overruns"].sum() / max(1, live["iterations"].sum())
     return f"live iterations that took longer than their device: {late:.1%}"
 
 
 def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], tolerance_frac: float) -> str:
-    """The page: what was compared (``head``), what it comes to (``points``), the figure, every table."""
+    """The page: what was compared (``head``), the results (``points``), the figure, every table."""
     lines = [head, "", *(f"- {point}" for point in points), ""]
     lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
     for sheet in tables:
@@ -120,15 +121,15 @@ def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sh
 
 
 def number(value: float, spec: str) -> str:
-    """A dash for what is not measured."""
+    """The number; a dash if it was not measured."""
     return DASH if isnan(value) else format(value, spec)
 
 
 def yes(value: Any) -> str:
-    """A verdict, or a dash where there is none."""
+    """A verdict; a dash if there is none."""
     return DASH if pd.isna(value) else "yes" if value else "NO"
 
 
-def told(verdict: Any) -> str:
-    """A strict verdict, or a dash where there is none."""
+def strict_text(verdict: Any) -> str:
+    """A strict verdict; a dash if there is none."""
     return DASH if pd.isna(verdict) else str(verdict)

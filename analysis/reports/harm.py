@@ -1,4 +1,4 @@
-"""Whom a mitigation harms and whom it helps: job completion times over BSP's under the same plan, cell by cell.
+"""Which cells a mitigation harms and which it helps: job completion times over BSP's under the same plan.
 
 A cell is a strategy, a pattern of stragglers and a number of workers. Above :data:`TOLERATED` it needs a reason.
 """
@@ -13,10 +13,10 @@ import msgspec
 import pandas as pd
 
 TOLERATED = 1.03
-"""Of BSP's time: what is more than this slower needs a reason."""
+"""Ratio to BSP's time above which a cell needs a reason."""
 REFERENCE = "bsp"
 COLUMNS = ("workers", "straggler", "strategy", "seed", "outcome", "jct_s", "bsp_s", "note")
-"""Of the table of jobs. ``outcome``: done, cut (at ``max_time_s``, ``jct_s`` is a lower bound), refused or failed."""
+"""Columns of the jobs. ``outcome``: done, cut (at ``max_time_s``, a lower bound of ``jct_s``), refused or failed."""
 CELL = ["workers", "straggler", "strategy"]
 
 
@@ -24,16 +24,16 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a strategy is slower than BSP in some cells."""
 
     stragglers: tuple[str, ...]
-    """Patterns; ``all`` for all."""
+    """Straggler patterns; ``all`` for all."""
     up_to: Annotated[float, msgspec.Meta(gt=TOLERATED)]
-    """The highest ratio that it explains: what is above is something new."""
+    """The highest ratio that it explains; anything above it is new."""
     why: str
     """A sentence."""
     workers: tuple[int, ...] = ()
-    """Numbers of workers; none: all."""
+    """Numbers of workers; empty: all."""
 
     def covers(self, cell: Cell) -> bool:
-        """Whether it speaks of this cell."""
+        """Whether the reason applies to this cell."""
         named = "all" in self.stragglers or cell.straggler in self.stragglers
         return named and (not self.workers or cell.workers in self.workers) and cell.ratio <= self.up_to
 
@@ -43,33 +43,33 @@ Reasons = Mapping[str, Sequence[Reason]]
 
 
 class Cell(NamedTuple):
-    """Of the grid: medians over the seeds."""
+    """A cell of the grid: medians over the seeds."""
 
     workers: int
     straggler: str
     strategy: str
     outcome: str
     ratio: float
-    """JCT over BSP's; nan where there is none."""
+    """JCT over BSP's; NaN if there is none."""
     note: str
 
     @property
     def harmed(self) -> bool:
-        """More than tolerated slower than BSP; a job that came to no end is."""
+        """Whether it is slower than BSP by more than the tolerance; a job that did not finish is."""
         return self.outcome in ("cut", "failed") or self.ratio > TOLERATED
 
     def __str__(self) -> str:
-        """For people."""
+        """The cell and its ratio in one line."""
         value = self.outcome if isnan(self.ratio) else f"{self.ratio:.2f}"
         return f"{self.strategy} {self.straggler} {self.workers} workers: {value}"
 
 
 class ReasonsError(ValueError):
-    """The file of reasons cannot be used; one line."""
+    """The file of reasons is invalid; one line."""
 
 
 def read_reasons(data: bytes, name: str) -> dict[str, tuple[Reason, ...]]:
-    """Of the file's text; raises :class:`ReasonsError`."""
+    """Parse the file's text; raises :class:`ReasonsError`."""
     try:
         found = msgspec.yaml.decode(data, type=dict[str, tuple[Reason, ...]] | None)
     except msgspec.MsgspecError as error:
@@ -90,17 +90,17 @@ def _cell(key: tuple[Any, ...], rows: pd.DataFrame) -> Cell:
 
 
 def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:
-    """The first that covers it."""
+    """The first reason that covers the cell."""
     return next((one for one in reasons.get(cell.strategy, ()) if one.covers(cell)), None)
 
 
 def unexplained(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
-    """Those that harm and do not say why."""
+    """The harmful cells without a reason."""
     return [cell for cell in cells if cell.harmed and reason_for(cell, reasons) is None]
 
 
 def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
-    """Reasons that no cell needs: of unknown strategies or patterns, or of what harms no longer."""
+    """Reasons that no cell needs: for unknown strategies or patterns, or for cells that no longer harm."""
     needed = {id(reason_for(cell, reasons)) for cell in cells if cell.harmed}
     return [
         f"{strategy}: {', '.join(one.stragglers)}: {one.why}"
@@ -114,7 +114,7 @@ def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
 
 
 def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """Markdown: for every number of workers a table, and a line that counts."""
+    """Markdown: a table and a summary line for every number of workers."""
     for workers in dict.fromkeys(cell.workers for cell in cells):
         some = [cell for cell in cells if cell.workers == workers]
         at = {(cell.strategy, cell.straggler): cell for cell in some}
@@ -133,7 +133,7 @@ def _line(row: Sequence[str]) -> str:
 
 
 def shown(cell: Cell | None, reasons: Reasons) -> str:
-    """The ratio, bold where it harms, with a mark where nobody knows why."""
+    """The ratio, bold if it harms, with a mark if no reason is known."""
     if cell is None:
         return " "
     if cell.outcome in ("refused", "failed"):
@@ -146,7 +146,7 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
 
 
 def counted(cells: Sequence[Cell]) -> str:
-    """How many are harmed, and the best gain."""
+    """The number of harmed cells, and the largest gain."""
     timed = [cell for cell in cells if not isnan(cell.ratio)]
     harmed = [cell for cell in cells if cell.harmed]
     best = min((cell for cell in timed if cell.outcome == "done"), key=lambda cell: cell.ratio, default=None)
@@ -157,7 +157,7 @@ def counted(cells: Sequence[Cell]) -> str:
 
 
 def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """A section per strategy that harms: its cells and why."""
+    """A section per harmful strategy: its cells and the reasons."""
     for strategy in dict.fromkeys(cell.strategy for cell in cells if cell.harmed or cell.outcome == "refused"):
         mine = [cell for cell in cells if cell.strategy == strategy]
         lines = [f"**{strategy}**"]
@@ -174,7 +174,7 @@ def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
 
 
 def listed(cells: Sequence[Cell]) -> str:
-    """Grouped by pattern, the number of workers in brackets: ``none 1.38 (16), 1.41 (64)``."""
+    """The cells by pattern, with the number of workers in brackets: ``none 1.38 (16), 1.41 (64)``."""
     found = []
     for straggler in dict.fromkeys(cell.straggler for cell in cells):
         some = [cell for cell in cells if cell.straggler == straggler]

@@ -1,4 +1,4 @@
-"""From records to files: what a single run leaves behind, and what a comparison of several shows."""
+"""From records to files: the results of a single run, and the comparison of several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["compare", "finish_run", "print_summary", "summary_frame"]
 
 BASELINE = "bsp"
 MAX_TRACED = 200_000
-"""Iterations of a run up to which it gets a ``timeline.json``: viewers choke on more than a million entries."""
+"""Most iterations for which a run gets a ``timeline.json``: viewers cannot handle more than a million entries."""
 
 
 def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, Any]:
@@ -69,9 +69,8 @@ def compare(
 
     Args:
         paths: directories of runs.
-        out_dir: is created; files of an earlier comparison are replaced.
-        baseline: label of the strategy that times are set in relation to; None takes ``bsp`` where there is one,
-            otherwise the first.
+        out_dir: created if missing; files of an earlier comparison are replaced.
+        baseline: label of the strategy that times are relative to; None means ``bsp`` if present, otherwise the first.
 
     Returns:
         One row per case and strategy (:func:`analysis.measures.stats.compare_runs`). Its ``attrs`` hold ``baseline``,
@@ -104,7 +103,7 @@ def compare(
 
 
 class _Digest(msgspec.Struct):
-    """What a comparison keeps of a run; the events themselves are let go."""
+    """The part of a run that a comparison keeps; the events themselves are released."""
 
     path: Path
     meta: dict[str, Any]
@@ -152,7 +151,7 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Indented JSON; an infinite time is null (its ``_missed`` says so), as is what was not measured."""
+    """Indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
     write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
 
 

@@ -1,7 +1,7 @@
 """The run as a trace in the Chrome trace event format: open ``timeline.json`` in ui.perfetto.dev.
 
-Four groups of lanes: workers (phases of every iteration), servers (how busy between two notes), the plan (windows by
-target), and the job (updates, epochs, losses and restores as instants; metrics as counters). Times in microseconds.
+Four groups of lanes: workers (phases of every iteration), servers (busy fraction between two notes), the plan (windows
+by target), and the job (updates, epochs, losses and restores as instants; metrics as counters). Times in microseconds.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def _names(run: Run) -> Iterator[Entry]:
 
 
 def _workers(pieces: pd.DataFrame) -> Iterator[Entry]:
-    """Phases in a row, with the gradient's story on ``compute``."""
+    """Phases in a row, with the gradient's fate on ``compute``."""
     story = ["iteration", "incarnation", "grad", "version_read", "samples", "fate"]
     stories = pieces[story].to_dict("records")
     columns = (pieces[name].tolist() for name in ("phase", "worker", "start_s", "end_s"))
-    for phase, worker, start, end, told in zip(*columns, stories, strict=True):
-        yield _slice(phase, (WORKERS, worker), start, end, told if phase == "compute" else {})
+    for phase, worker, start, end, args in zip(*columns, stories, strict=True):
+        yield _slice(phase, (WORKERS, worker), start, end, args if phase == "compute" else {})
 
 
 def _servers(server_busy: pd.DataFrame) -> Iterator[Entry]:
@@ -116,5 +116,5 @@ def _instant(name: str, lane: tuple[int, int], t: float, args: Entry) -> Entry:
 
 
 def _us(seconds: float) -> float:
-    """Microseconds; a tenth is fine enough, and keeps the file small."""
+    """Microseconds, to a tenth, which keeps the file small."""
     return round(seconds * 1e6, 1)

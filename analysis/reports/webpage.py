@@ -1,4 +1,4 @@
-"""A comparison as one static page: table, figures and provenance inside, nothing loaded from anywhere."""
+"""A comparison as one static, self-contained page: table, figures and provenance, with no external resources."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _case(case: str, rows: pd.DataFrame) -> str:
 
 def _notes(table: pd.DataFrame) -> str:
     lines = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])]
-    return f"<h2>Mind</h2><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
+    return f"<h2>Warnings</h2><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
 def _figure(path: Path) -> str:

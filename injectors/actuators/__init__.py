@@ -1,1 +1,1 @@
-"""Actuators that work on processes alone, without any privilege: stop and continue, by ourselves or by cpulimit."""
+"""Unprivileged actuators that act on processes: stop and continue, done directly or by cpulimit."""

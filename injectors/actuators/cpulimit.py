@@ -1,10 +1,10 @@
-"""The cpulimit program as an actuator: one process of it per limited process, which stops and continues that process.
+"""The cpulimit program as an actuator: one cpulimit process per limited process, which it stops and continues.
 
-What its source (Debian's 2.8) makes of it: it looks at the target once per 100 ms slot, in clock ticks of 10 ms; it
+Its behaviour, from its source (Debian's 2.8): it samples the target once per 100 ms slot, in clock ticks of 10 ms; it
 keeps a running mean over ten slots and changes nothing before it has two; it continues its target when it starts, in
 every slot in which the target is below its limit, and when it ends by SIGTERM or SIGINT. Killed by SIGKILL it leaves
-the target as it is, most often stopped: whoever owns it must continue the target then. Its option ``-s`` implies
-``--kill`` by a missing ``break``, so it is never used here.
+the target as it is, most often stopped, so the target's owner must continue it. Its option ``-s`` implies ``--kill``
+because of a missing ``break``, so it is never used here.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from injectors.actuators.stops import Stops
 MISSING = "cpulimit: not found; apt-get install cpulimit"
 PR_SET_PDEATHSIG = 1
 RETRY_S = 0.5
-"""A cpulimit that ends by itself is started again at once, but no sooner than so long after its last start."""
+"""Seconds. A cpulimit that exits is restarted immediately, but not sooner than this after its last start."""
 END_S = 1.0
-"""How long the end waits for all of them; one takes about a millisecond."""
+"""Timeout for all of them to exit; one takes about a millisecond."""
 
 _prctl = ctypes.CDLL(None).prctl
 
 
 def find_program() -> str | None:
-    """Path of the program; None where it is not installed (:data:`MISSING` is the reason and the cure)."""
+    """Path of the program; None if it is not installed (:data:`MISSING` has the reason and the cure)."""
     return shutil.which("cpulimit")
 
 
 def percent_of(cores: float) -> int:
-    """The whole percents of one core that cpulimit is told; raises ``ValueError`` for what it does not take."""
+    """The limit in whole percents of a core, cpulimit's unit; raises ``ValueError`` outside of cpulimit's range."""
     most = os.cpu_count() or 1
     if not 0.01 <= cores <= most:
         raise ValueError(f"{cores:g} cores: cpulimit takes 0.01 to {most} (whole percents of a core)")
@@ -48,11 +48,11 @@ def percent_of(cores: float) -> int:
 
 
 def start_program(argv: list[str]) -> int:
-    """Start it, without a word and in our process group (who stops us stops it too); the pid.
+    """Start cpulimit without output, in this process group (so that stopping the group stops it, too); returns its pid.
 
-    It gets SIGTERM from the kernel when we die, however: then it continues its target and ends. That is set between
-    fork and exec, which is safe in a process with one thread; and it must be our main thread that forks, because the
-    signal follows the thread.
+    The kernel sends it SIGTERM when this process dies, upon which it continues its target and exits. That signal is set
+    between fork and exec, which is safe in a single-threaded process. The main thread must do the fork, because the
+    parent-death signal follows the thread.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -70,7 +70,7 @@ def _become(argv: list[str], parent: int) -> NoReturn:
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in range(3):
                 os.dup2(null, descriptor)
-            # nothing of the environment, but the marks by which the processes of a run are found
+            # an empty environment, except for the marks that identify the processes of a run
             marks = {name: value for name, value in os.environ.items() if name.startswith("STRAGGLAB_")}
             os.execve(argv[0], argv, marks)
     finally:
@@ -81,27 +81,27 @@ class Enforced(msgspec.Struct, frozen=True, kw_only=True):
     """The cpulimit of one process."""
 
     pid: int | None
-    """None: none is running, because of a pause or because it has just ended."""
+    """Its pid; None: not running, because the target is paused or because it has just exited."""
     percent: int | None
-    """Of one core."""
+    """Limit in percent of one core."""
     restarts: int
-    """How often one has ended by itself, or was killed."""
+    """Number of times that it exited by itself or was killed."""
     last_exit: int | None
-    """Its exit code, or minus the signal, the last time that happened."""
+    """Exit code of the last time, or minus the signal."""
 
 
 @dataclass
 class _Watch:
-    """One limited process."""
+    """The wanted limit of one process, and the cpulimit that enforces it."""
 
     target: int
     percent: int | None
-    """Wanted; None: no limit."""
+    """Wanted limit in percent; None: no limit."""
     child: int | None = None
-    """The cpulimit that is running."""
+    """Pid of the running cpulimit."""
     child_percent: int = 0
     ending: bool = False
-    """It has been told to end."""
+    """Whether it has been asked to exit."""
     started_s: float = -math.inf
     restarts: int = 0
     last_exit: int | None = None
@@ -109,7 +109,7 @@ class _Watch:
 
 @final
 class Limiter:
-    """Keeps one cpulimit running for every process that has a limit, whatever becomes of it.
+    """Keeps one cpulimit running for every process that has a limit.
 
     Call :meth:`reaped` for every child that the owner reaps, and :meth:`tick` when it is due.
     """
@@ -128,7 +128,7 @@ class Limiter:
         self._children: dict[int, _Watch] = {}
 
     def limit(self, target: int, percent: int | None) -> None:
-        """Hold a process to a percentage of one core from now on; None: let it go."""
+        """Limit a process to a percentage of one core from now on; None removes the limit."""
         if percent is None and target not in self._watches:
             return
         watch = self._watches.setdefault(target, _Watch(target, percent))
@@ -136,18 +136,17 @@ class Limiter:
         self._settle(watch)
 
     def forget(self, target: int) -> None:
-        """The process is gone: its number may be somebody else's from now on.
+        """Stop limiting a process that is gone, since its pid may be reused.
 
-        Its cpulimit is told to end, and continues that number once more as it does, about a millisecond from now.
+        Its cpulimit is asked to exit, and about a millisecond later continues that pid once more, as it always does.
         """
         self.limit(target, None)
         self._watches.pop(target, None)
 
     def reaped(self, pid: int, status: int) -> bool:
-        """Whether this child was one of ours.
+        """Whether this child was one of our cpulimits.
 
-        Its target then does what it is to do, whatever state it has been left in; and if the limit is still wanted,
-        another one is started.
+        If so, restore the state that its target should have, and restart cpulimit if the limit is still wanted.
         """
         watch = self._children.pop(pid, None)
         if watch is None:
@@ -163,7 +162,7 @@ class Limiter:
         return True
 
     def tick(self, now: float) -> float:
-        """Start what had to wait; seconds until the next call is wanted, infinity if nothing waits."""
+        """Start what was deferred; returns seconds until the next call is needed, infinity if nothing is pending."""
         wait_s = math.inf
         for watch in self._watches.values():
             if watch.percent is not None and watch.child is None:
@@ -173,7 +172,7 @@ class Limiter:
         return wait_s
 
     def enforced(self, target: int) -> Enforced | None:
-        """What is being done to a process; None if it never had a limit."""
+        """What is enforced on a process; None if it never had a limit."""
         watch = self._watches.get(target)
         if watch is None:
             return None
@@ -186,7 +185,7 @@ class Limiter:
         )
 
     def close(self) -> None:
-        """End all, wait for them, and let their targets do what they are to do."""
+        """Stop all cpulimits, wait for them, and restore the state that their targets should have."""
         for target in list(self._watches):
             self.limit(target, None)
         deadline = time.monotonic() + END_S
@@ -194,7 +193,7 @@ class Limiter:
             for pid in list(self._children):
                 self._reap(pid)
             time.sleep(0.001)
-        # who does not hear us gets its signal from the kernel when we are gone; nobody stands still until then
+        # one that does not exit gets its parent-death signal when this process ends; until then no target stays stopped
         for watch in self._children.values():
             if watch.target in self._watches:
                 self._stops.renew(watch.target)
@@ -209,7 +208,7 @@ class Limiter:
             self.reaped(pid, status)
 
     def _settle(self, watch: _Watch) -> None:
-        """What runs becomes what is wanted; one step at a time, because two would work against each other."""
+        """Bring the running cpulimit in line with the wanted limit, one step at a time: two would fight each other."""
         if watch.child is not None:
             if watch.child_percent != watch.percent and not watch.ending:
                 watch.ending = True
@@ -223,4 +222,4 @@ class Limiter:
     def _end(self, child: int) -> None:
         with suppress(ProcessLookupError):
             self._send(child, signal.SIGTERM)
-            self._send(child, signal.SIGCONT)  # it may stand still itself, and would not hear
+            self._send(child, signal.SIGCONT)  # a stopped process would not react to SIGTERM

@@ -1,7 +1,7 @@
-"""CPU quotas of groups of processes, kept by stopping and continuing them: what a cgroup does, without privilege.
+"""CPU quotas of process groups, enforced by stopping and continuing: what a cgroup does, without privilege.
 
-Coarser than a cgroup (a tick instead of a scheduler's slice) and as exact in the long run: what was used too much, by
-whatever cause, is debt and paid by standing still.
+Coarser than a cgroup (a tick instead of a scheduler slice) and as exact in the long run: any excess use, whatever its
+cause, becomes debt and is paid off by being stopped.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import final
 from injectors.actuators.stops import WATCH_S, Stops
 
 TICK_S = 0.005
-"""How often a running group is looked at. Half of it halves the jitter of an iteration and doubles our own cost."""
+"""Sampling interval of a running group. Halving it halves the jitter of an iteration and doubles our own CPU use."""
 BURST_TICKS = 2
-"""Unused credit is kept for so long: a group that has idled may not make up for it afterwards."""
+"""Unused credit expires after this, so that a group that was idle may not catch up afterwards."""
 DENIED_S = 0.1
-"""Credit of a group that we keep stopped is given back if we come late; what is older than this is forfeited."""
+"""Credit of a group that is kept stopped is granted if a tick comes late; older credit is forfeited."""
 LONGEST_STOP_S = 0.75
-"""After so long a group in debt runs for one tick, and stays in debt: who gives no sign of life is taken for dead.
+"""After this long a group in debt runs for one tick, and stays in debt: a silent process would be declared lost.
 
-So the least that a group uses is ``TICK_S / LONGEST_STOP_S`` (0.7 %) of the cores that it keeps busy at once.
+So a group uses at least ``TICK_S / LONGEST_STOP_S`` (0.7 %) of the cores that it can keep busy at once.
 """
 MIN_CORES = 0.01
-"""With less, a tick would be paid by standing still for longer than :data:`LONGEST_STOP_S`."""
+"""Smallest quota: with less, one tick would be paid off by a stop longer than :data:`LONGEST_STOP_S`."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used, all its threads together; raises ``OSError`` when it is gone."""
+    """CPU time used by all threads of a process; raises ``OSError`` when the process is gone."""
     return time.clock_gettime((~pid << 3) | 2)  # CPUCLOCK_SCHED of a process, as in linux/posix-timers.h
 
 
 def check_cores(group: str, cores: float) -> None:
-    """Raise ``ValueError`` for a quota that cannot be kept."""
+    """Raise ``ValueError`` for a quota that cannot be enforced."""
     if not MIN_CORES <= cores < math.inf:
         raise ValueError(f"{group}: {cores:g} cores cannot be held; {MIN_CORES:g} is the least (or let it pause)")
 
 
 @final
 class Budget:
-    """What a group may use and has used; decides whether it is to stand still. Pure: time comes from outside.
+    """Quota and use of a group; decides whether the group must be stopped. Pure: time is an argument.
 
-    ``cores`` may be used on average; ``balance_s`` is CPU time granted and not used, below zero: debt.
+    ``cores`` may be used on average; ``balance_s`` is unused CPU time, or debt if it is negative.
     """
 
     def __init__(self, cores: float, tick_s: float = TICK_S) -> None:
@@ -55,7 +55,7 @@ class Budget:
         self._held_since = 0.0
 
     def settle(self, now: float, used_s: float) -> bool:
-        """Whether the group is to be held, after it has used so much CPU time since it was last asked.
+        """Whether to stop the group, given the CPU time that it has used since the last call.
 
         The first call only opens the account.
         """
@@ -71,7 +71,7 @@ class Budget:
         return hold
 
     def wait_s(self, now: float) -> float:
-        """Seconds until it is worth asking again: a group that stands still pays at a known rate."""
+        """Seconds until the next call is useful: a stopped group pays off its debt at a known rate."""
         if not self.held:
             return self.tick_s
         wait_s = min(-self.balance_s / self.cores, self._held_since + LONGEST_STOP_S - now, WATCH_S)
@@ -82,12 +82,12 @@ class Budget:
 class _Group:
     pids: set[int] = field(default_factory=set)
     used_s: float = 0.0
-    """CPU time of all its processes, dead ones included, up to the last look at each."""
+    """CPU time of all its processes, including dead ones up to their last sample."""
     charged_s: float = 0.0
-    """Of it on the budget's account."""
+    """The part of it that the budget has accounted for."""
     budget: Budget | None = None
     told_s: float = 0.0
-    """Of it when the share was last asked for, at ``told_at``."""
+    """The part of it at the last query of the share, at ``told_at``."""
     told_at: float = math.nan
 
 
@@ -95,15 +95,15 @@ class _Group:
 class _Member:
     groups: tuple[str, ...]
     cpu_s: float
-    """At the last look."""
+    """CPU time at the last sample."""
 
 
 @final
 class Governor:
-    """Enforces quotas on groups; a process belongs to one or more of them and stands still while any is in debt.
+    """Enforces quotas on groups. A process belongs to one or more groups, and is stopped while any of them is in debt.
 
-    What a process uses between the last look at it and its end is not seen. Children of a process are not its threads:
-    they are neither counted nor stopped.
+    CPU time used between the last sample of a process and its end is missed. Child processes are not threads: they are
+    neither counted nor stopped.
     """
 
     def __init__(self, stops: Stops, read: Callable[[int], float] = cpu_seconds, tick_s: float = TICK_S) -> None:
@@ -113,7 +113,7 @@ class Governor:
         self._due = -math.inf
 
     def set_quota(self, group: str, cores: float | None) -> None:
-        """Hold a group to so many cores from now on, or let it go; a new quota opens a new account."""
+        """Limit a group to this many cores from now on, or remove its limit; a new quota opens a new account."""
         one = self._groups.setdefault(group, _Group())
         if one.budget and one.budget.cores == cores:
             return
@@ -125,7 +125,7 @@ class Governor:
         self._due = -math.inf
 
     def add(self, pid: int, groups: Iterable[str]) -> None:
-        """A process, from now on in these groups; stopped at once where one of them is in debt."""
+        """Add a process to these groups; stop it immediately if one of them is in debt."""
         try:
             self._members[pid] = _Member(tuple(groups), self._read(pid))
         except OSError:
@@ -138,12 +138,12 @@ class Governor:
         self._due = -math.inf
 
     def remove(self, pid: int) -> None:
-        """It is gone, or no longer to be held."""
+        """Remove a process that is gone, or that is no longer to be limited."""
         if pid in self._members:
             self._drop(pid)
 
     def tick(self, now: float) -> float:
-        """Settle all accounts that are due; seconds until the next call is wanted, infinity with nobody to look at."""
+        """Settle all accounts that are due; returns seconds until the next call, infinity without any quota."""
         if now < self._due:
             return self._due - now
         held_to = {name: one for name, one in self._groups.items() if one.budget and one.pids}
@@ -162,7 +162,7 @@ class Governor:
         return wait_s
 
     def share(self, group: str, now: float) -> float:
-        """Cores that a group has used on average since this was last asked (first: not a number); quota or not."""
+        """Cores that a group has used on average since the last call (NaN the first time), with or without a quota."""
         one = self._groups.setdefault(group, _Group())
         for pid in list(one.pids):
             self._look(pid)
@@ -171,7 +171,7 @@ class Governor:
         return used_s / elapsed_s if elapsed_s > 0 else math.nan
 
     def close(self) -> None:
-        """Nobody is held any more."""
+        """Remove all quotas and continue every process."""
         for group in self._groups:
             self.set_quota(group, None)
 

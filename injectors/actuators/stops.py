@@ -1,7 +1,7 @@
-"""Which processes are stopped, and why: several reasons may hold one process, which goes on when the last one goes.
+"""Tracks which processes are stopped and why: a process with several reasons continues when the last one is removed.
 
-Only the parent of the processes may own this, and must :meth:`~Stops.forget` what it has reaped: until then a pid
-cannot be anybody else's.
+Only the parent of the processes may own this. It must :meth:`~Stops.forget` what it has reaped; until then a pid cannot
+be reused.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import final
 
 WATCH_S = 0.1
-"""How often, at least, who is to stand still is to be told so again: somebody else may have continued it."""
+"""Interval at which SIGSTOP is repeated at least: another process may have sent a SIGCONT."""
 
 
 @final
 class Stops:
-    """SIGSTOP with the first reason, SIGCONT when the last one goes; a process that is gone is forgotten.
+    """Sends SIGSTOP with the first reason and SIGCONT when the last one is removed; forgets processes that are gone.
 
-    A stopped process reacts to SIGKILL at once, and to nothing else: it sends no sign of life either. It tells its
-    parent of every stop and continue by a SIGCHLD.
+    A stopped process reacts to nothing but SIGKILL; in particular it sends no heartbeat. Its parent gets a SIGCHLD for
+    every stop and continue.
     """
 
     def __init__(self, send: Callable[[int, int], None] = os.kill) -> None:
@@ -28,12 +28,12 @@ class Stops:
         self._reasons: dict[int, set[str]] = {}
 
     def hold(self, pid: int, reason: str) -> None:
-        """Stop a process, or keep it stopped: repeated, it undoes a SIGCONT that somebody else has sent."""
+        """Stop a process for this reason. Repeating it undoes a SIGCONT from someone else."""
         self._reasons.setdefault(pid, set()).add(reason)
         self._tell(pid, signal.SIGSTOP)
 
     def release(self, pid: int, reason: str) -> None:
-        """Let it go on, unless there is another reason."""
+        """Remove a reason; the process continues if it was the last one."""
         reasons = self._reasons.get(pid, set())
         if reason not in reasons:
             return
@@ -43,19 +43,19 @@ class Stops:
             self._tell(pid, signal.SIGCONT)
 
     def renew(self, pid: int) -> None:
-        """Tell a process again what it is to do, stand still or go on: somebody else may have told it otherwise."""
+        """Send a process its current signal again, SIGSTOP or SIGCONT: someone else may have changed its state."""
         self._tell(pid, signal.SIGSTOP if pid in self._reasons else signal.SIGCONT)
 
     def reasons(self, pid: int) -> list[str]:
-        """Why a process is stopped; empty if it is not."""
+        """The reasons why a process is stopped; empty if it is running."""
         return sorted(self._reasons.get(pid, ()))
 
     def forget(self, pid: int) -> None:
-        """It is gone: its number may be somebody else's from now on."""
+        """Forget a process that is gone, since its pid may be reused."""
         self._reasons.pop(pid, None)
 
     def close(self) -> None:
-        """Everybody goes on."""
+        """Continue every stopped process."""
         for pid in list(self._reasons):
             self._tell(pid, signal.SIGCONT)
         self._reasons.clear()

@@ -1,6 +1,6 @@
-"""All that is done to the processes of a run: rules by the name of a task or host, carried out on what lives of it.
+"""All throttling of a run's processes: rules keyed by task or host name, applied to the processes that are alive.
 
-A rule is a level, not an event: what is set for ``worker:1`` holds for its next incarnation too.
+A rule is a level, not an event: a rule for ``worker:1`` also applies to its next incarnation.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ By = Literal["duty", "cpulimit"]
 
 
 class CpuRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A quota in cores, of a task or of all tasks of a host together."""
+    """A CPU quota in cores, of a task or of all tasks of a host together."""
 
     cores: float
-    """As it is enforced: cpulimit knows whole percents only."""
+    """As enforced: cpulimit supports whole percents only."""
     by: By
 
 
 class Throttled(msgspec.Struct, frozen=True, kw_only=True):
-    """What is being done to a task that lives."""
+    """What is applied to a live task."""
 
     pid: int
     host: str
     stopped_by: list[str]
-    """Why it stands still at the moment."""
+    """Why it is stopped at the moment."""
     cpulimit: Enforced | None
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force."""
+    """The rules in force, and what is applied to each live task."""
 
     cpu: dict[str, CpuRule]
     frozen: list[str]
@@ -56,11 +56,11 @@ class _Process:
 
 @final
 class Throttles:
-    """Owned by the parent of the processes, which calls :meth:`tick` in its loop and tells of every start and end.
+    """Owned by the parent of the processes, which calls :meth:`tick` in its loop and reports every start and end.
 
-    One rule per target: a quota replaces the one before, whoever enforces it. Quotas of a task and of its host nest
-    (``duty``). cpulimit continues its process whenever it sees fit, so it works neither beside ``duty`` (refused) nor
-    on a process that pauses (its limit rests until the pause is over).
+    One rule per target: a new quota replaces the previous one, whoever enforces it. Quotas of a task and of its host
+    nest (``duty``). cpulimit continues its process at times of its own, so it works neither alongside ``duty``
+    (refused) nor on a paused process (its limit is suspended during the pause).
     """
 
     def __init__(
@@ -73,16 +73,17 @@ class Throttles:
         self._frozen: set[str] = set()
         self._living: dict[str, _Process] = {}
         self._hosts: dict[str, str] = {}
-        """Of every task that has ever been seen: it comes back where it was."""
+        """The host of every task ever seen, since a task returns to its host."""
         self._watched = -math.inf
 
-    # ---- what lives --------------------------------------------------------------------------------------------------
+    # ---- live processes
+    # ------------------------------------------------------------------------------------------------
 
     def started(self, task: str, host: str, pid: int) -> None:
-        """A task has a (new) process; ``host`` is empty where there are no hosts.
+        """Report a (new) process of a task; ``host`` is empty where there are no hosts.
 
-        It may stand still from now on. So tell us only once it has tied its life to yours (``die_with``): a process
-        that is stopped before would outlive you.
+        It may be stopped at once, so call this only after the process has tied its life to yours (``die_with``): a
+        process stopped before that would outlive you.
         """
         self._hosts[task] = host
         self._living[task] = _Process(pid, task, host)
@@ -90,19 +91,19 @@ class Throttles:
         self._apply(self._living[task])
 
     def ended(self, task: str, pid: int) -> None:
-        """It has been reaped, or is about to be: nothing is sent to it any more."""
+        """Report a process that has been reaped or is about to be; it gets no more signals."""
         if task in self._living and self._living[task].pid == pid:
             del self._living[task]
         self._stops.forget(pid)
         self._governor.remove(pid)
         self._limiter.forget(pid)
 
-    # ---- what is to be -----------------------------------------------------------------------------------------------
+    # ---- rules ------------------------------------------------------------------------------------------------------
 
     def set_cpu(self, target: str, cores: float | None, by: str = "duty") -> float | None:
-        """Hold a task, or all tasks of a host together, to so many cores; None: let it go. Returns what is in force.
+        """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns what is enforced.
 
-        Raises ``ValueError``, and changes nothing, for what cannot be enforced.
+        Raises ``ValueError``, and changes nothing, for a quota that cannot be enforced.
         """
         rule = None if cores is None else self._rule(target, cores, by)
         self._cpu.pop(target, None)
@@ -114,16 +115,16 @@ class Throttles:
         return rule.cores if rule else None
 
     def freeze(self, target: str, on: bool) -> float:
-        """Let a task, or all tasks of a host, stand still (returns 1), or go on (returns 0)."""
+        """Pause a task, or all tasks of a host (returns 1), or let them continue (returns 0)."""
         (self._frozen.add if on else self._frozen.discard)(target)
         for process in self._of(target):
             self._apply(process)
         return float(on)
 
-    # ---- its life ----------------------------------------------------------------------------------------------------
+    # ---- life cycle -------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> float:
-        """Do what is due; seconds until the next call is wanted, infinity when there is nothing to do."""
+        """Do what is due; returns seconds until the next call is needed, infinity if nothing is pending."""
         wait_s = min(self._governor.tick(now), self._limiter.tick(now))
         paused = [process for process in self._living.values() if self._pauses(process)]
         if not paused:
@@ -135,15 +136,15 @@ class Throttles:
         return min(wait_s, self._watched + WATCH_S - now)
 
     def reaped(self, pid: int, status: int) -> bool:
-        """Whether a child that has ended was a helper of ours and no task."""
+        """Whether an exited child was one of our helper processes and not a task."""
         return self._limiter.reaped(pid, status)
 
     def share(self, target: str, now: float) -> float:
-        """Cores that a task or host has used on average since this was last asked (first: not a number)."""
+        """Cores that a task or host has used on average since the last call (NaN the first time)."""
         return self._governor.share(target, now)
 
     def state(self) -> State:
-        """What is in force, and what it does to whom."""
+        """The rules in force, and what is applied to each task."""
         tasks = {
             task: Throttled(
                 pid=process.pid,
@@ -156,14 +157,14 @@ class Throttles:
         return State(cpu=dict(self._cpu), frozen=sorted(self._frozen), tasks=tasks)
 
     def close(self) -> None:
-        """All rules end, all helpers end, everybody goes on."""
+        """Remove all rules, end all helper processes, continue every task."""
         self._cpu.clear()
         self._frozen.clear()
         self._governor.close()
         self._limiter.close()
         self._stops.close()
 
-    # ---- inside ------------------------------------------------------------------------------------------------------
+    # ---- internals ---------------------------------------------------------------------------------------------------
 
     def _of(self, target: str) -> Iterator[_Process]:
         yield from [process for process in self._living.values() if target in (process.task, process.host)]
@@ -172,11 +173,11 @@ class Throttles:
         return process.task in self._frozen or process.host in self._frozen
 
     def _apply(self, process: _Process) -> None:
-        """What is done to a process becomes what the rules say (quotas by duty are the governor's)."""
+        """Apply the rules to one process (quotas by ``duty`` are enforced by the governor)."""
         rule = self._cpu.get(process.task)
         pauses = self._pauses(process)
         limited = rule is not None and rule.by == "cpulimit" and not pauses
-        # first the limit: cpulimit continues its process as it ends, and we stop it again as we reap it
+        # first the limit: cpulimit continues its process when it exits, and we stop it again when we reap cpulimit
         self._limiter.limit(process.pid, percent_of(rule.cores) if rule and limited else None)
         if pauses:
             self._stops.hold(process.pid, PAUSE)
@@ -184,7 +185,7 @@ class Throttles:
             self._stops.release(process.pid, PAUSE)
 
     def _rule(self, target: str, cores: float, by: str) -> CpuRule:
-        """The rule that can be enforced; raises ``ValueError`` with the cure if none can."""
+        """The rule as it can be enforced; raises ``ValueError`` with the cure if it cannot be."""
         if by == "duty":
             check_cores(target, cores)
             rule = CpuRule(cores=cores, by="duty")

@@ -1,4 +1,4 @@
-"""What a pattern is."""
+"""The interface of straggler patterns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from injectors.plan import ClusterShape, Plan
 
 
 class Pattern(ABC):
-    """A rule by which stragglers come and go: hyper-parameters as dataclass fields, the rule in :meth:`plan`."""
+    """A rule that generates stragglers: hyper-parameters as dataclass fields, the rule in :meth:`plan`."""
 
     name: str
-    """Stands in the plan and is part of the key of every random stream: two patterns with one name draw alike."""
+    """Written into the plan, and part of the key of every random stream: patterns of the same name draw the same."""
 
     @abstractmethod
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """Everything that happens on ``cluster`` within ``horizon_s`` seconds; the same for the same arguments.
+        """All disturbances of ``cluster`` within ``horizon_s`` seconds; equal arguments give equal plans.
 
         Raises ``ValueError`` naming the field that does not fit the cluster or the horizon.
         """

@@ -15,16 +15,16 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Combined(Pattern):
-    """All disturbances of several patterns; where their windows overlap, they compose as ``injectors.plan`` says.
+    """All disturbances of several patterns; overlapping windows compose as ``injectors.plan`` describes.
 
-    A part draws what it would draw alone, so a run with the combination meets the same transient stragglers as a run
-    with those only.
+    Each part draws what it would draw alone, so a run with the combination meets the same transient stragglers as a run
+    with that part only.
 
     Attributes:
         patterns: by a label that only serves to address it (``straggler.patterns.<label>.intensity=0.5``). Their names
-            must differ, as their draws would not.
-        intensity: that all parts have that have one, for parts that refer to it (``${straggler.intensity}``), so
-            that one setting sweeps them; a part that does not follow it is refused. None: each has its own.
+            must differ, or they would draw the same.
+        intensity: of all parts that have one, for parts that refer to it (``${straggler.intensity}``), so that one
+            setting sweeps them; a part that does not follow it is refused. None: each part has its own.
         name: see :class:`Pattern`.
     """
 
@@ -33,7 +33,6 @@ class Combined(Pattern):
     name: str = "combined"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.patterns, Mapping) or not self.patterns:
             raise ValueError("patterns: must name at least one pattern")
         for label, pattern in self.patterns.items():
@@ -48,7 +47,7 @@ class Combined(Pattern):
         check_name(self.name)
 
     def _check_intensity(self) -> None:
-        """It must not be without effect."""
+        """Refuse an intensity that would have no effect."""
         own = {label: one.intensity for label, one in self.patterns.items() if hasattr(one, "intensity")}
         if not own:
             raise ValueError(f"intensity={self.intensity}: none of the patterns has one; make it null")

@@ -1,4 +1,4 @@
-"""One kind of disturbance of one magnitude, now and then: what patterns that only say when have in common."""
+"""The common part of patterns that only decide *when*: one kind of disturbance of one magnitude."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from injectors.plan import Disturbance, Kind
 
 
 def check_fields(kind: Kind, magnitude: float, targets: tuple[str, ...], name: str) -> None:
-    """Raise ``ValueError`` for a field that makes no sense, or not with the others."""
+    """Raise ``ValueError`` for a field that is invalid by itself or in combination."""
     check_effect(kind, magnitude)
     check_targets(targets, kind)
     check_name(name)

@@ -1,4 +1,4 @@
-"""Checks that the patterns' fields share, and what several of them mean. All raise ``ValueError``."""
+"""Shared checks of the patterns' fields, and the meaning of those that several have. All raise ``ValueError``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from injectors.plan import RULES, ClusterShape, Kind, describe_forms, magnitude_problem, parse_target, target_problem
 
 MAX_SLOTS = 20_000_000
-"""Random draws of one pattern, for all its targets."""
+"""Upper bound on the random draws of one pattern, over all its targets."""
 MAX_WINDOWS = 1_000_000
-"""Expected disturbances of one pattern; about 100 bytes of ``plan.json`` each."""
+"""Upper bound on the expected disturbances of one pattern; about 100 bytes of ``plan.json`` each."""
 
 
 def check_number(
@@ -81,7 +81,7 @@ def check_effect(
 
 
 def check_sleep(sleep_s: float | None, sleep_iters: float | None, intensity: float) -> None:
-    """A delay is given either in seconds or in base iterations, and scaled by an intensity between 0 and 1."""
+    """Check a delay given either in seconds or in base iterations, and its intensity between 0 and 1."""
     if sleep_s is not None and sleep_iters is not None:
         raise ValueError(f"sleep_s={sleep_s}: only one of sleep_s and sleep_iters may be set; make the other null")
     if sleep_s is None and sleep_iters is None:
@@ -106,7 +106,7 @@ def delay_s(sleep_s: float | None, sleep_iters: float | None, intensity: float, 
 
 
 def count_slots(name: str, slot_s: float, horizon_s: float, num_targets: int, probability: float) -> int:
-    """Slots of ``slot_s`` seconds that begin within the horizon; an absurd number is refused, naming ``name``."""
+    """Number of slots of ``slot_s`` seconds that begin within the horizon; refuses absurd numbers, naming ``name``."""
     slots = horizon_s / slot_s
     if slots * num_targets > MAX_SLOTS or slots * num_targets * probability > MAX_WINDOWS:
         raise ValueError(
@@ -117,7 +117,7 @@ def count_slots(name: str, slot_s: float, horizon_s: float, num_targets: int, pr
 
 
 def check_expected(name: str, value: float, gap_s: float, horizon_s: float, num_targets: int) -> None:
-    """One window every ``gap_s`` seconds on each target is no absurd number of them; else names the field ``name``."""
+    """Refuse one window every ``gap_s`` seconds per target if that is an absurd number, naming the field ``name``."""
     windows = horizon_s / gap_s * num_targets
     if windows > MAX_WINDOWS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Machines that are not equally fast, from the start to the end."""
+"""Machines of permanently different speeds."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Heterogeneity(Pattern):
-    """Each target takes a fixed factor longer for its computing; the factors are lognormal, the fastest is undisturbed.
+    """Each target's computing takes longer by a fixed factor; factors are lognormal, and the fastest is undisturbed.
 
-    Even machines of one type differ: AntDT gains by balancing at an intensity of stragglers at which none of equal
-    workers would stand out (Table III, 0.1). Not drawn but set to the quantiles of the distribution, so that every seed
-    has the same set of factors and only deals them out anew; otherwise the slowest of a few machines would differ
-    from seed to seed more than strategies do.
+    Even machines of one type differ: AntDT gains by balancing at an intensity of stragglers at which no one among equal
+    workers would stand out (Table III, 0.1). The factors are not drawn but set to the quantiles of the distribution, so
+    every seed has the same set of factors and only assigns them differently; otherwise the slowest of a few machines
+    would vary more between seeds than between strategies.
 
     Attributes:
-        sigma: of the logarithm of the factors; 0: all are equal.
+        sigma: standard deviation of the logarithm of the factors; 0: all are equal.
         targets: ``worker:1``, ``server:0``, ``worker:*``.
-        middling: those of the targets that always get the middle factors, such as the straggler of another pattern,
-            which would otherwise hit a fast machine with one seed and a slow one with another.
+        middling: targets that always get the middle factors, such as the straggler of another pattern, which would
+            otherwise be a fast machine with one seed and a slow one with another.
         name: see :class:`Pattern`.
     """
 
@@ -37,7 +37,6 @@ class Heterogeneity(Pattern):
     name: str = "heterogeneity"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("sigma", self.sigma, least=0, most=2)
         check_targets(self.targets)
         if self.middling:
@@ -45,7 +44,7 @@ class Heterogeneity(Pattern):
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target but the fastest, over the whole horizon."""
+        """One window for each target but the fastest, over the whole horizon."""
         factors = self._dealt(expand_targets(self.targets, cluster), expand_targets(self.middling, cluster), seed)
         windows = (
             Disturbance(start_s=0.0, end_s=horizon_s, target=target, kind="slowdown", magnitude=slowdown)
@@ -54,7 +53,7 @@ class Heterogeneity(Pattern):
         return build_plan(self.name, seed, horizon_s, windows)
 
     def _dealt(self, targets: list[str], middling: list[str], seed: int) -> dict[str, float]:
-        """What each target's own time is lengthened by, as a fraction of it."""
+        """The fraction by which each target's own time is lengthened."""
         if strangers := [target for target in middling if target not in targets]:
             raise ValueError(f"middling={strangers[0]}: is none of the targets")
         factors = relative_factors(len(targets), self.sigma)

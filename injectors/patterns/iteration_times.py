@@ -1,4 +1,4 @@
-"""Slow-downs from a table of iteration times: what most jobs log."""
+"""Slow-downs from a table of iteration times, which most jobs log."""
 
 from __future__ import annotations
 
@@ -17,52 +17,53 @@ from injectors.plan import DECIMALS, RULES, ClusterShape, Disturbance, Plan, bui
 LAYOUTS = ("barrier", "own")
 BASELINES = ("median", "least")
 LEAD_FRAC = 0.01
-"""Of the shortest iteration: so much earlier windows begin, since one that begins at an edge must meet its own."""
+"""Part of the shortest iteration by which windows begin early, so that an iteration at an edge meets its own window."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class IterationSlowdowns(NamedTuple):
-    """A table of iteration times as factors and as places in time."""
+    """A table of iteration times, as factors and positions in time."""
 
     workers: tuple[str, ...]
-    """In the order of their numbers, or of their names where some are no numbers."""
+    """Sorted by number, or by name if some are not numbers."""
     baseline_s: float
-    """What an iteration without any slow-down takes, in the table's seconds."""
+    """Time of an iteration without any slow-down, in the table's seconds."""
     slowdown_frac: Floats
-    """[iterations, workers]: seconds over the baseline, less 1; 0 for who was faster, or has no row."""
+    """[iterations, workers]: seconds / baseline - 1; 0 for faster iterations and missing rows."""
     edges: Floats
-    """[iterations + 1, workers]: where each iteration begins and the last one ends, in baselines, the first at 0."""
+    """[iterations + 1, workers]: start of each iteration and end of the last, in baselines; the first is 0."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class IterationTimes(Pattern):
-    """Each target takes as long for its iterations as a worker of a real job did. Nothing is random.
+    """Each target's iterations take as long as those of a worker of a real job. Nothing is random.
 
-    The file is CSV or Parquet with a row per worker and iteration, in any order, and the seconds that it took; other
-    columns are not read. Seconds over the baseline are the factor by which the job's own computing takes longer, and
-    iterations follow each other in time:
+    The file is CSV or Parquet with one row per worker and iteration, in any order, and its time; other columns are
+    ignored. Seconds over the baseline are the factor by which the job's own computing takes longer. Iterations follow
+    each other in time:
 
-    - ``barrier``: iteration i + 1 of all begins when the slowest has finished iteration i, as in a synchronous job;
-    - ``own``: every worker's iterations follow each other, whatever others do, as in an asynchronous one.
+    - ``barrier``: iteration i + 1 of all workers begins when the slowest has finished iteration i, as in a synchronous
+    job;
+    - ``own``: every worker's iterations follow each other, independent of the others, as in an asynchronous job.
 
-    So the job meets row (w, i) when it runs like that, and its worker's undisturbed iteration takes the baseline times
-    ``time_scale``: the time of a plan cannot wait for a job that is late. What lasts longer besides computing
-    (messages, updates) puts it behind the plan; ``time_scale`` can allow for it.
+    So the job meets row (w, i) if it runs in that manner and an undisturbed iteration of its worker takes the baseline
+    times ``time_scale``: the times of a plan are fixed and cannot wait for a job that is late. Time that is lengthened
+    other than by computing (messages, updates) makes the job lag behind the plan; ``time_scale`` can allow for it.
 
     Attributes:
-        path: of the file, from the working directory or from the repository; it ends in ``.csv`` or ``.parquet``.
-        worker_column: its column with the worker: a number or a name.
-        iteration_column: its column with the iteration's number; gaps between numbers do not count.
-        seconds_column: its column with the time.
-        unit_s: seconds of one unit of that column; 0.001 for milliseconds.
-        baseline: ``median`` of all rows, ``least`` of them, or seconds: who was faster shows as undisturbed.
+        path: of the file, relative to the working directory or the repository; it ends in ``.csv`` or ``.parquet``.
+        worker_column: column of the worker: a number or a name.
+        iteration_column: column of the iteration's number; gaps between numbers are ignored.
+        seconds_column: column of the time.
+        unit_s: seconds per unit of that column; 0.001 for milliseconds.
+        baseline: ``median`` or ``least`` of all rows, or seconds; faster iterations count as undisturbed.
         layout: ``barrier`` or ``own``, as above.
-        time_scale: the plan's seconds per second of the table; null: what makes the baseline an undisturbed iteration
-            of this job, which its device profile must tell then.
-        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed as the first worker, and so on.
-        repeat: start over at the end of the table, up to the horizon; False: nothing happens from there on.
+        time_scale: the plan's seconds per second of the table; null: such that the baseline is an undisturbed iteration
+            of this job, which requires a device profile.
+        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed like the first worker, and so on.
+        repeat: start over at the end of the table, up to the horizon; False: no disturbance after its end.
         name: see :class:`Pattern`.
     """
 
@@ -79,7 +80,6 @@ class IterationTimes(Pattern):
     name: str = "iteration_times"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         for field in ("worker_column", "iteration_column", "seconds_column"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):
@@ -103,7 +103,7 @@ class IterationTimes(Pattern):
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target and iteration that took longer than the baseline."""
+        """One window for each iteration of a target that took longer than the baseline."""
         targets = expand_targets(self.targets, cluster)
         columns = (self.worker_column, self.iteration_column, self.seconds_column)
         table = read_table(self.path, columns, others=True)
@@ -146,7 +146,7 @@ class IterationTimes(Pattern):
             return baseline_s * self.time_scale
         if cluster.base_iter_s is None:
             raise ValueError(
-                "time_scale=null: nobody knows how long an iteration takes here (cluster.device=null); give a number"
+                "time_scale=null: the time of an iteration is not known here (cluster.device=null); give a number"
             )
         return cluster.base_iter_s
 
@@ -174,9 +174,9 @@ def iteration_slowdowns(
     baseline: str | float = "median",
     layout: str = "barrier",
 ) -> IterationSlowdowns:
-    """The factors and the places in time of a table, given as columns (pure); ``places`` name its rows in messages.
+    """The factors and positions in time of a table, given as columns (pure); ``places`` name its rows in messages.
 
-    Raises ``ValueError`` naming the row and the column in which something is wrong.
+    Raises ``ValueError`` naming the row and column of what is wrong.
     """
     if not len(places):
         raise ValueError("has no rows")
@@ -227,7 +227,7 @@ def _number(value: object) -> float:
 def _labels(
     column: str, values: Sequence[object], places: Sequence[str]
 ) -> tuple[list[str], np.ndarray[Any, np.dtype[np.intp]]]:
-    """The workers in order, and of every row which."""
+    """(sorted workers, index of each row's worker)."""
     for place, value in zip(places, values, strict=True):
         if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
             raise ValueError(f"{place}, column {column}, nothing: must be a number or a name")

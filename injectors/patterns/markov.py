@@ -1,4 +1,4 @@
-"""A disturbance that comes and goes without memory."""
+"""A memoryless disturbance."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from injectors.plan import ClusterShape, Kind, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Markov(Pattern):
-    """Each target is disturbed and left alone in turn, for times that are exponential: a Markov chain of two states.
+    """Each target alternates between disturbed and undisturbed for exponential times: a two-state Markov chain.
 
-    After FlexRR's disrupted machine (Harlap et al., SoCC 2016), whose processor another job takes a part of now and
-    then; on 20 s and off 60 s on average, half of the host. It starts in its long-run mixture: a target is disturbed at
-    any moment, the first included, with probability on / (on + off).
+    After FlexRR's disrupted machine (Harlap et al., SoCC 2016), where another job takes part of the processor now and
+    then: on for 20 s and off for 60 s on average, half of the host. The chain starts in its stationary distribution: a
+    target is disturbed at any moment, the first included, with probability on / (on + off).
 
     Attributes:
         on_mean_s: mean seconds of a disturbance.
-        off_mean_s: mean seconds between two.
-        kind: of the disturbance.
-        magnitude: as the kind has it: fraction that is left (cpu, bandwidth), seconds (delay), fraction added
+        off_mean_s: mean seconds between two disturbances.
+        kind: kind of the disturbance.
+        magnitude: as defined for the kind: remaining fraction (cpu, bandwidth), seconds (delay), added fraction
             (slowdown), 1 (cut, pause, kill).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.
@@ -40,13 +40,12 @@ class Markov(Pattern):
     name: str = "markov"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("on_mean_s", self.on_mean_s, least=0.001)
         check_number("off_mean_s", self.off_mean_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target and stay in the disturbed state."""
+        """One window per target and visit of the disturbed state."""
         targets = expand_targets(self.targets, cluster)
         check_expected("on_mean_s", self.on_mean_s, self.on_mean_s + self.off_mean_s, horizon_s, len(targets))
         stays = ((target, *stay) for target in targets for stay in self._stays(target, horizon_s, seed))
@@ -57,7 +56,7 @@ class Markov(Pattern):
         on = draws.random() < self.on_mean_s / (self.on_mean_s + self.off_mean_s)
         start_s = 0.0
         while start_s < horizon_s:
-            # without memory, what is left of the first stay is as long as a whole one
+            # memoryless: the rest of the first stay is distributed like a whole one
             end_s = start_s + exponential(draws) * (self.on_mean_s if on else self.off_mean_s)
             if on:
                 yield start_s, end_s

@@ -13,14 +13,12 @@ from injectors.plan import ClusterShape, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoStragglers(Pattern):
-    """Nothing happens: the reference that every slow-down is measured against."""
+    """No disturbance: the reference that every slow-down is measured against."""
 
     name: str = "none"
 
     def __post_init__(self) -> None:
-        """Check the field."""
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """An empty plan."""
         return build_plan(self.name, seed, horizon_s, ())

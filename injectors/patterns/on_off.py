@@ -1,4 +1,4 @@
-"""A disturbance that is switched on and off by the clock."""
+"""A disturbance that is switched on and off at fixed times."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from injectors.plan import ClusterShape, Kind, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class OnOff(Pattern):
-    """All targets are disturbed for ``on_s``, left alone for ``off_s``, and so on. Nothing is random.
+    """All targets are disturbed for ``on_s``, undisturbed for ``off_s``, and so on. Nothing is random.
 
-    Source: STAR's published code limits a worker's processor to a tenth for 60 s, then not for 60 s.
+    Source: STAR's published code limits a worker's processor to a tenth for 60 s, then lifts the limit for 60 s.
 
     Attributes:
-        on_s: seconds.
-        off_s: seconds.
-        kind: of the disturbance.
-        magnitude: as the kind has it: fraction that is left (cpu, bandwidth), seconds (delay), fraction added
+        on_s: seconds with the disturbance.
+        off_s: seconds without it.
+        kind: kind of the disturbance.
+        magnitude: as defined for the kind: remaining fraction (cpu, bandwidth), seconds (delay), added fraction
             (slowdown), 1 (cut, pause, kill).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.
@@ -37,13 +37,12 @@ class OnOff(Pattern):
     name: str = "on_off"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("on_s", self.on_s, least=0.001)
         check_number("off_s", self.off_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target and turn; the first begins with the job."""
+        """One window per target and cycle; the first begins with the job."""
         targets = expand_targets(self.targets, cluster)
         check_expected("on_s", self.on_s, self.on_s + self.off_s, horizon_s, len(targets))
         stays = ((target, at_s, at_s + self.on_s) for at_s in self._starts(horizon_s) for target in targets)

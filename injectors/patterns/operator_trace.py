@@ -1,4 +1,4 @@
-"""Slow-downs of real jobs, from traces of their operators."""
+"""Slow-downs of real jobs, from operator traces."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class StepSlowdowns(NamedTuple):
-    """How much longer the pipeline of each data-parallel rank took in each step than the baseline."""
+    """The slow-down of each data-parallel rank's pipeline relative to the baseline, by step."""
 
     edges_s: Floats
-    """[steps + 1]: where the steps begin and the last one ends, in seconds, the first at 0."""
+    """[steps + 1]: start of each step and end of the last, in seconds; the first is 0."""
     slowdown_frac: Floats
-    """[steps, ranks], ascending by number: extent over the baseline, less 1; 0 for who was faster or absent."""
+    """[steps, ranks], sorted by rank: extent / baseline - 1; 0 for faster or absent ranks."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class OperatorTrace(Pattern):
-    """Each target is slowed, step by step, as a data-parallel rank of a real job was. Nothing is random.
+    """Each target is slowed, step by step, like a data-parallel rank of a real job. Nothing is random.
 
     Source of the format: the traces published with "Understanding Stragglers in Large Model Training Using What-if
     Analysis" (OSDI 2025; ByteDance-Seed/StragglerAnalysis): a row per operator with ``dp_rank``, ``stage``, ``step``,
-    ``optype``, ``start_ts`` and ``duration`` in seconds (other columns are not read). In a step, a rank's extent is the
+    ``optype``, ``start_ts`` and ``duration`` in seconds (other columns are ignored). In a step, a rank's extent is the
     time from its first ``forward-compute`` to the end of its last ``backward-compute``, over all its pipeline stages,
-    with what stages waited for each other: a slow stage is in it, which a sum of computing times would hide. A rank is
-    slowed by what its extent is longer than the baseline:
+    including the time that stages wait for each other: so it reflects a slow stage, which a sum of computing times
+    would hide. A rank's slow-down is its extent relative to the baseline:
 
     - ``balanced``: the extent of a pipeline of equal operators, as in the paper's what-if analysis: with m
-      micro-batches and p stages (m + p - 1)(f + b), f and b the means of the whole trace. What all ranks share, such as
-      an uneven cut into stages, slows all targets.
-    - ``median``: the median of the ranks in that step: only what ranks differ in.
+      micro-batches and p stages (m + p - 1)(f + b), where f and b are the means of the whole trace. What all ranks
+      share, such as uneven stages, slows all targets.
+    - ``median``: the median of the ranks in that step, which leaves only the differences between ranks.
 
-    What is lost: whatever is outside the pipeline (launch, optimizer, collectives, garbage collection), who was faster
-    than the baseline, and which stage it was. Steps follow each other in the order of their numbers, without the gaps
-    between these, each as long as it was.
+    Not represented: anything outside the pipeline (launch, optimizer, collectives, garbage collection), ranks faster
+    than the baseline, and which stage was slow. Steps follow each other in the order of their numbers, without the gaps
+    between them, each as long as it was.
 
     Attributes:
-        path: of the file, from the working directory or from the repository; it ends in ``.csv`` or ``.parquet``.
+        path: of the file, relative to the working directory or the repository; it ends in ``.csv`` or ``.parquet``.
         time_scale: times are multiplied by it. A step should last about as long as a disturbed iteration of the job:
             an iteration meets the step in which it begins.
-        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed as the first rank, and so on.
-        repeat: start over at the end of the trace, up to the horizon; False: nothing happens from there on.
+        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed like the first rank, and so on.
+        repeat: start over at the end of the trace, up to the horizon; False: no disturbance after its end.
         baseline: ``balanced`` or ``median``, as above.
         name: see :class:`Pattern`.
     """
@@ -69,7 +69,6 @@ class OperatorTrace(Pattern):
     name: str = "operator_trace"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
         check_targets(self.targets)
@@ -80,7 +79,7 @@ class OperatorTrace(Pattern):
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per target and step in which its rank was slower than the baseline."""
+        """One window for each step of a target in which its rank was slower than the baseline."""
         targets = expand_targets(self.targets, cluster)
         columns = read_table(self.path, COLUMNS, others=True).columns
         try:
@@ -129,9 +128,9 @@ def step_slowdowns(
     *,
     baseline: str = "balanced",
 ) -> StepSlowdowns:
-    """The slow-downs in a trace, given as columns with a row per operator (pure); times in seconds.
+    """The slow-downs of a trace, given as columns with one row per operator (pure); times in seconds.
 
-    Raises ``ValueError`` naming the column or the step in which something is wrong.
+    Raises ``ValueError`` naming the column or the step of what is wrong.
     """
     start, seconds = _numbers("start_ts", start_ts), _numbers("duration", duration)
     if not len(seconds):
@@ -146,10 +145,10 @@ def step_slowdowns(
     computes = np.isin(kinds, COMPUTE)
     busy_s = np.bincount(step_of[computes], seconds[computes], len(numbers))
     if idle := [f"{number:g}" for number, busy in zip(numbers, busy_s, strict=True) if not busy > 0]:
-        raise ValueError(f"step {idle[0]}: nobody computed ({' or '.join(COMPUTE)}) for any time")
+        raise ValueError(f"step {idle[0]}: no rank computed ({' or '.join(COMPUTE)}) for any time")
     pipeline_of = step_of * len(ranks) + rank_of
     first, last = _span(pipeline_of[computes], start[computes], (start + seconds)[computes], len(numbers) * len(ranks))
-    extent_s = (last - first).reshape(len(numbers), len(ranks))  # minus infinity for who is absent
+    extent_s = (last - first).reshape(len(numbers), len(ranks))  # minus infinity for absent ranks
     base_s = np.array([np.median(row[row > 0]) for row in extent_s])
     if baseline == "balanced":
         base_s = np.zeros(len(numbers))
@@ -164,7 +163,7 @@ def step_slowdowns(
 
 
 def _span(group: np.ndarray[Any, Any], start: Floats, end: Floats, number: int) -> tuple[Floats, Floats]:
-    """The least start and the largest end of each group; of an empty one infinity and minus infinity."""
+    """The smallest start and the largest end of each group; infinity and minus infinity for an empty group."""
     first, last = np.full(number, np.inf), np.full(number, -np.inf)
     np.minimum.at(first, group, start)
     np.maximum.at(last, group, end)

@@ -1,4 +1,4 @@
-"""When transient stragglers straggle: a part of some periods."""
+"""When transient stragglers are slow: during part of some periods."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OFFSETS = ("start", "uniform")
 @final
 @dataclass(frozen=True, kw_only=True)
 class Periods:
-    """In every period, each target straggles with some probability, for a part of the period.
+    """In every period, each target straggles with some probability, for part of the period.
 
-    The draws depend on nothing but their key: what straggles with a smaller probability also straggles with a larger
-    one, and a longer horizon continues a shorter one. The fields are those of the patterns that have periods.
+    Draws depend only on their key: a target that straggles at a smaller probability also straggles at a larger one, and
+    a longer horizon extends a shorter one. The fields are those of the patterns that have periods.
     """
 
     period_s: float
@@ -28,7 +28,6 @@ class Periods:
     offset: Offset
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("period_s", self.period_s, least=0.001)
         check_number("duration_s", self.duration_s, above=0)
         if self.duration_s > self.period_s:
@@ -38,12 +37,12 @@ class Periods:
             raise ValueError(f"offset={self.offset}: must be one of {', '.join(OFFSETS)}")
 
     def count(self, horizon_s: float, num_targets: int) -> int:
-        """Periods that begin within the horizon; an absurd number is refused."""
+        """Number of periods that begin within the horizon; an absurd number is refused."""
         return count_slots("period_s", self.period_s, horizon_s, num_targets, self.probability)
 
     def windows(self, count: int, seed: int, name: str, target: str) -> Iterator[tuple[float, float]]:
-        """(start, end) in seconds of the parts of the first ``count`` periods in which ``target`` straggles."""
-        # both columns are drawn whatever the fields say, so that changing one field leaves the other's draws alone
+        """(start, end) in seconds of the straggling parts among the first ``count`` periods of ``target``."""
+        # both columns are always drawn, so that changing one field does not change the other's draws
         draws = stream(seed, name, target).random((count, 2))
         for period in (draws[:, 0] < self.probability).nonzero()[0].tolist():
             spare_s = self.period_s - self.duration_s if self.offset == "uniform" else 0.0

@@ -22,7 +22,7 @@ class Persistent(Pattern):
         targets: ``worker:1``, ``server:0``, ``worker:*``.
         start_s: seconds since the job's start.
         sleep_s: seconds added to every iteration (every update of a server); None if ``sleep_iters`` is given.
-        sleep_iters: the same as a multiple of the undisturbed iteration's nominal time.
+        sleep_iters: the same as a multiple of the nominal time of an undisturbed iteration.
         intensity: 0 to 1; scales the delay.
         of_machine: True: their machines are slow, and a strategy that restarts one elsewhere gets rid of it (AntDT's
             KILL_RESTART); False: they are slow wherever they run.
@@ -38,7 +38,6 @@ class Persistent(Pattern):
     name: str = "persistent"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_targets(self.targets)
         check_number("start_s", self.start_s, least=0)
         check_sleep(self.sleep_s, self.sleep_iters, self.intensity)

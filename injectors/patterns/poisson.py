@@ -1,4 +1,4 @@
-"""Disturbances that strike at random moments, such as kills and pauses."""
+"""Disturbances that strike at random times, such as kills and pauses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from injectors.plan import ClusterShape, Kind, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Poisson(Pattern):
-    """Each target is struck by a Poisson process, whose clock stands still while a disturbance lasts.
+    """Each target is struck by a Poisson process whose clock is paused during a disturbance.
 
-    So windows never overlap, and every kill finds something to kill: an incarnation lives for an exponential time of
-    mean ``mean_s``, and the next one is scheduled ``duration_s`` after its end. The usual model of failures and repair.
+    So windows never overlap, and every kill finds a live process: an incarnation lives for an exponential time of mean
+    ``mean_s``, and the next one is scheduled ``duration_s`` after its end. The usual model of failure and repair.
 
     Attributes:
         mean_s: mean seconds from the end of a disturbance (or the job's start) to the next one.
-        duration_s: seconds that a disturbance lasts; of a kill, the scheduling delay of the next incarnation.
-        kind: of the disturbance.
-        magnitude: as the kind has it: 1 (kill, pause, cut), fraction that is left (cpu, bandwidth), seconds (delay),
-            fraction added (slowdown).
+        duration_s: seconds that a disturbance lasts; for a kill, the scheduling delay of the next incarnation.
+        kind: kind of the disturbance.
+        magnitude: as defined for the kind: 1 (kill, pause, cut), remaining fraction (cpu, bandwidth), seconds (delay),
+            added fraction (slowdown).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.
     """
@@ -39,7 +39,6 @@ class Poisson(Pattern):
     name: str = "poisson"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("mean_s", self.mean_s, least=0.001)
         check_number("duration_s", self.duration_s, least=0.001)
         check_fields(self.kind, self.magnitude, self.targets, self.name)

@@ -1,4 +1,4 @@
-"""Delays with a heavy tail: mostly short, now and then very long."""
+"""Heavy-tailed delays: mostly short, occasionally very long."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class PowerLaw(Pattern):
     """In every slot each target is delayed by d0 ((1 - u)^(-1 / (alpha - 1)) - 1) iterations, u uniform, up to a cap.
 
     After FlexRR's power-law corner (Harlap et al., SoCC 2016), which delays each iteration of each worker. A plan is
-    made before any iteration happens, so time is cut into slots instead: with slots of one base iteration, an
+    made before any iteration happens, so time is divided into slots instead: with slots of one base iteration, an
     iteration meets the slot in which it begins. The density falls as the delay (plus d0) to the power -alpha; the
-    mean is d0 / (alpha - 2) iterations before the cap, 0.5 with the defaults, and there is none for alpha up to 2.
+    mean is d0 / (alpha - 2) iterations before the cap, 0.5 with the defaults, and infinite for alpha up to 2.
 
     Attributes:
-        slot_s: seconds.
+        slot_s: seconds per slot.
         alpha: exponent of the density, more than 1.
         d0_iters: scale of the delay, in undisturbed iterations.
         cap_iters: longest delay, in undisturbed iterations.
-        base_s: seconds of an undisturbed iteration; None: as the cluster says.
+        base_s: seconds of an undisturbed iteration; None: from the cluster.
         targets: ``worker:1``, ``server:0``, ``worker:*``.
         name: see :class:`Pattern`.
     """
@@ -43,7 +43,6 @@ class PowerLaw(Pattern):
     name: str = "power_law"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("alpha", self.alpha, above=1)
         check_number("d0_iters", self.d0_iters, above=0)

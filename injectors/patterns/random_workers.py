@@ -1,4 +1,4 @@
-"""A few workers, drawn once, that are late or never answer."""
+"""A few randomly chosen workers that are late or never answer."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from injectors.patterns.streams import stream
 from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
 ENDLESS_S = RULES["delay"].most
-"""The longest delay that a plan can have; longer than any job that it is used in."""
+"""Seconds; the longest delay that a plan can have, longer than any job that uses it."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class RandomWorkers(Pattern):
-    """``num_workers`` of the workers are delayed in every iteration, or from the first one on never answer.
+    """``num_workers`` workers, drawn once, are delayed in every iteration, or never answer from the first one on.
 
     Source: Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance" (ICDCS 2019), section VI-A1:
     delays are added to s random workers of Cluster-A, up to a fault. Departure: they are drawn once per job and not
-    once per iteration. A worker that computes is not interrupted here, so those drawn in one iteration would still be
-    late when others are drawn in the next, and more than s would be late at a time; what the paper averages over
-    iterations is to be averaged over seeds.
+    once per iteration. A computing worker is not interrupted here, so workers drawn in one iteration would still be
+    late when others are drawn in the next, and more than s would be late at a time. Average over seeds what the paper
+    averages over iterations.
 
     Attributes:
-        num_workers: how many (the paper: s, one or two).
+        num_workers: number of stragglers (in the paper s, one or two).
         sleep_s: seconds added to every iteration; None if ``sleep_iters`` is given.
-        sleep_iters: the same as a multiple of the undisturbed iteration's nominal time.
-        fault: True: the delay is ``ENDLESS_S``, whatever the other two say, and the process is alive all the time.
+        sleep_iters: the same as a multiple of the nominal time of an undisturbed iteration.
+        fault: True: the delay is ``ENDLESS_S``, whatever the other two say, while the process stays alive.
         name: see :class:`Pattern`.
     """
 
@@ -40,7 +40,6 @@ class RandomWorkers(Pattern):
     name: str = "random_workers"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if type(self.num_workers) is not int or self.num_workers < 0:
             raise ValueError(f"num_workers={self.num_workers}: must be a whole number, 0 or more")
         if not isinstance(self.fault, bool):
@@ -49,7 +48,7 @@ class RandomWorkers(Pattern):
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window for each of those drawn, over the whole horizon."""
+        """One window for each drawn worker, over the whole horizon."""
         delay = ENDLESS_S if self.fault else delay_s(self.sleep_s, self.sleep_iters, 1.0, cluster)
         windows = (
             Disturbance(start_s=0.0, end_s=horizon_s, target=target, kind="delay", magnitude=delay)
@@ -58,7 +57,7 @@ class RandomWorkers(Pattern):
         return build_plan(self.name, seed, horizon_s, windows)
 
     def _drawn(self, workers: list[str], seed: int) -> list[str]:
-        """Those with the smallest draws, each from its own stream: more of them are the same ones and others."""
+        """The workers with the smallest draws, each from its own stream, so that larger numbers extend smaller ones."""
         if self.num_workers > len(workers):
             raise ValueError(f"num_workers={self.num_workers}: there are only {len(workers)} workers to draw from")
         return sorted(workers, key=lambda worker: stream(seed, self.name, worker).random())[: self.num_workers]

@@ -18,12 +18,12 @@ class IterationSlowdown(Pattern):
     """In every slot, each target is slowed with some probability by U(0, f) times its iteration.
 
     After FlexRR's "slow worker" pattern (Harlap et al., SoCC 2016), which slows single iterations. A plan is made
-    before any iteration happens, so time is cut into slots instead: with slots of one base iteration, an iteration
+    before any iteration happens, so time is divided into slots instead: with slots of one base iteration, an iteration
     meets the slot in which it begins.
 
     Attributes:
-        slot_s: seconds.
-        probability: of a slow-down, drawn per slot and target.
+        slot_s: seconds per slot.
+        probability: probability of a slow-down, drawn per slot and target.
         max_slowdown_frac: f; the time added is uniform between 0 and f times the iteration's own computing time.
         targets: ``worker:1``, ``server:0``, ``worker:*``.
         name: see :class:`Pattern`.
@@ -36,7 +36,6 @@ class IterationSlowdown(Pattern):
     name: str = "slowdown"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("probability", self.probability, least=0, most=1)
         check_number("max_slowdown_frac", self.max_slowdown_frac, least=0)

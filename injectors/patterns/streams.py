@@ -11,14 +11,14 @@ import numpy as np
 def stream(seed: int, pattern: str, target: str) -> np.random.Generator:
     """The generator of one target in one pattern.
 
-    Keyed by all three, so that another worker more does not shift the draws of the others, and never shared: one stream
-    for all workers would let all of them straggle at the same moments.
+    Keyed by all three, so that an additional worker does not change the draws of the others; never shared, since a
+    common stream would make all workers straggle at the same times.
     """
-    # hashed first, as SeedSequence pads short keys with zeros and so takes some different ones for the same
+    # hashed first: SeedSequence pads short keys with zeros, which would make some different keys equal
     key = hashlib.sha256(f"{seed}/{pattern}/{target}".encode()).digest()
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(key, "little"))))
 
 
 def exponential(draws: np.random.Generator) -> float:
-    """One exponential draw of mean 1, from one uniform draw: numpy may change how it samples other distributions."""
+    """One exponential draw of mean 1, by inversion of one uniform draw: numpy may change its other samplers."""
     return -math.log1p(-draws.random())

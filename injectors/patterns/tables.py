@@ -1,4 +1,4 @@
-"""Tables that patterns replay: finding a file and reading its columns, whether CSV or Parquet."""
+"""Tables that patterns replay: finding a file and reading its columns, from CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ MAX_ROWS = 20_000_000
 
 
 class Table(NamedTuple):
-    """Columns as they stand in a file: texts of a CSV file, values of a Parquet file."""
+    """Columns as stored in a file: strings from CSV, values from Parquet."""
 
     columns: dict[str, list[object]]
     places: list[str]
-    """Of every row, for error messages: ``row 6`` (from 1, without the header), of a CSV file with its line."""
+    """Name of every row for error messages: ``row 6`` (from 1, without the header), for CSV with its line."""
 
 
 def check_path(path: object) -> None:
-    """Names a CSV or Parquet file; whether it is there is seen when it is read."""
+    """Raise ``ValueError`` unless it names a CSV or Parquet file; its existence is checked on reading."""
     if not isinstance(path, str) or not path.endswith((".csv", ".parquet")):
         raise ValueError(f"path={one_line(path)}: must name a file that ends in .csv or .parquet")
 
 
 def read_table(path: str, needed: tuple[str, ...], *, others: bool) -> Table:
-    """The file's columns, of which ``needed`` must be there; with ``others`` it may have more, which are not read.
+    """The file's columns. All ``needed`` ones must exist; with ``others``, additional ones are ignored.
 
-    A relative path is looked for below the working directory, then below the repository. Raises ``ValueError``
-    ``path=...: ...`` of one line for what cannot be read and for columns that are missing, double or too many.
+    A relative path is resolved against the working directory, then the repository. Raises a one-line ``ValueError``
+    ``path=...: ...`` for an unreadable file and for missing, duplicate or superfluous columns.
     """
     file = find_file(path)
     try:
@@ -46,7 +46,7 @@ def read_table(path: str, needed: tuple[str, ...], *, others: bool) -> Table:
 
 
 def find_file(path: str) -> Path:
-    """The file that ``path`` names; raises ``ValueError`` naming it when there is none."""
+    """The file that ``path`` names; raises ``ValueError`` naming it if it does not exist."""
     for file in (Path(path), ROOT / path):
         if file.is_file():
             return file

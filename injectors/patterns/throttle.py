@@ -1,4 +1,4 @@
-"""Throttling: a constant part of the processor or the link is left."""
+"""Throttling: a constant fraction of the processor or the link remains."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Throttle(Pattern):
     0.10 of its bandwidth; DLRover section 6.2 gives a random worker or server a quarter of its cores (``pick``).
 
     Attributes:
-        left_frac: fraction that is left, between 0 and 1.
+        left_frac: remaining fraction, between 0 and 1.
         kind: ``cpu`` or ``bandwidth``.
         targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
         start_s: seconds since the job's start.
         duration_s: seconds; None: to the end.
-        of_machine: True: a strategy that restarts a throttled worker or server elsewhere gets rid of it. Of hosts and
-            links it says nothing.
-        pick: so many of the targets, drawn with the seed; None: all of them.
+        of_machine: True: a strategy that restarts a throttled worker or server elsewhere gets rid of the throttling.
+            Has no meaning for hosts and links.
+        pick: number of targets, drawn with the seed; None: all of them.
         name: see :class:`Pattern`.
     """
 
@@ -41,7 +41,6 @@ class Throttle(Pattern):
     name: str = "throttle"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
         check_targets(self.targets, self.kind)
         check_number("start_s", self.start_s, least=0)
@@ -68,7 +67,7 @@ class Throttle(Pattern):
         return build_plan(self.name, seed, horizon_s, windows)
 
     def _picked(self, targets: list[str], seed: int) -> list[str]:
-        """Those with the smallest draws, each from its own stream: one target more takes the place of one at most."""
+        """The targets with the smallest draws, each from its own stream: one more target replaces at most one."""
         if self.pick is None:
             return targets
         if self.pick > len(targets):

@@ -1,4 +1,4 @@
-"""Disturbances that a file lists."""
+"""Disturbances listed in a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from injectors.plan import DECIMALS, ClusterShape, Disturbance, Plan, build_plan
 
 COLUMNS = ("time", "duration", "target", "kind", "magnitude")
 COLUMN_OF = {"start_s": "time", "end_s": "duration", "target": "target", "kind": "kind", "magnitude": "magnitude"}
-"""Of each field of a disturbance, the column that it comes from."""
+"""The column that each field of a disturbance is read from."""
 
 
 @final
@@ -22,19 +22,19 @@ COLUMN_OF = {"start_s": "time", "end_s": "duration", "target": "target", "kind":
 class Trace(Pattern):
     """Every row of a table is a disturbance. Nothing is random.
 
-    The table is a CSV file (UTF-8, a comma between cells, a header, empty lines and spaces around cells do not count)
-    or a Parquet file, with exactly these columns in any order, and rows in any order:
+    The table is a CSV file (UTF-8, comma-separated, with a header; empty lines and spaces around cells are ignored) or
+    a Parquet file, with exactly these columns in any order, and rows in any order:
 
     - ``time``: seconds since the job's start at which the disturbance begins;
-    - ``duration``: seconds that it lasts (of a kill, until the next incarnation is scheduled);
+    - ``duration``: seconds that it lasts (for a kill, until the next incarnation is scheduled);
     - ``target``: ``worker:1``, ``server:0``, ``host:2``, ``link:2``, ``link:0>2``, without ``*``;
     - ``kind``: ``delay``, ``slowdown``, ``cpu``, ``bandwidth``, ``cut``, ``pause`` or ``kill``;
     - ``magnitude``: as :class:`injectors.plan.Disturbance` describes it for the kind.
 
-    Rows that begin after the horizon are left out, all others must be possible on the cluster.
+    Rows that begin after the horizon are left out; all others must be possible on the cluster.
 
     Attributes:
-        path: of the file, from the working directory or from the repository; it ends in ``.csv`` or ``.parquet``.
+        path: of the file, relative to the working directory or the repository; it ends in ``.csv`` or ``.parquet``.
         time_scale: times and durations are multiplied by it.
         name: see :class:`Pattern`.
     """
@@ -44,13 +44,12 @@ class Trace(Pattern):
     name: str = "trace"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        """One window per row; raises ``ValueError`` naming the file, the row and the column that cannot be."""
+        """One window per row; raises ``ValueError`` naming the file, row and column of what is not possible."""
         table = read_table(self.path, COLUMNS, others=False)
         if len(table.places) > MAX_WINDOWS:
             raise ValueError(f"path={self.path}: has {len(table.places)} rows; at most {MAX_WINDOWS} make a plan")
@@ -61,11 +60,11 @@ class Trace(Pattern):
 
 
 class _BadCellError(ValueError):
-    """Says in which row and column."""
+    """An error that names its row and column."""
 
 
 def disturbances(table: Table, time_scale: float, cluster: ClusterShape) -> Iterator[Disturbance]:
-    """What the rows say (pure); raises ``ValueError`` naming the row and the column that cannot be on ``cluster``."""
+    """The rows as disturbances (pure); raises ``ValueError`` with row and column of what ``cluster`` does not allow."""
     for place, *cells in zip(table.places, *(table.columns[name] for name in COLUMNS), strict=True):
         row = dict(zip(COLUMNS, cells, strict=True))
         start_s, length_s, magnitude = (_number(place, name, row[name]) for name in ("time", "duration", "magnitude"))

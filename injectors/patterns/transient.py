@@ -14,24 +14,24 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class Transient(Pattern):
-    """In every period, each target straggles with some probability, for a part of the period.
+    """In every period, each target straggles with some probability, for part of the period.
 
     Source: AntDT section VII-A4, "Transient Stragglers" (after FlexRR). The defaults are the paper's: 15 minutes of
     every 30, probability 0.3, 1.5 s of sleep; its intensity goes from 0.1 to 0.8. The expected delay of a
     worker-iteration is sleep x intensity x duration / period x probability (0.18 s with these values).
 
-    The draws depend on nothing but the seed, the name and the target: what straggles with a smaller probability also
-    straggles with a larger one, and a longer horizon continues a shorter one.
+    Draws depend only on the seed, the name and the target: a target that straggles at a smaller probability also
+    straggles at a larger one, and a longer horizon extends a shorter one.
 
     Attributes:
         period_s: seconds.
         duration_s: seconds of a period in which a straggling target is delayed.
-        probability: of straggling, drawn per period and target.
+        probability: probability of straggling, drawn per period and target.
         sleep_s: seconds added to every iteration (every update of a server); None if ``sleep_iters`` is given.
-        sleep_iters: the same as a multiple of the undisturbed iteration's nominal time.
+        sleep_iters: the same as a multiple of the nominal time of an undisturbed iteration.
         intensity: 0 to 1; scales the delay.
-        offset: ``start``: the delayed part is the first of the period, as in the paper, and so the same for all that
-            straggle; ``uniform``: it lies anywhere in the period, drawn per period and target.
+        offset: ``start``: the delayed part is at the start of the period, as in the paper, and so at the same time for
+            all stragglers; ``uniform``: it lies anywhere in the period, drawn per period and target.
         targets: ``worker:1``, ``server:0``, ``worker:*``.
         name: see :class:`Pattern`.
     """
@@ -47,7 +47,6 @@ class Transient(Pattern):
     name: str = "transient"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         self._periods()
         check_sleep(self.sleep_s, self.sleep_iters, self.intensity)
         check_targets(self.targets)

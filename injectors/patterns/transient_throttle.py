@@ -1,4 +1,4 @@
-"""Transient throttling: for a while only a part of the processor or the link is left."""
+"""Transient throttling: for a while only a fraction of the processor or the link remains."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 @final
 @dataclass(frozen=True, kw_only=True)
 class TransientThrottle(Pattern):
-    """The windows of :class:`~injectors.patterns.transient.Transient`, with real throttling in place of a delay.
+    """The windows of :class:`~injectors.patterns.transient.Transient`, with real throttling instead of a delay.
 
     Source: AntDT section VII-A4 for the windows (15 minutes of every 30, probability 0.3), STAR section III-D for the
-    fractions. A delay stands for whatever makes a worker slow; this is what may make it slow.
+    fractions. A delay stands for whatever makes a worker slow; throttling is a cause that makes it slow.
 
     Attributes:
-        left_frac: fraction of the processor time or of the link's rate that is left, between 0 and 1.
+        left_frac: fraction of the processor time or of the link's rate that remains, between 0 and 1.
         kind: ``cpu`` or ``bandwidth``.
         period_s: seconds.
         duration_s: seconds of a period in which a straggling target is throttled.
-        probability: of straggling, drawn per period and target.
-        offset: ``start``: the throttled part is the first of the period, for all that straggle; ``uniform``: it lies
+        probability: probability of straggling, drawn per period and target.
+        offset: ``start``: the throttled part is at the start of the period for all stragglers; ``uniform``: it lies
             anywhere in the period, drawn per period and target.
         targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
-        draws_of: name of a pattern whose draws are used, so that the same target straggles in the same windows there
-            and here; None: draws of its own.
+        draws_of: name of a pattern whose draws are used, so that the same targets straggle in the same windows in both;
+            None: draws of its own.
         name: see :class:`Pattern`.
     """
 
@@ -44,7 +44,6 @@ class TransientThrottle(Pattern):
     name: str = "transient_throttle"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
         self._periods()
         check_targets(self.targets, self.kind)

@@ -1,4 +1,4 @@
-"""What the runtime asks of a framework."""
+"""The interface between the runtime and a framework."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ samples have None instead. Written twice: workloads get it from here and may imp
 class MicroBatch(NamedTuple):
     """Rows of a batch that are computed together; their gradient sum counts ``coefficient`` times.
 
-    With ``pieces`` each sample counts as the piece of the rows that it is in, and the coefficient is 1.
+    With ``pieces``, each sample is weighted by the coefficient of the piece that it is in, and ``coefficient`` is 1.
     """
 
     rows: slice
@@ -30,45 +30,45 @@ class MicroBatch(NamedTuple):
 
     @property
     def weights(self) -> FloatVector:
-        """Of every sample, float32 [rows]; only with pieces."""
+        """Weight of every sample, float32 [rows]; defined only with pieces."""
         coefficients = np.array([piece.coefficient for piece in self.pieces], dtype=np.float32)
         return np.repeat(coefficients, [piece.samples for piece in self.pieces])
 
 
 class Model(Protocol):
-    """A model whose parameters and gradient live in two flat vectors that belong to the runtime."""
+    """A model whose parameters and gradient live in two flat vectors owned by the runtime."""
 
     num_parameters: int
 
     def initial_parameters(self) -> FloatVector:
-        """Float32 [num_parameters], the same for the same seed in every process."""
+        """Float32 [num_parameters], identical for the same seed in every process."""
         ...
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """Compute from now on with the parameters in ``params`` and leave gradients in ``grad``.
+        """Use ``params`` as the parameters and ``grad`` as the destination of gradients from now on.
 
-        Called before every iteration, mostly with the same vectors or with few in turns.
+        Called before every iteration, usually with the same vectors or alternating between a few.
         """
         ...
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
         """Load and pre-process the training samples of these indices (the data time of an iteration).
 
-        ``epochs`` says for each of them in which epoch it is drawn, for pre-processing that is random; None: the first.
+        ``epochs`` gives the epoch of each sample, for random pre-processing; None means the first epoch.
         """
         ...
 
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
         """Leave the gradient **sum** over the batch in the gradient vector; return the loss summed over the batch.
 
-        It is computed micro-batch by micro-batch, and the gradient (not the loss) is the sum with their coefficients or
-        the weights of their samples. Raises ``ValueError`` for weights where a sample's loss depends on other samples
-        of its micro-batch.
+        The gradient (not the loss) is the sum of the micro-batches' gradients weighted by their coefficients, or of the
+        samples' gradients weighted by ``pieces``. Raises ``ValueError`` for weights if a sample's loss depends on other
+        samples of its micro-batch.
         """
         ...
 
     def expect_weights(self) -> None:
-        """Micro-batches with ``pieces`` will come: what that takes time for is done now."""
+        """Prepare for micro-batches with ``pieces``, so that slow set-up happens now and not in the first iteration."""
         ...
 
     def evaluate(self) -> dict[str, float]:
@@ -77,19 +77,19 @@ class Model(Protocol):
 
 
 class Backend(Protocol):
-    """One framework. Constructing it imports nothing."""
+    """One framework. Its constructor imports nothing."""
 
     computes: ClassVar[bool]
-    """Whether there are gradients."""
+    """Whether it computes gradients."""
     framework: ClassVar[str]
-    """What models are written in; empty: nothing."""
+    """The framework that models are written in; empty: none."""
     topologies: ClassVar[frozenset[str]]
-    """Where its models' parameters may live: ``ps``, ``allreduce``."""
+    """Topologies that its models support: ``ps``, ``allreduce``."""
     fork_safe: ClassVar[bool]
-    """Whether a process that has imported it may be forked. If not, whoever computes with it starts cold."""
+    """Whether a process that has imported the framework may be forked. If not, tasks that compute start cold."""
 
     def preload(self) -> list[str]:
-        """Import the framework (import only, run no operation); returns the names of what was imported."""
+        """Import the framework (import only, run no operation); returns the names of the imported modules."""
         ...
 
     def prepare(self, task: Any, seed: int) -> Model:
@@ -97,31 +97,33 @@ class Backend(Protocol):
         ...
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """Those of the model, for who needs nothing else of it: a server."""
+        """The model's initial parameters, for tasks that need nothing else of it (servers)."""
         ...
 
 
 MAX_THREADS = 1024
-"""Of one process; more would be a slip of the pen."""
+"""Upper bound on the threads of one process; anything larger is assumed to be a typo."""
 
 
 def weighs_samples(task: Any, framework: str) -> bool:
-    """Whether the gradient of weighted samples can be computed in one pass: nothing that ties samples to each other.
+    """Whether the gradient of weighted samples can be computed in one pass: no sample's loss depends on the others.
 
-    A task says so (``samples_apart``), and has the losses of single samples in this framework (``torch_losses``), or a
-    gradient of weighted samples (``numpy_weighted_gradient``). Without a framework its word is enough.
+    The task declares that (``independent_samples``) and offers per-sample losses in this framework (``torch_losses``)
+    or a or a gradient of weighted samples (``numpy_weighted_gradient``). Without a framework, the declaration suffices.
     """
-    offered = {"": "samples_apart", "numpy": "numpy_weighted_gradient"}.get(framework, f"{framework}_losses")
-    return bool(getattr(task, "samples_apart", False)) and hasattr(task, offered)
+    offered = {"": "independent_samples", "numpy": "numpy_weighted_gradient"}.get(framework, f"{framework}_losses")
+    return bool(getattr(task, "independent_samples", False)) and hasattr(task, offered)
 
 
-def tied(what: str) -> ValueError:
-    """A task promised too much."""
-    return ValueError(f"samples_apart: the model has {what}, so samples cannot be weighted in one pass; leave it out")
+def coupled_samples(what: str) -> ValueError:
+    """The error of a task that declares independent samples although its model couples them."""
+    return ValueError(
+        f"independent_samples: the model has {what}, so samples cannot be weighted in one pass; leave it out"
+    )
 
 
 def check_counts(backend: object, *names: str) -> None:
-    """Raise ``ValueError`` naming the first of these fields that is no number of at least 1."""
+    """Raise ``ValueError`` naming the first of these fields that is not an integer of at least 1."""
     for name in names:
         value = getattr(backend, name)
         if not isinstance(value, int) or value < 1:
@@ -130,31 +132,31 @@ def check_counts(backend: object, *names: str) -> None:
         raise ValueError(f"num_threads={threads}: must be at most {MAX_THREADS}; more than there are cores only harm")
 
 
-def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], Drawn | None], NDArray[Any]]:
-    """What the task does to the inputs of a batch in numpy before its model sees them: ``batch_inputs``, or nothing."""
-    own: Callable[[NDArray[Any], Drawn | None], NDArray[Any]] = getattr(task, "batch_inputs", _as_stored)
+def batch_inputs_of(task: Any) -> Callable[[NDArray[Any], AugmentationKey | None], NDArray[Any]]:
+    """The task's numpy pre-processing of a batch of inputs (``batch_inputs``); the identity if it has none."""
+    own: Callable[[NDArray[Any], AugmentationKey | None], NDArray[Any]] = getattr(task, "batch_inputs", _as_stored)
     return own
 
 
-def _as_stored(inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+def _as_stored(inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
     return inputs
 
 
-def drawn_parameters(task: Any, seed: int) -> FloatVector | None:
-    """What the task draws by itself (``initial_parameters(seed)``), the same in every framework; None: it does not."""
+def task_parameters(task: Any, seed: int) -> FloatVector | None:
+    """Initial parameters drawn by the task (``initial_parameters(seed)``), equal in all frameworks; None without."""
     draw: Callable[[int], FloatVector] | None = getattr(task, "initial_parameters", None)
     return None if draw is None else draw(seed)
 
 
-def fitting(drawn: FloatVector, num_parameters: int) -> FloatVector:
-    """The same; raises ``ValueError`` unless it is float32 [num_parameters]."""
+def checked_parameters(drawn: FloatVector, num_parameters: int) -> FloatVector:
+    """``drawn``, after checking; raises ``ValueError`` unless it is float32 [num_parameters]."""
     if drawn.shape != (num_parameters,) or drawn.dtype != np.float32:
         raise ValueError(f"initial_parameters: {drawn.dtype} {drawn.shape}, and the model has float32 {num_parameters}")
     return drawn
 
 
-def drawn_samples(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None) -> Drawn:
-    """See :data:`Drawn`."""
+def augmentation_key(seed: int, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None) -> AugmentationKey:
+    """Build the key (:data:`AugmentationKey`) of training samples; ``epochs=None`` means the first epoch."""
     return seed, np.zeros(len(indices), dtype=np.int64) if epochs is None else epochs, indices
 
 
@@ -164,7 +166,7 @@ def micro_batches(num_samples: int, accum: int) -> list[MicroBatch]:
 
 
 def ordered_batches(order: ComputeOrder) -> list[MicroBatch]:
-    """How an order is to be computed."""
+    """The micro-batches of a compute order: equal parts, or parts weighted by the order's pieces."""
     num_samples = sum(part.samples for part in order.ranges)
     if not order.pieces:
         return micro_batches(num_samples, order.accum)

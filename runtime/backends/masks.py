@@ -1,7 +1,7 @@
-"""Masks of dropout depend on the job's seed and the micro-batch, on nothing else, in every framework.
+"""Dropout masks depend on the job's seed and the micro-batch and on nothing else, in every framework.
 
-So a gradient stays a function of parameters and samples: the same in every process and runtime, computed for the first
-time or again. The frameworks make other masks of the same key.
+So a gradient remains a function of parameters and samples: the same in every process and runtime, whether computed for
+the first time or repeated. Different frameworks draw different masks from the same key.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from numpy.typing import NDArray
 
 
 def mask_key(seed: int, inputs: NDArray[Any]) -> int:
-    """Of 32 bits."""
+    """A 32-bit key of the job's seed and the inputs of a micro-batch."""
     return zlib.crc32(np.ascontiguousarray(inputs).data, zlib.crc32(seed.to_bytes(8, "little")))

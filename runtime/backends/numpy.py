@@ -1,4 +1,4 @@
-"""No framework at all: the task computes its own gradient in numpy."""
+"""No framework: the task computes its own gradient in numpy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from runtime.core.vectors import FloatVector
 
 @final
 class NumpyModel:
-    """A task with ``numpy_gradient(params, indices, grad) -> loss sum`` that adds its gradient sum to ``grad``.
+    """A task with ``numpy_gradient(params, indices, grad) -> loss sum``, which adds its gradient sum to ``grad``.
 
-    With ``numpy_weighted_gradient(params, indices, weights, grad)``, too, where gradients count as ``weights`` (float32
-    [samples]) and the losses once, its samples may be weighted.
+    If it also has ``numpy_weighted_gradient(params, indices, weights, grad)``, its samples may be weighted: ``weights``
+    (float32 [samples]) apply to the gradients and not to the losses.
     """
 
     def __init__(self, task: Any, seed: int) -> None:
@@ -28,25 +28,22 @@ class NumpyModel:
         self.grad = np.zeros(0, dtype=np.float32)
 
     def initial_parameters(self) -> FloatVector:
-        """From the task."""
         initial: FloatVector = self.task.initial_parameters(self.seed)
         return initial
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """Remember where they are."""
         self.params, self.grad = params, grad
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """The task looks samples up itself."""
+        """The indices themselves, since the task loads its samples itself."""
         return indices
 
     def gradient(self, batch: NDArray[np.int64], micro: Sequence[MicroBatch]) -> float:
-        """Sum of the micro-batches."""
         self.grad[:] = 0
         return float(sum(self._add(batch[one.rows], one) for one in micro))
 
     def expect_weights(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: weights need no preparation in numpy."""
 
     def _add(self, indices: NDArray[np.int64], one: MicroBatch) -> float:
         coefficient = one.coefficient
@@ -60,7 +57,6 @@ class NumpyModel:
         return loss
 
     def evaluate(self) -> dict[str, float]:
-        """From the task."""
         metrics: dict[str, float] = self.task.numpy_metrics(self.params)
         return metrics
 
@@ -68,7 +64,7 @@ class NumpyModel:
 @final
 @dataclass(frozen=True, kw_only=True)
 class NumpyBackend:
-    """For tasks that need no framework, such as the ledger of uses."""
+    """For tasks that need no framework, such as the ``ledger`` workload."""
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "numpy"
@@ -76,13 +72,10 @@ class NumpyBackend:
     fork_safe: ClassVar[bool] = True
 
     def preload(self) -> list[str]:
-        """Numpy is there already."""
         return ["numpy"]
 
     def prepare(self, task: Any, seed: int) -> NumpyModel:
-        """Wrap the task."""
         return NumpyModel(task, seed)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """Those of the model."""
         return self.prepare(task, seed).initial_parameters()

@@ -1,7 +1,7 @@
-"""TensorFlow (Keras 3) on flat vectors: one tensor that lies in the runtime's memory, cut up inside the graph.
+"""TensorFlow (Keras 3) on flat vectors: one tensor over the runtime's memory, split into variables inside the graph.
 
-The canonical order and layout of parameters are PyTorch's (:mod:`runtime.backends.layouts`), so that the same vector
-means the same model in both frameworks. Who computes with it starts cold: see DESIGN.md, "Threads and forks".
+The canonical order and layout of parameters are PyTorch's (:mod:`runtime.backends.layouts`), so the same vector means
+the same model in both frameworks. Tasks that compute with it start cold: see DESIGN.md, "Threads and forks".
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import (
     MicroBatch,
+    augmentation_key,
     batch_inputs_of,
     check_counts,
-    drawn_parameters,
-    drawn_samples,
-    fitting,
-    tied,
+    checked_parameters,
+    coupled_samples,
+    task_parameters,
 )
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_masks import Masks
@@ -31,10 +31,10 @@ from runtime.core.vectors import FloatVector
 
 @final
 class TensorflowModel:
-    """A task's ``tensorflow_module``, a Keras model that is called with tensors in the place of its variables.
+    """A task's ``tensorflow_module``, a Keras model that is called with tensors in place of its variables.
 
-    What a step of training changes beside the parameters (batch-norm statistics) stays in Keras' variables, local to
-    each process.
+    State that training changes besides the parameters (batch-norm statistics) stays in Keras' variables, local to each
+    process.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class TensorflowModel:
         start_tensorflow(num_threads)
         import keras
 
-        # names begin anew: by those of its nodes a graph is optimised, down to the order of sums
+        # reset Keras' name counters: graph optimisation depends on node names, down to the order of sums
         keras.backend.clear_session(free_memory=False)
-        keras.utils.set_random_seed(seed % 2**32)  # more bits it does not take
+        keras.utils.set_random_seed(seed % 2**32)  # Keras accepts 32 bits
         self.task, self.seed = task, seed
         self.data = task.load()
         self.batch_inputs = batch_inputs_of(task)
@@ -58,32 +58,32 @@ class TensorflowModel:
         self.sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.num_parameters = sum(self.sizes)
         self.eval_batch_samples = eval_batch_samples
-        self.in_batches = hasattr(task, "tensorflow_figures")
+        self.in_batches = hasattr(task, "tensorflow_per_sample_stats")
         self.masks = Masks(self.module, seed)
         self.norms = Norms(self.module, self._cut, eval_batch_samples, recalibrate_samples)
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
         self._tensors: dict[int, Any] = {}
-        self._step, self._assess, self._weighted = self._functions()
+        self._step, self._metrics, self._weighted = self._functions()
 
     def trace(self) -> TensorflowModel:
-        """Make the graph of a step now, and not within the first iteration."""
+        """Trace the graph of a step now, and not within the first iteration."""
         self._step.get_concrete_function()
         return self
 
     def expect_weights(self) -> None:
-        """Make the graph of a step with weights, too."""
+        """Trace the graph of a weighted step, too."""
         self._weighted.get_concrete_function()
 
     def initial_parameters(self) -> FloatVector:
-        """From the task if it draws its own (``initial_parameters(seed)``), else as Keras has drawn them."""
-        if (drawn := drawn_parameters(self.task, self.seed)) is not None:
-            return fitting(drawn, self.num_parameters)
+        """The task's own if it draws them (``initial_parameters(seed)``), else Keras' initial values."""
+        if (drawn := task_parameters(self.task, self.seed)) is not None:
+            return checked_parameters(drawn, self.num_parameters)
         values = [canonical(one.numpy(), axes) for one, axes in zip(self.variables, self.axes, strict=True)]
         return np.concatenate(values, dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """A tensor over the memory of ``params`` (no copy), made once for each vector and kept."""
+        """Wrap the memory of ``params`` in a tensor (no copy), once for each vector; it is cached."""
         import tensorflow as tf
 
         place = params.ctypes.data
@@ -94,13 +94,13 @@ class TensorflowModel:
     def batch(
         self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Copies of the samples out of the memory-mapped arrays, pre-processed by the task."""
+        """Copy the samples from the memory-mapped arrays and apply the task's pre-processing."""
         inputs, targets = self.data.train
-        seen = self.batch_inputs(inputs[indices], drawn_samples(self.seed, indices, epochs))
+        seen = self.batch_inputs(inputs[indices], augmentation_key(self.seed, indices, epochs))
         return seen, targets[indices]
 
     def gradient(self, batch: tuple[NDArray[Any], NDArray[Any]], micro: Sequence[MicroBatch]) -> float:
-        """Forward and backward of the summed loss; one copy of the gradient, from TensorFlow's tensor to the vector."""
+        """Forward and backward pass of the summed loss; copies the gradient once, from the tensor to the vector."""
         inputs, targets = batch
         total = 0.0
         for index, one in enumerate(micro):
@@ -119,22 +119,22 @@ class TensorflowModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """In batches, from figures of every sample, if the task has ``tensorflow_figures``; else metrics at once."""
+        """Evaluate in batches if the task has ``tensorflow_per_sample_stats``, otherwise on all samples at once."""
         self.norms.recalibrate(self.params, self.data.train[0], lambda inputs: self.batch_inputs(inputs, None))
         inputs, targets = self.data.test
         if not self.in_batches:
-            means = self._assess(self.params, self.batch_inputs(inputs, None), targets)
+            means = self._metrics(self.params, self.batch_inputs(inputs, None), targets)
             return {name: float(value) for name, value in means.items()}
         starts = range(0, len(targets), self.eval_batch_samples)
         batches = [slice(start, start + self.eval_batch_samples) for start in starts]
         figures = [
-            self._assess(self.params, self.batch_inputs(inputs[rows], None), targets[rows]).numpy() for rows in batches
+            self._metrics(self.params, self.batch_inputs(inputs[rows], None), targets[rows]).numpy() for rows in batches
         ]
         metrics: dict[str, float] = self.task.metrics(np.concatenate(figures))
         return metrics
 
     def _functions(self) -> tuple[Any, Any, Any]:
-        """Loss and flat gradient of a step; metrics; the step with weights. Each is one graph for all batch sizes."""
+        """Trace the step (loss, flat gradient), the metrics and the weighted step, each for all batch sizes."""
         import keras
         import tensorflow as tf
 
@@ -158,7 +158,7 @@ class TensorflowModel:
 
         def weighted(flat: Any, inputs: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
             if self.masks.states or self.norms.norms:
-                raise tied("dropout" if self.masks.states else "batch normalisation")
+                raise coupled_samples("dropout" if self.masks.states else "batch normalisation")
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(flat)
                 with keras.StatelessScope(state_mapping=self._cut(flat)):
@@ -166,19 +166,19 @@ class TensorflowModel:
                 total = tf.reduce_sum(losses * weights)
             return tf.reduce_sum(losses), tape.gradient(total, flat)
 
-        def assess(flat: Any, inputs: Any, targets: Any) -> Any:
+        def evaluate(flat: Any, inputs: Any, targets: Any) -> Any:
             with keras.StatelessScope(state_mapping=self._cut(flat)):
-                of = self.task.tensorflow_figures if self.in_batches else self.task.tensorflow_metrics
+                of = self.task.tensorflow_per_sample_stats if self.in_batches else self.task.tensorflow_metrics
                 return of(self.module, inputs, targets)
 
         def function(of: Any, *more: Any) -> Any:
             return tf.function(of, autograph=False, input_signature=[*signature, *more])
 
         key, weights = tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.float32)
-        return function(step, key), function(assess), function(weighted, weights)
+        return function(step, key), function(evaluate), function(weighted, weights)
 
     def _cut(self, flat: Any) -> list[tuple[Any, Any]]:
-        """Every variable with the tensor that takes its place."""
+        """Every variable paired with the tensor that replaces it."""
         import tensorflow as tf
 
         parts = tf.split(flat, self.sizes)
@@ -194,8 +194,8 @@ class TensorflowModel:
 class TensorflowBackend:
     """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process.
 
-    Parameters are assessed ``eval_batch_samples`` at a time where the task has figures of every sample; with
-    batch normalisation, after its statistics were measured on ``recalibrate_samples`` training samples.
+    Parameters are evaluated ``eval_batch_samples`` at a time if the task has per-sample statistics; with batch
+    normalisation, after its statistics were measured on ``recalibrate_samples`` training samples.
     """
 
     computes: ClassVar[bool] = True
@@ -208,21 +208,18 @@ class TensorflowBackend:
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:
-        """Import TensorFlow and Keras."""
         import_tensorflow()
         return ["tensorflow", "keras"]
 
     def prepare(self, task: Any, seed: int) -> TensorflowModel:
-        """Build the module."""
         return self._model(task, seed).trace()
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """Those of the model; without TensorFlow, if the task draws them itself."""
-        drawn = drawn_parameters(task, seed)
+        """The model's initial parameters; does not import TensorFlow if the task draws them itself."""
+        drawn = task_parameters(task, seed)
         return self._model(task, seed).initial_parameters() if drawn is None else drawn
 
     def _model(self, task: Any, seed: int) -> TensorflowModel:

@@ -1,7 +1,7 @@
-"""Statistics of batch normalisation in Keras, measured anew whenever parameters are assessed.
+"""Statistics of batch normalisation in Keras, measured again at every evaluation.
 
-Parameters travel, statistics do not: they belong to a process, and the process that evaluates has never trained. So
-they are the mean over batches of training samples that are the same in every process and at every time.
+Parameters are sent over the network, statistics are not: they are local to a process, and the evaluator never trains.
+So they are computed as the mean over batches of training samples that are the same in every process at all times.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from runtime.backends.calibration import calibration_samples, whole_batches
 
 Cut = Callable[[Any], list[tuple[Any, Any]]]
-"""From the flat tensor to every variable with the tensor that takes its place."""
+"""Maps the flat tensor to pairs of every variable with the tensor that replaces it."""
 
 
 @final
 class Norms:
-    """The batch-normalisation layers of ``module``, if there are any."""
+    """The batch-normalisation layers of ``module``, if any."""
 
     def __init__(self, module: Any, cut: Cut, batch_samples: int, num_samples: int) -> None:
         import keras
@@ -35,7 +35,7 @@ class Norms:
         self._chosen: NDArray[np.int64] | None = None
 
     def recalibrate(self, flat: Any, inputs: NDArray[Any], see: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
-        """Measure with these parameters; ``inputs`` are all training samples, ``see`` is their pre-processing."""
+        """Measure with these parameters; ``inputs`` are all training samples, ``see`` their pre-processing."""
         if not self.norms:
             return
         if self._chosen is None:
@@ -61,7 +61,7 @@ class Norms:
 
     @contextmanager
     def _only_measuring(self) -> Iterator[None]:
-        """While the graph is made: what is measured replaces what was known, and nothing is dropped."""
+        """While tracing: measured statistics replace the previous ones, and dropout is off."""
         momenta, rates = [one.momentum for one in self.norms], [one.rate for one in self.droppers]
         for norm in self.norms:
             norm.momentum = 0.0

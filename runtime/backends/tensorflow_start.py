@@ -1,4 +1,4 @@
-"""Before TensorFlow runs: silence, no accelerator, bounded threads."""
+"""Set-up before TensorFlow runs: no log output, no accelerator, a bounded number of threads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from runtime.errors import ConfigError
 
 ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "CUDA_VISIBLE_DEVICES": "-1",  # nobody has asked for one
+    "CUDA_VISIBLE_DEVICES": "-1",  # accelerators are not supported
     "KERAS_BACKEND": "tensorflow",
 }
 
 UNNEEDED = ("matplotlib", "pandas", "PIL", "sklearn")
-"""What Keras imports if it is there, for what is not used here: much of the time that its import takes."""
+"""Optional packages that Keras imports if installed. They are not used here and take much of its import time."""
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow and Keras, quietly: until its logging is set up it writes to descriptor 2 regardless."""
+    """Import TensorFlow and Keras without output: until its logging is set up, TensorFlow writes to descriptor 2."""
     if "tensorflow" in sys.modules:
         return
     os.environ.update(ENVIRONMENT)
@@ -34,7 +34,7 @@ def import_tensorflow() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What is written to standard error is dropped, unless it ends with an error."""
+    """Drop what is written to standard error, unless the block ends with an error."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as said:
@@ -52,9 +52,9 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _hidden(names: Sequence[str]) -> Iterator[None]:
-    """Within, these packages seem not to be installed, unless they have been imported before."""
+    """Make these packages look uninstalled within the block, unless they have been imported before."""
     hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is how Python says "not there"
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # Python treats None as "not installed"
     try:
         yield
     finally:
@@ -63,7 +63,7 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
 
 
 def start_tensorflow(num_threads: int) -> None:
-    """Import it and bound its threads; raises :class:`ConfigError` when it runs here with another number already."""
+    """Import TensorFlow and bound its threads; raises :class:`ConfigError` if it already runs with another number."""
     import_tensorflow()
     import tensorflow as tf
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import (
     MicroBatch,
+    augmentation_key,
     batch_inputs_of,
     check_counts,
-    drawn_parameters,
-    drawn_samples,
-    fitting,
-    tied,
+    checked_parameters,
+    coupled_samples,
+    task_parameters,
 )
-from runtime.backends.torch_assessing import Assessor
+from runtime.backends.torch_evaluation import TorchEvaluation
 from runtime.backends.torch_masks import Masks
 from runtime.core.vectors import FloatVector
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class TorchModel:
     """A task's ``torch_module`` with its loss summed over samples.
 
-    Buffers (batch-norm statistics) stay local to each process; see :class:`runtime.backends.torch_assessing.Assessor`.
+    Buffers (batch-norm statistics) stay local to each process; see :mod:`runtime.backends.torch_evaluation`.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class TorchModel:
         self.parameters: list[Tensor] = list(self.module.parameters())
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
         self.masks = Masks(self.module, seed)
-        self.tie = _tie(self.module, self.masks)
-        self.assessor = Assessor(task, self.module, eval_batch_samples, recalibrate_samples)
+        self.coupling = _coupling(self.module, self.masks)
+        self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples)
         self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
 
     def initial_parameters(self) -> FloatVector:
-        """From the task if it draws its own, else as the module's own initialisation left them."""
-        if (drawn := drawn_parameters(self.task, self.seed)) is not None:
-            return fitting(drawn, self.num_parameters)
+        """The task's own if it draws them, else those of the module's own initialisation."""
+        if (drawn := task_parameters(self.task, self.seed)) is not None:
+            return checked_parameters(drawn, self.num_parameters)
         return np.concatenate([parameter.detach().numpy().ravel() for parameter in self.parameters], dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """The module's parameters become views of ``params``; views of a vector are made once and kept."""
+        """Make the module's parameters views of ``params``; the views of each vector are cached."""
         self.grads = self._views_of(grad)
         place = params.ctypes.data
         if place != self._place:
@@ -85,15 +85,15 @@ class TorchModel:
         return [part.view(parameter.shape) for part, parameter in zip(parts, self.parameters, strict=True)]
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> tuple[Tensor, Tensor]:
-        """Copies of the samples out of the memory-mapped arrays, pre-processed by the task."""
+        """Copy the samples from the memory-mapped arrays and apply the task's pre-processing."""
         import torch
 
         inputs, targets = self.data.train
-        seen = self.batch_inputs(inputs[indices], drawn_samples(self.seed, indices, epochs))
+        seen = self.batch_inputs(inputs[indices], augmentation_key(self.seed, indices, epochs))
         return torch.from_numpy(seen), torch.from_numpy(targets[indices])
 
     def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
-        """Forward and backward of the summed loss."""
+        """Forward and backward pass of the summed loss."""
         import torch
 
         inputs, targets = batch
@@ -117,24 +117,24 @@ class TorchModel:
         return total
 
     def expect_weights(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: eager PyTorch needs no preparation for weights."""
 
     def _weighted(self, inputs: Tensor, targets: Tensor, micro: MicroBatch) -> tuple[Tensor, Tensor]:
-        """The sum of the losses, and what to take the gradient of: the sum of the losses with their weights."""
+        """(sum of the losses, sum of the weighted losses); the gradient is that of the second."""
         import torch
 
-        if self.tie:
-            raise tied(self.tie)
+        if self.coupling:
+            raise coupled_samples(self.coupling)
         losses = self.task.torch_losses(self.module, inputs, targets)
         return losses.detach().sum(), torch.dot(losses, torch.from_numpy(micro.weights))
 
     def evaluate(self) -> dict[str, float]:
         """The task's metrics, without gradients."""
-        return self.assessor.assess(self.data.train, self.data.test)
+        return self.evaluation.evaluate(self.data.train, self.data.test)
 
 
-def _tie(module: torch.nn.Module, masks: Masks) -> str:
-    """What makes a sample's loss depend on the others of its micro-batch; empty: nothing."""
+def _coupling(module: torch.nn.Module, masks: Masks) -> str:
+    """What makes a sample's loss depend on other samples of its micro-batch; empty: nothing."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
     if any(isinstance(one, _BatchNorm) for one in module.modules()):
@@ -147,7 +147,7 @@ def _tie(module: torch.nn.Module, masks: Masks) -> str:
 class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every process.
 
-    Parameters are assessed ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
+    Parameters are evaluated ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
     measured on ``recalibrate_samples`` training samples (docs/workloads.md).
     """
 
@@ -161,21 +161,18 @@ class TorchBackend:
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:
-        """Import torch."""
         import torch
         import torch.nn.functional  # noqa: F401
 
         return ["torch"]
 
     def prepare(self, task: Any, seed: int) -> TorchModel:
-        """Build the module."""
         return TorchModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """Those of the model, which is not built if the task draws them itself."""
-        drawn = drawn_parameters(task, seed)
+        """The model's initial parameters; does not build the model if the task draws them itself."""
+        drawn = task_parameters(task, seed)
         return self.prepare(task, seed).initial_parameters() if drawn is None else drawn

@@ -1,4 +1,4 @@
-"""Dropout in PyTorch, whose masks are drawn by a key of the micro-batch (:mod:`runtime.backends.masks`)."""
+"""Dropout in PyTorch, whose masks are drawn from a key of the micro-batch (:mod:`runtime.backends.masks`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @final
 class Masks:
-    """The random state that ``module`` draws from. Without dropout nothing is seeded."""
+    """The random state for ``module``'s dropout; without dropout nothing is seeded."""
 
     def __init__(self, module: torch.nn.Module, seed: int) -> None:
         self.active = any(_drops(one) for one in module.modules())
         self.seed = seed
 
     def draw(self, inputs: Tensor) -> None:
-        """Seed what is drawn next."""
+        """Seed the masks of the next forward pass."""
         import torch
 
         if self.active:
@@ -28,6 +28,6 @@ class Masks:
 
 
 def _drops(module: torch.nn.Module) -> bool:
-    """``p`` of dropout layers, ``dropout`` of recurrent and attention layers."""
+    """Whether the module uses dropout: ``p`` of dropout layers, ``dropout`` of recurrent and attention layers."""
     fractions = (getattr(module, "p", 0.0), getattr(module, "dropout", 0.0))
     return any(isinstance(frac, float) and frac > 0 for frac in fractions)

@@ -1,1 +1,1 @@
-"""What machines are like, whoever runs jobs on them."""
+"""Descriptions of the machines of a cluster, independent of the runtime that uses them."""

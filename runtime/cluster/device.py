@@ -1,4 +1,4 @@
-"""The device profile: how long an iteration takes on an emulated device, and which worker has which."""
+"""Device profiles: how long an iteration takes on an emulated device, and which worker has which profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NonNegative = Annotated[float, Meta(ge=0)]
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """F(batch) = base_s + per_sample_s * batch, but at least saturation_s (a GPU is flat below its saturation)."""
+    """F(batch) = base_s + per_sample_s * batch, but at least saturation_s (a GPU's time is flat below saturation)."""
 
     base_s: float = 0.0
     per_sample_s: float = 0.0
@@ -36,11 +36,11 @@ class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Profiles = Sequence[DeviceProfile | None]
-"""Of every worker; None: as fast as its machine computes."""
+"""The profile of every worker; None: not paced, it runs as fast as its machine computes."""
 
 
 def parse_device(fields: Mapping[str, float] | None) -> DeviceProfile | None:
-    """The profile that a cluster's ``device`` describes; raises ``ValueError`` naming what is wrong with it."""
+    """The profile that a cluster's ``device`` describes; raises ``ValueError`` naming the wrong field."""
     known = DeviceProfile.__struct_fields__
     for name, value in (fields or {}).items():
         if name not in known:
@@ -51,7 +51,7 @@ def parse_device(fields: Mapping[str, float] | None) -> DeviceProfile | None:
 
 
 class DeviceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of a cluster's ``devices``: the profile, and who has such a device."""
+    """One entry of a cluster's ``devices``: the profile, and the workers that have such a device."""
 
     workers: list[int]
     base_s: NonNegative = 0.0
@@ -59,16 +59,16 @@ class DeviceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     saturation_s: NonNegative = 0.0
 
 
-class Device(DeviceProfile, frozen=True, kw_only=True):
-    """What a worker of a mixed cluster has, as ``meta.json`` tells it."""
+class WorkerDevice(DeviceProfile, frozen=True, kw_only=True):
+    """The device of one worker of a mixed cluster, as recorded in ``meta.json``."""
 
     type: str
 
 
-def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[Device, ...]:
-    """The device of every worker in a cluster's ``devices``, which names types; raises :class:`ConfigError`."""
+def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[WorkerDevice, ...]:
+    """The device of every worker, from a cluster's ``devices`` (by type); raises :class:`ConfigError`."""
     types: dict[str, DeviceType] = convert(dict(fields), dict[str, DeviceType], DEVICES)
-    found: dict[int, Device] = {}
+    found: dict[int, WorkerDevice] = {}
     for name, one in types.items():
         for worker in one.workers:
             if not 0 <= worker < num_workers:
@@ -82,14 +82,14 @@ def parse_devices(fields: Mapping[str, Any], num_workers: int) -> tuple[Device, 
                     "name it once"
                 )
             numbers = {field: getattr(one, field) for field in DeviceProfile.__struct_fields__}
-            found[worker] = Device(type=name, **numbers)
+            found[worker] = WorkerDevice(type=name, **numbers)
     if missing := [worker for worker in range(num_workers) if worker not in found]:
-        raise ConfigError(f"{DEVICES}: says nothing of worker {missing[0]}; name every worker under one of its types")
+        raise ConfigError(f"{DEVICES}: worker {missing[0]} has no device; name every worker under one of its types")
     return tuple(found[worker] for worker in range(num_workers))
 
 
 def describe_devices(fields: Mapping[str, Any] | None, num_workers: int) -> list[dict[str, Any]] | None:
-    """For ``meta.json``: type and numbers of every worker's device; None where all have the same."""
+    """For ``meta.json``: type and parameters of every worker's device; None if all workers have the same."""
     return None if fields is None else msgspec.to_builtins(parse_devices(fields, num_workers))
 
 
@@ -100,10 +100,10 @@ def profiles_of(
     *,
     on_hosts: bool = False,
 ) -> Profiles:
-    """What paces each worker of a cluster with one ``device`` for all, or a mix of ``devices``.
+    """The device profile of each worker, from one ``device`` for all or from a mix of ``devices``.
 
-    Raises ``ValueError`` (:class:`ConfigError` for the mix) naming what is wrong. ``on_hosts``: there are emulated
-    hosts, which have devices of their own.
+    Raises ``ValueError`` (:class:`ConfigError` for the mix) naming what is wrong. ``on_hosts``: the cluster has
+    emulated hosts, which have devices of their own.
     """
     profile = parse_device(device)
     if devices is None:
@@ -116,6 +116,6 @@ def profiles_of(
 
 
 def slowest_s(profiles: Profiles, batch_samples: int) -> float | None:
-    """The iteration that all wait for when each computes ``batch_samples``; None if nothing paces them."""
+    """Seconds of the slowest worker's iteration when each computes ``batch_samples``; None without pacing."""
     times = [profile.seconds(batch_samples) for profile in profiles if profile is not None]
     return max(times) if times else None

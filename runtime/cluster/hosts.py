@@ -1,8 +1,8 @@
-"""Emulated hosts as a cluster's configuration describes them: how strong each is, and which tasks it holds (pure).
+"""Emulated hosts as a cluster's configuration describes them: their resources, and the tasks placed on them (pure).
 
-A host has a share of this machine's processor time, a link of a rate to a switch that is never the bottleneck, and the
-tasks placed on it; these contend for both. The live runtime builds hosts of namespaces and quotas, the virtual one
-models them: both from this description.
+A host has a share of this machine's processor time, a rate-limited link to a switch that is never the bottleneck, and
+the tasks placed on it, which contend for both. The live runtime builds hosts from namespaces and quotas, the virtual
+one models them; both use this description.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from runtime.config.checking import convert
 from runtime.errors import ConfigError
 
 MAX_HOSTS = 250
-"""Addresses 1 to 250 of one /24 network; the rest of it is the laboratory's."""
+"""Hosts use addresses 1 to 250 of one /24 network; the rest is reserved for the testbed itself."""
 BITS_PER_MBIT = 1e6
 MIN_CORES = 0.01
-"""Of this machine per host: less than 1 ms of a 100 ms quota period is refused by the kernel."""
+"""Cores of this machine per host: the kernel refuses less than 1 ms of a 100 ms quota period."""
 
 Spread = Literal["spread", "pack"]
 
@@ -37,26 +37,26 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of all hosts, and what only all together have."""
+    """Defaults for all hosts, and the settings that concern all of them together."""
 
     count: Annotated[int, Meta(ge=1, le=MAX_HOSTS)]
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
     placement: Spread | list[list[str]] = "spread"
-    """By name: the tasks of the first host, of the second, ..."""
+    """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
     overrides: dict[int, dict[str, float | dict[str, float] | None]] | None = None
-    """Fields of single hosts that differ from the rest, by number."""
+    """Fields of single hosts that differ from the rest, by host number."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """One emulated machine, in this machine's units."""
+    """One emulated machine, in units of this machine."""
 
     number: int
     cores: float | None
-    """Of this machine; None: as much as there is."""
+    """Quota in cores of this machine; None: no quota."""
     link_bytes_per_s: float | None
-    """Of its uplink and, independently, its downlink, on the wire (headers included); None: unlimited."""
+    """Rate of its uplink and, independently, of its downlink, on the wire (headers included); None: unlimited."""
     latency_s: float
-    """One way, between this host and the switch."""
+    """One-way delay between this host and the switch."""
     memory_bytes: int | None
     device: DeviceProfile | None
     tasks: tuple[str, ...]
@@ -64,11 +64,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
-    """All hosts of a cluster; :func:`parse_hosts` makes them."""
+    """All hosts of a cluster; made by :func:`parse_hosts`."""
 
     hosts: tuple[Host, ...]
     host_of: dict[str, int]
-    """Number of the host of every task."""
+    """Host number of every task."""
 
     @property
     def cores(self) -> float:
@@ -76,12 +76,12 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return sum(host.cores or 0.0 for host in self.hosts)
 
     def describe(self) -> list[dict[str, object]]:
-        """For ``meta.json``."""
+        """The hosts as plain data, for ``meta.json``."""
         return [msgspec.to_builtins(host) for host in self.hosts]
 
 
 class Placement:
-    """Where tasks live now: as the hosts were described, until a strategy restarts one elsewhere.
+    """The current host of every task: as configured, until a strategy restarts a task elsewhere.
 
     ``tasks_on[n]`` are the tasks of host n.
     """
@@ -92,11 +92,11 @@ class Placement:
         self.tasks_on = [list(host.tasks) for host in hosts.hosts]
 
     def host(self, task: str) -> Host:
-        """The one that a task lives on."""
+        """The host that a task is on now."""
         return self.hosts.hosts[self.host_of[task]]
 
     def move(self, task: str) -> bool:
-        """To another host, of those with the fewest tasks the first; False where there is no other."""
+        """Move a task to the least loaded other host (the first of equals); False if there is no other host."""
         old = self.host_of[task]
         others = [number for number in range(len(self.tasks_on)) if number != old]
         if not others:
@@ -109,7 +109,7 @@ class Placement:
 
 
 def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int, path: str = "cluster.hosts") -> Hosts:
-    """What ``fields`` describe for so many tasks; raises :class:`ConfigError` naming the setting and its cure."""
+    """Build the hosts from ``fields``; raises :class:`ConfigError` naming the setting and its cure."""
     spec: HostsSpec = convert(dict(fields), HostsSpec, path)
     overrides = spec.overrides or {}
     for number in overrides:
@@ -150,10 +150,11 @@ def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], pat
 
 
 def _place(spec: HostsSpec, tasks: list[str], num_servers: int, path: str) -> dict[str, int]:
-    """Number of the host of every task.
+    """Host number of every task.
 
-    ``spread``: workers from the first host on, servers from the last one back, round and round, so that they meet as
-    late as possible. ``pack``: as few tasks apart as possible, host after host. Otherwise as the lists say.
+    ``spread``: workers from the first host upwards, servers from the last one downwards, round-robin, so that they
+    share hosts as late as possible. ``pack``: on as few hosts as possible, filled one after another. Otherwise explicit
+    lists.
     """
     if isinstance(spec.placement, list):
         return _explicit(spec.placement, spec.count, tasks, path)
@@ -179,5 +180,5 @@ def _explicit(placement: list[list[str]], count: int, tasks: list[str], path: st
                 raise ConfigError(f"{path}.placement: {task} is on host {host_of[task]} and on host {number}")
             host_of[task] = number
     if missing := [task for task in tasks if task not in host_of]:
-        raise ConfigError(f"{path}.placement: {missing[0]} is placed nowhere; name its host, or use placement=spread")
+        raise ConfigError(f"{path}.placement: {missing[0]} is not placed; name its host, or use placement=spread")
     return host_of

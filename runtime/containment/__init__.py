@@ -1,4 +1,4 @@
-"""What keeps a run's processes together, so that nothing of it outlives it however it ends."""
+"""Keeps a run's processes together, so that nothing of it outlives it however it ends."""
 
 import sys
 
@@ -8,5 +8,5 @@ __all__ = ["Isolation", "contain", "inside", "is_linux", "obstacle"]
 
 
 def is_linux() -> bool:
-    """The system that all this is made of."""
+    """Whether this is Linux, which containment relies on."""
     return sys.platform.startswith("linux")

@@ -1,14 +1,14 @@
-"""Moves a run into namespaces of its own: when its first process ends, the kernel ends everything else.
+"""Moves a run into its own namespaces: when the first process inside ends, the kernel ends everything else.
 
 ::
 
-    run.py (outside: waits, passes signals on, takes over the exit code)
-      +- init (process 1 inside: reaps, dies with the outer one)
-           +- run.py (inside: the run itself, in a process group of its own)
+    run.py (outside: waits, forwards signals, returns the run's exit code)
+      +- init (process 1 inside: reaps orphans, dies with the outer process)
+           +- run.py (inside: the run itself, in its own process group)
                 +- agent, tasks, ...
 
-SIGKILL of the outer process kills init by its parent-death signal, and the end of init is the end of its namespace of
-processes: of every process in it, however detached. Network namespaces with their interfaces and queues, mounts, and
+SIGKILL of the outer process kills init by its parent-death signal, and the end of init is the end of its PID namespace:
+of every process in it, however detached. Network namespaces with their interfaces and queues, mounts, and
 ``/dev/shm`` go with the last process that uses them. Nothing depends on a handler or on ``finally``.
 
 Where the kernel refuses namespaces, parent-death signals alone tie the processes together
@@ -30,36 +30,36 @@ from runtime.containment import linux, pids
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 STAND_STILL, GO_ON = signal.SIGUSR1, signal.SIGUSR2
-"""From the outer process to init."""
+"""Pipe from the outer process to init; its end tells init that the outer process died."""
 HANDLED = (*FORWARDED, STAND_STILL, GO_ON, signal.SIGTSTP)
 
 Mask = set[int]
-"""Signals that are blocked."""
+"""Set of blocked signals."""
 
 _inside: list[Isolation] = []
-"""What this process was moved into, if it was."""
+"""The isolation that this process is inside of, if any."""
 
 
 class Isolation(enum.IntEnum):
-    """How much of its own a run needs; each includes those before."""
+    """What a run needs to have isolated; each level includes the ones before."""
 
     NONE = 0
     PROCESSES = 1
-    """Processes, mounts, shared memory."""
+    """PID and mount namespaces, private shared memory."""
     NETWORK = 2
-    """A network, too."""
+    """A network namespace, too."""
 
 
 def inside() -> Isolation:
-    """What of its own this process has."""
+    """Isolation of this process."""
     return _inside[-1] if _inside else Isolation.NONE
 
 
 def contain(isolation: Isolation) -> None:
-    """Go on inside; the process that called stays outside and never returns from here.
+    """Continue inside; the calling process stays outside and never returns from here.
 
     Only the main thread of a process without other threads may call it, before it has children. Raises ``OSError``
-    where the kernel refuses, which :func:`obstacle` finds out beforehand.
+    where the kernel refuses; :func:`obstacle` detects that beforehand.
     """
     if isolation <= inside():
         return
@@ -69,7 +69,7 @@ def contain(isolation: Isolation) -> None:
     _end_helper_threads()
     enter_namespaces(isolation)
     lifeline = os.pipe()
-    # a signal that comes before its handler is there waits: it would kill the outer process, and init would not hear it
+    # block signals until the handlers are installed: one of them would kill the outer process without init noticing
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     inner = os.fork()
     if inner:
@@ -77,10 +77,10 @@ def contain(isolation: Isolation) -> None:
         _wait_outside(inner, mask)
     os.close(lifeline[1])
     linux.die_with_parent()
-    if select.select([lifeline[0]], [], [], 0)[0]:  # it died before we asked to die with it
+    if select.select([lifeline[0]], [], [], 0)[0]:  # the parent died before the parent-death signal was set
         os._exit(1)
     os.close(lifeline[0])
-    furnish(isolation)
+    set_up(isolation)
     run = os.fork()
     if run:
         _be_init(run, mask)
@@ -90,7 +90,7 @@ def contain(isolation: Isolation) -> None:
 
 
 def _end_helper_threads() -> None:
-    """A fork ends the threads that numpy's BLAS may have started; beside any thread there is no new user namespace."""
+    """End the threads that numpy's BLAS may have started, by forking: a threaded process gets no new user namespace."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -98,7 +98,7 @@ def _end_helper_threads() -> None:
 
 
 def obstacle(isolation: Isolation) -> str | None:
-    """Why :func:`contain` would fail here, found out by doing it in a child; None when it works."""
+    """Why :func:`contain` would fail here, determined by trying it in a child process; None if it works."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -112,11 +112,11 @@ def obstacle(isolation: Isolation) -> str | None:
 
 
 def _attempt(isolation: Isolation, writing: int) -> NoReturn:
-    """In a child: namespaces, and a first process in them that furnishes them."""
+    """In a child: create namespaces and a first process in them that sets them up."""
     try:
         enter_namespaces(isolation)
         if os.fork() == 0:
-            furnish(isolation)
+            set_up(isolation)
         else:
             os.waitpid(-1, 0)
     except OSError as error:
@@ -126,7 +126,7 @@ def _attempt(isolation: Isolation, writing: int) -> NoReturn:
 
 
 def enter_namespaces(isolation: Isolation) -> None:
-    """For the children of this process, and the network for itself; an ordinary user is root in there."""
+    """Namespaces for the children of this process, and the network for itself; an ordinary user is root inside."""
     flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
     if isolation is Isolation.NETWORK:
         flags |= linux.CLONE_NEWNET
@@ -143,8 +143,8 @@ def enter_namespaces(isolation: Isolation) -> None:
             os.close(descriptor)
 
 
-def furnish(isolation: Isolation) -> None:
-    """Mounts of our own: ``/proc`` of these processes, shared memory that ends with them; a loopback interface."""
+def set_up(isolation: Isolation) -> None:
+    """Private mounts: ``/proc`` of these processes, shared memory that ends with them; and a loopback interface."""
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     safe = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("proc", "/proc", "proc", safe | linux.MS_NOEXEC)
@@ -157,10 +157,10 @@ def furnish(isolation: Isolation) -> None:
 
 
 def _wait_outside(init: int, mask: Mask) -> NoReturn:
-    """Pass signals on; end as the run ends.
+    """Forward signals, and exit as the run exits.
 
-    The run has a process group of its own, so a Ctrl-C reaches it through here, and only once. Init hands signals on
-    to the run: the run's own id is not known out here.
+    The run has its own process group, so a Ctrl-C reaches it through this process, and only once. Init forwards signals
+    to the run, since the run's process id is not known out here.
     """
     _hand_on(lambda number: os.kill(init, number))
     signal.signal(signal.SIGTSTP, lambda *_: _suspend(init))
@@ -169,20 +169,20 @@ def _wait_outside(init: int, mask: Mask) -> NoReturn:
 
 
 def _suspend(init: int) -> None:
-    """Ctrl-Z: everything inside stands still, then we; ``fg`` wakes us first."""
+    """Ctrl-Z: stop everything inside, then this process; ``fg`` resumes this process first."""
     os.kill(init, STAND_STILL)
     os.kill(os.getpid(), signal.SIGSTOP)
     os.kill(init, GO_ON)
 
 
 def exit_code(status: int) -> int:
-    """As a shell tells it: 128 + signal for a process that was killed."""
+    """Exit code by the shell's convention: 128 + signal for a killed process."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _hand_on(kill: Callable[[int], None]) -> None:
     def handle(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended, and we are about to hear of it
+        with contextlib.suppress(ProcessLookupError):  # it has just ended, and waitpid will report it
             kill(number)
 
     for number in FORWARDED:
@@ -193,7 +193,7 @@ def _hand_on(kill: Callable[[int], None]) -> None:
 
 
 def _be_init(run: int, mask: Mask) -> NoReturn:
-    """Process 1: reap whoever is left to us; the end of the run is our end, and so everybody's."""
+    """Process 1: reap orphans; exit when the run ends, which ends every other process inside."""
     os.setpgid(0, 0)
     _hand_on(lambda number: os.kill(run, number))
     signal.signal(STAND_STILL, lambda *_: os.killpg(run, signal.SIGSTOP))

@@ -1,4 +1,4 @@
-"""Linux system calls that Python 3.11 does not offer; every failure is an ``OSError`` with its number."""
+"""Linux system calls that Python 3.11 lacks; every failure is an ``OSError`` with its errno."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ def _check(result: int, what: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """New namespaces for this process; the one for processes is for its children."""
+    """Create new namespaces for this process; a PID namespace applies to its children only."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    """Mount a file system, or change how one is shared."""
+    """Mount a file system, or change the propagation of a mount."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Get this signal from the kernel when the thread that created this process ends."""
+    """Ask the kernel to send this signal when the thread that created this process ends."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
 def drop_privileges() -> None:
-    """Give up, for this process and all that it starts, every privilege of root over the machine.
+    """Drop, for this process and its descendants, every root privilege over the machine.
 
-    What lets root read and write its users' files stays, since a root user expects that of a data set.
+    The capabilities to read and write other users' files stay, since a root user expects access to data sets.
     """
     kept = (1 << CAP_DAC_OVERRIDE) | (1 << CAP_DAC_READ_SEARCH)
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
     for capability in range(CAP_LAST + 1):
         if not kept >> capability & 1:
-            _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # one that this kernel does not know is no loss
+            _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # a capability unknown to this kernel needs no dropping
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     held = _held_capabilities() & kept
     data = struct.pack("=6I", held & 0xFFFFFFFF, held & 0xFFFFFFFF, 0, held >> 32, held >> 32, 0)
@@ -71,7 +71,7 @@ def _held_capabilities() -> int:
 
 
 def bring_up_loopback() -> None:
-    """A new network namespace has a loopback interface that is down."""
+    """Bring the loopback interface up; it is down in a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("16sh22x", b"lo", 0)
         (flags,) = struct.unpack_from("h", fcntl.ioctl(sock, _SIOCGIFFLAGS, request), 16)

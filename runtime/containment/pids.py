@@ -1,4 +1,4 @@
-"""Process ids as the rest of the machine knows them: what a record holds, since its readers are out there."""
+"""Process ids as seen outside the run's namespace: records hold these, since their readers are outside."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import contextlib
 import os
 
 _outer_proc: list[int] = []
-"""Descriptor of ``/proc`` as it was outside; empty outside."""
+"""Descriptor of the outer ``/proc``; empty if this process never entered a PID namespace."""
 
 
 def remember_outside() -> None:
-    """Before this process enters a namespace of processes."""
+    """Keep the outer ``/proc`` open; call it before this process enters a PID namespace."""
     _outer_proc[:] = [os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
 
 
 def forget_outside() -> None:
-    """It stayed outside after all."""
+    """Undo :func:`remember_outside`, for a process that stayed outside."""
     while _outer_proc:
         os.close(_outer_proc.pop())
 
 
 def outer_pid(pid: int) -> int:
-    """The id that a process of ours has outside; 0 if it is gone.
+    """The outer process id of a process inside; 0 if it is gone.
 
-    The kernel says so of a descriptor of the process, to whoever reads of it in the outer ``/proc``.
+    The kernel shows it in the ``fdinfo`` of a pidfd, to readers of the outer ``/proc``.
     """
     if not _outer_proc:
         return pid

@@ -1,4 +1,4 @@
-"""What ties the life of a process to that of the run."""
+"""Ties the life of a process to that of the run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def die_with(parent_pid: int) -> None:
-    """Get SIGKILL from the kernel when the thread that created this process ends; exit now if it already has.
+    """Set SIGKILL as the parent-death signal; exit now if the parent has already died.
 
-    Set it before anything else: whatever kills the parent, and however, nothing of the run outlives it. Only the main
-    thread may create processes, because the signal follows the creating *thread*.
+    Call it before anything else, so that nothing of the run outlives its parent however that dies. Only the main thread
+    may create processes, because the signal follows the creating *thread*.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -24,10 +24,10 @@ def die_with(parent_pid: int) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let this process and its forks reuse what they free instead of giving it back to the kernel (glibc).
+    """Let this process and its forks reuse freed memory instead of returning it to the kernel (glibc).
 
     Otherwise the activations of every iteration come from fresh pages: 3,000 page faults for a small CNN, up to twice
-    the time, and iterations that differ by a third.
+    the time, and iteration times that differ by a third.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -36,7 +36,7 @@ def keep_freed_memory() -> None:
 
 
 def default_signals() -> None:
-    """A forked task starts with the default reaction to every signal that its parent had changed."""
+    """Reset the signal handlers that a forked task inherited from its parent."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

@@ -1,4 +1,4 @@
-"""Models that scripts fit to records, as small YAML files: finding and reading one, whatever it holds."""
+"""Models that scripts fit to records, stored as small YAML files: finding and reading them, whatever they hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 class Kind(NamedTuple):
-    """``setting`` chooses a model of this kind on the command line, ``script`` writes one, ``key`` is always in it."""
+    """A kind of fitted model: ``setting`` chooses one in the config, ``script`` writes one, ``key`` is required."""
 
     name: str
     setting: str
@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     directory: Path
 
     def read(self, name: str) -> bytes:
-        """The file ``name`` of the directory, without its ending, or a path that ends in ``.yaml``.
+        """Content of the file ``name`` of the directory (without its ending), or of a path that ends in ``.yaml``.
 
         Raises :class:`ConfigError` with one line for a file that cannot be read.
         """
@@ -35,17 +35,17 @@ class Kind(NamedTuple):
             ) from None
 
     def path_of(self, name: str) -> Path:
-        """Where that file is."""
+        """Path of the file ``name``, or ``name`` itself if it is a path."""
         return Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else self.directory / f"{name}.yaml"
 
     def parse(self, data: bytes, name: str) -> dict[Any, Any]:
-        """The file's content as plain data; raises :class:`ConfigError` for what is no such model."""
+        """The file's content as plain data; raises :class:`ConfigError` if it is not such a model."""
         import yaml
 
         where = f"{self.setting}={name}"
         try:
             raw = yaml.safe_load(data)
-        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: no text, or a date that there is not
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: not text, or an impossible date
             raise ConfigError(f"{where}: is not a YAML file; {self.script} writes {self.name}s") from None
         if not isinstance(raw, dict) or self.key not in raw:
             raise ConfigError(f"{where}: is not a {self.name}; {self.script} writes them")

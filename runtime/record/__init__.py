@@ -1,1 +1,1 @@
-"""What is written down of a run, and shown while it goes on."""
+"""Writes the record of a run, and shows its progress meanwhile."""

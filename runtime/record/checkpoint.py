@@ -1,8 +1,8 @@
-"""Checkpoint files: parameters, optimizer state and the set of applied work in one file that is whole or not there.
+"""Checkpoint files: parameters, optimizer state and the set of applied work in one file, published atomically.
 
-Layout: magic, length of the head, head (msgpack: version, data-service state, what follows), raw arrays, CRC-32.
-The file is written without a name (O_TMPFILE) and linked when it is complete, so a kill at any moment leaves either the
-whole file or nothing. It is not fsynced: it outlives any process, not a power cut.
+Layout: magic, header length, header (msgpack: version, data-service state, array descriptions), raw arrays, CRC-32.
+The file is written without a name (O_TMPFILE) and linked when it is complete, so a kill at any moment leaves either
+the whole file or nothing. It is not fsynced: it survives any process, but not a power failure.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import numpy as np
 
 MAGIC = b"SGLC0001"
 MODE = 0o666
-"""Of new files, less the umask."""
+"""Permissions of new files, before the umask."""
 _LENGTH = struct.Struct("<Q")
 
 
 class CheckpointError(ValueError):
-    """The file is not a whole checkpoint."""
+    """The file is not a complete checkpoint."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What the raw bytes are. ``arrays`` holds (name, dtype, elements); ``scalars`` the rest of the state."""
+    """Describes the raw bytes: ``arrays`` holds (name, dtype, elements), ``scalars`` the rest of the state."""
 
     version: int
     state: bytes
@@ -38,7 +38,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def path_of(directory: Path, checkpoint: int, server: int) -> Path:
-    """Where a server keeps its part of a checkpoint."""
+    """Path of a server's part of a checkpoint."""
     return directory / f"{checkpoint:08d}-server{server}.ckpt"
 
 
@@ -79,37 +79,37 @@ def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
 
 
 def publish(path: Path, parts: list[Any]) -> None:
-    """Write a file that appears under its name only when it is complete; replaces one that is there.
+    """Write a file that appears under its name only when it is complete; replaces an existing one.
 
-    Who may read it is for the umask to say, as for every other file of a record.
+    The umask decides who may read it, as for every other file of a record.
     """
     try:
         fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, MODE)
-    except (AttributeError, OSError):  # of Linux alone, and not of every file system
+    except (AttributeError, OSError):  # O_TMPFILE: Linux only, and not on every file system
         _publish_by_rename(path, parts)
         return
     with os.fdopen(fd, "wb") as file:
         file.writelines(parts)
         file.flush()
         path.unlink(missing_ok=True)
-        # src_dir_fd means nothing to an absolute path, but makes CPython use linkat(2), which follows the link
+        # src_dir_fd is ignored for an absolute path, but makes CPython use linkat(2), which follows the link
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
 
 def publish_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """As ``numpy.save`` writes it, but whole or not at all, and a full disk is told as one."""
+    """Publish an array in the format of ``numpy.save``, atomically; a full disk is reported as such."""
     array, head = np.ascontiguousarray(array), BytesIO()
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
     publish(path, [head.getvalue(), array.data.cast("B") if array.size else b""])
 
 
 def _publish_by_rename(path: Path, parts: list[Any]) -> None:
-    """For file systems without O_TMPFILE."""
+    """Write to a temporary name and rename, for file systems without O_TMPFILE."""
     half = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(half, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
             file.writelines(parts)
         os.replace(half, path)
     except BaseException:
-        half.unlink(missing_ok=True)  # half a file would fill a full disk for good
+        half.unlink(missing_ok=True)  # a partial file would keep a full disk full
         raise

@@ -1,7 +1,7 @@
 """One row per iteration instead of one line per event: the record of jobs too large for an event log.
 
 Rows are streamed to ``iterations.parquet`` in groups, so memory does not grow with the job. A row is written when the
-fate of its gradient is decided; ``docs/record.md`` describes the columns.
+outcome of its gradient is known; ``docs/record.md`` describes the columns.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.record.recorder import Recorder, keep_back
+from runtime.record.recorder import Recorder, reserve_space
 from strategies.protocol import Apply, Arrived, Drop
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES, END_BYTES = 1 << 13, 1 << 16
-"""More room than the heads of a group's columns and its part of the file's end take; and for the rest of that end."""
+"""Bytes, an upper bound: a group's column headers and its share of the file's footer; the rest of the footer."""
 INTEGERS = (
     "worker",
     "iteration",
@@ -44,22 +44,22 @@ FLOATS = (
     "applied_t",
 )
 NEVER = 0
-"""``applied_version`` of a gradient that was dropped; ``applied_t`` is not a number then."""
+"""``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 
 Row = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float, float, float, float]
-"""In the order of ``INTEGERS``, then ``FLOATS``."""
+"""One value per column, in the order of ``INTEGERS``, then ``FLOATS``."""
 
 
 class IterationWriter:
-    """Appends rows, or blocks of columns, to ``iterations.parquet``; ``give_room`` is called when there is none."""
+    """Appends rows or column blocks to ``iterations.parquet``; calls ``release_reserve`` when the disk is full."""
 
-    def __init__(self, run_dir: Path, give_room: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, run_dir: Path, release_reserve: Callable[[], None] = lambda: None) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         fields = [(name, pa.int64()) for name in INTEGERS] + [(name, pa.float64()) for name in FLOATS]
         self._schema = pa.schema(fields)
-        # plain and uncompressed: the columns are nearly random, and time is what such jobs lack
+        # plain and uncompressed: the columns are nearly random, and speed matters most
         self._path, self._groups = run_dir / "iterations.parquet", 0
         self._writer = pq.ParquetWriter(
             self._path,
@@ -71,23 +71,23 @@ class IterationWriter:
         self._rows: list[Row] = []
         self._blocks: list[dict[str, NDArray[Any]]] = []
         self._num_rows = 0
-        self._give_room, self._open = give_room, True
+        self._release_reserve, self._open = release_reserve, True
 
     def row(self, row: Row) -> None:
-        """One iteration."""
+        """Append one iteration to the pending rows."""
         self._rows.append(row)
         if len(self._rows) >= GROUP_ROWS:
             self._flush_rows()
 
     def block(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Several iterations: every column with one value per row."""
+        """Append several iterations: every column with one value per row."""
         self._blocks.append(columns)
         self._num_rows += len(columns["worker"])
         if self._num_rows >= GROUP_ROWS:
             self._flush_blocks()
 
     def close(self) -> None:
-        """No more rows; what there is gets its end."""
+        """Flush the pending rows and write the file's footer."""
         if self._open:
             self._flush_rows()
             self._flush_blocks()
@@ -112,24 +112,24 @@ class IterationWriter:
 
         table = pa.table(columns, schema=self._schema)
         try:
-            self._look_for_room(table.nbytes)
+            self._ensure_space(table.nbytes)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
             self._groups += 1
         except OSError:
             self._open = False
-            self._give_room()
+            self._release_reserve()
             with contextlib.suppress(OSError):
                 self._writer.close()
             raise
 
-    def _look_for_room(self, num_bytes: int) -> None:
-        """A group that is not whole would make the file's end impossible, and without its end none can be read."""
+    def _ensure_space(self, num_bytes: int) -> None:
+        """Make sure that the group and the footer fit: without its footer nothing of the file is readable."""
         needed = num_bytes + GROUP_BYTES * (self._groups + 1) + END_BYTES
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if limit != resource.RLIM_INFINITY and self._path.stat().st_size + needed > limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(self._path))
         try:
-            room = keep_back(self._path.parent, needed)
+            room = reserve_space(self._path.parent, needed)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
         if room is not None:
@@ -137,15 +137,15 @@ class IterationWriter:
 
 
 class ColumnRecorder:
-    """A record whose arrivals are rows; everything else is lines of ``events.jsonl`` as usual."""
+    """A recorder that writes arrivals as rows, and everything else as lines of ``events.jsonl``."""
 
     def __init__(self, run_dir: Path) -> None:
         self.lines = Recorder(run_dir)
-        self.rows = IterationWriter(run_dir, self.lines.give_room)
+        self.rows = IterationWriter(run_dir, self.lines.release_reserve)
         self._open: dict[int, tuple[float, Arrived]] = {}
 
     def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
-        """An arrival waits for the fate of its gradient; other events are written at once, without their commands."""
+        """Hold an arrival until its gradient is applied or dropped; write other events at once, without commands."""
         if isinstance(event, Arrived):
             if event.grad.samples:
                 self._open[event.grad.id] = (t, event)
@@ -163,20 +163,20 @@ class ColumnRecorder:
                     self._decided(grad, NEVER, float("nan"))
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """A line; before the last, the rows get their end, so that it can say whether they are all there."""
+        """Write a note line; before the job's last one, close the rows, so that it can say if they are complete."""
         if kind == "Finished":
             self.rows.close()
         self.lines.note(t, kind, **fields)
 
     def close(self) -> None:
-        """No more lines or rows; gradients whose fate is open are left out."""
+        """Close both files; gradients that were neither applied nor dropped are left out."""
         try:
             self.rows.close()
         finally:
             self.lines.close()
 
     def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
-        if grad_id not in self._open:  # the job ended before this command was carried out
+        if grad_id not in self._open:  # already resolved, or the job ended before the command was executed
             return
         t, event = self._open.pop(grad_id)
         grad, timings = event.grad, event.timings

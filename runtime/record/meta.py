@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 def describe_machine() -> dict[str, Any]:
-    """Facts that timings depend on."""
+    """Properties of this machine that timings depend on."""
     return {
         "hostname": platform.node(),
         "kernel": platform.release(),
@@ -27,12 +27,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def num_cores() -> int:
-    """That this process may use; of the machine, where a system does not tell."""
+    """Number of cores that this process may use; all of the machine's where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe_versions() -> dict[str, str]:
-    """Ours, Python's and numpy's; those of the framework follow when it has been imported."""
+    """Versions of Stragglab, Python and numpy; those of the framework are added when it has been imported."""
     return {
         "stragglab": own_version(),
         "commit": _commit(),

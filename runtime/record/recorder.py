@@ -1,6 +1,6 @@
 """The event log: one JSON line per event, written with one system call, so that a kill tears at most the last line.
 
-A full disk tears none: what did not fit is cut off again, and room that was kept back holds the record's last words.
+A full disk tears none: a line that did not fit is truncated away, and reserved space holds the record's final lines.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class _NoteLine(msgspec.Struct):
 
 
 SPARE_BYTES = 1 << 16
-"""Kept back for the last words of a record whose disk is full."""
+"""Bytes reserved for the final lines of a record whose disk is full."""
 
 
-class RecordError(OSError):
+class RecordWriteError(OSError):
     """The record can no longer be written (a full disk, say)."""
 
 
 class Recorder:
     """Appends to ``events.jsonl`` of a run directory; see ``docs/record.md``.
 
-    The line that does not fit raises :class:`RecordError`. From then on there is room for a few last words, and what
-    does not fit any more is left out in silence.
+    A line that does not fit raises :class:`RecordWriteError`. From then on, the reserved space takes a few final lines,
+    and lines that do not fit there either are dropped silently.
     """
 
     def __init__(self, run_dir: Path) -> None:
         self.path = run_dir / "events.jsonl"
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         self._room = limit if limit != resource.RLIM_INFINITY else None
-        self._spare = keep_back(run_dir, SPARE_BYTES if self._room is None else min(SPARE_BYTES, self._room))
+        self._spare = reserve_space(run_dir, SPARE_BYTES if self._room is None else min(SPARE_BYTES, self._room))
         self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, MODE)
         if self._room is not None:
             self._room -= min(SPARE_BYTES, self._room // 4)
@@ -64,52 +64,52 @@ class Recorder:
         self._full = False
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        """An event that the strategy was told, and its answer."""
+        """Write an event that the strategy received, with its answer."""
         line = _EventLine(self._seq, t, "event", event, commands, version, round(decide_us, 2), state)
         self._write(self._encode(line) + b"\n")
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """A fact that the strategy is not told."""
+        """Write a fact that the strategy does not receive."""
         self._write(self._encode(_NoteLine(self._seq, t, "note", {"type": kind, **fields})) + b"\n")
 
     def close(self) -> None:
-        """No more lines."""
-        self.give_room()
+        """Close the log; nothing can be written afterwards."""
+        self.release_reserve()
         os.close(self._fd)
 
     def _write(self, line: bytes) -> None:
         try:
             if self._room is not None and self._size + len(line) > self._room:  # what `ulimit -f` leaves
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            if os.write(self._fd, line) < len(line):  # the kernel calls it a success
+            if os.write(self._fd, line) < len(line):  # a short write is not an error to the kernel
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size)  # not half a line, or what follows could not be read
+                os.ftruncate(self._fd, self._size)  # a torn line would make the following ones unreadable
             if self._full:
                 return
             self._full = True
-            self.give_room()
-            raise RecordError(error.errno, error.strerror, str(self.path)) from None
+            self.release_reserve()
+            raise RecordWriteError(error.errno, error.strerror, str(self.path)) from None
         self._seq += 1
         self._size += len(line)
 
-    def give_room(self) -> None:
-        """What was kept back is free."""
+    def release_reserve(self) -> None:
+        """Free the reserved space."""
         self._room = None
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
 
 
-def keep_back(directory: Path, num_bytes: int) -> int | None:
-    """A file without a name that takes up room until it is closed; None where there are no such files.
+def reserve_space(directory: Path, num_bytes: int) -> int | None:
+    """An unnamed file that occupies space until it is closed; None on systems without such files.
 
-    Raises ``OSError`` where there is not so much room.
+    Raises ``OSError`` if there is not that much space.
     """
     try:
         spare = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, MODE)
-    except AttributeError:  # Linux alone has them
+    except AttributeError:  # only Linux has O_TMPFILE
         return None
     except OSError as error:
         if is_full(error):
@@ -126,17 +126,17 @@ def keep_back(directory: Path, num_bytes: int) -> int | None:
 
 
 class Fanout:
-    """Several records at once: the log and whoever watches."""
+    """Writes to several recorders at once: the event log and the live view."""
 
     def __init__(self, *records: Any) -> None:
         self.records = records
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        """To all."""
+        """Pass an event on to every recorder."""
         for record in self.records:
             record.event(t, event, commands, version, decide_us, state)
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """To all."""
+        """Pass a note on to every recorder."""
         for record in self.records:
             record.note(t, kind, **fields)

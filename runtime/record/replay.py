@@ -1,8 +1,7 @@
-"""Tells a strategy again what a record says that it was told, and compares the answers (pure).
+"""Replays the events of a record to a fresh strategy and compares its answers (pure).
 
-A strategy's answers depend on its fields and on the events so far, so a record is all that it takes to ask again.
-Floats survive JSON exactly: the same means the same to the last bit. What was not a number is null in a record and
-comes back as NaN.
+A strategy's answers depend only on its fields and on the events so far, so a record suffices to ask it again. Floats
+survive JSON exactly, so answers are compared to the last bit. NaN is null in a record and is read back as NaN.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from runtime.core.answers import checked
 from strategies.protocol import AnyCommand, AnyEvent, Evaluated, Strategy
 
 State = dict[str, Any]
-"""What ``log_state`` returned."""
+"""The dict that ``log_state`` returned."""
 
 
 class Malformed(ValueError):
@@ -28,8 +27,8 @@ class Malformed(ValueError):
         self.number = number
 
 
-class Told(msgspec.Struct, frozen=True):
-    """One event of a record with the answer; ``state`` is None where it did not change."""
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """One event of a record with the strategy's answer; ``state`` is None where it did not change."""
 
     seq: int
     event: AnyEvent
@@ -38,65 +37,65 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a fresh strategy answered to the same event. ``raised`` says why there is no answer, if there is none."""
+    """The answer of a fresh strategy to the same event. ``raised`` is the error if there is no answer."""
 
-    told: Told
+    recorded: RecordedEvent
     commands: tuple[AnyCommand, ...] = ()
     state: State | None = None
     raised: str = ""
 
     @property
     def same_commands(self) -> bool:
-        """Bit for bit, in the same order."""
-        return not self.raised and _bytes(self.commands) == _bytes(self.told.commands)
+        """Whether the commands are equal bit for bit, in the same order."""
+        return not self.raised and _bytes(self.commands) == _bytes(self.recorded.commands)
 
     @property
     def same_state(self) -> bool:
-        """As far as there is one: nothing is asked of a strategy that raised."""
-        return bool(self.raised) or _bytes(self.state) == _bytes(self.told.state)
+        """Whether the logged states are equal; true if the strategy raised, which leaves no state to compare."""
+        return bool(self.raised) or _bytes(self.state) == _bytes(self.recorded.state)
 
     @property
     def identical(self) -> bool:
-        """It decided as it did in the record."""
+        """Whether the strategy decided as in the record."""
         return self.same_commands and self.same_state
 
 
-def replay(told: Iterable[Told], strategy: Strategy) -> Iterator[Step]:
+def replay(events: Iterable[RecordedEvent], strategy: Strategy) -> Iterator[Step]:
     """Ask ``strategy``, which must be fresh, event by event."""
     previous: State = {}
-    for line in told:
+    for line in events:
         try:
             commands = _commands(_plain(list(checked(strategy, line.event, strategy.handle(line.event)))))
             state = strategy.log_state()
             changed = _plain(state) if state != previous else None
-        except Exception as error:  # noqa: BLE001 (whatever it is: the recorded strategy gave an answer)
-            yield Step(told=line, raised=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 (any error is a difference: the recorded strategy answered)
+            yield Step(recorded=line, raised=f"{type(error).__name__}: {error}")
             continue
         previous = state
-        yield Step(told=line, commands=commands, state=changed)
+        yield Step(recorded=line, commands=commands, state=changed)
 
 
-def decode(lines: Iterable[object]) -> list[Told]:
-    """What the strategy was told, from the lines of a whole record as plain data; raises :class:`Malformed`.
+def decode(lines: Iterable[object]) -> list[RecordedEvent]:
+    """The events that the strategy received, from the lines of a complete record; raises :class:`Malformed`.
 
-    The final score is left out: it is recorded as an event after the job's end, when no strategy is asked any more.
+    The final score is left out: it is recorded as an event after the job's end, when strategies are no longer asked.
     """
-    told: list[Told] = []
+    events: list[RecordedEvent] = []
     t, finished_s = 0.0, None
     for seq, plain in enumerate(lines):
         try:
             line = msgspec.convert(plain, _EventLine | _NoteLine)
             _check(line, seq, t)
             if isinstance(line, _EventLine):
-                told.append(_told(line))
+                events.append(_recorded_event(line))
             elif line.note.get("type") == "Finished":
                 finished_s = line.t
         except ValueError as error:
             raise Malformed(seq + 1, str(error)) from None
         t = line.t
-    if told and _is_final_score(told[-1], finished_s):
-        told.pop()
-    return told
+    if events and _is_final_score(events[-1], finished_s):
+        events.pop()
+    return events
 
 
 class _EventLine(msgspec.Struct, frozen=True, tag_field="kind", tag="event"):
@@ -114,25 +113,25 @@ class _NoteLine(msgspec.Struct, frozen=True, tag_field="kind", tag="note"):
 
 
 def _check(line: _EventLine | _NoteLine, seq: int, before_s: float) -> None:
-    """Events that are missing, or that changed places, would be blamed on the strategy."""
+    """Reject missing or reordered events, which would otherwise be blamed on the strategy."""
     if line.seq != seq:
-        raise ValueError(f"seq {line.seq} where {seq} is due, so lines are missing or twice there")
+        raise ValueError(f"seq {line.seq} where {seq} is due, so lines are missing or duplicated")
     if line.t < before_s:
-        raise ValueError(f"t goes back from {before_s} to {line.t}")
+        raise ValueError(f"t decreases from {before_s} to {line.t}")
     if isinstance(line, _EventLine) and line.event.get("t") != line.t:
         raise ValueError(f"the event says t={line.event.get('t')}, its line t={line.t}")
 
 
-def _told(line: _EventLine) -> Told:
+def _recorded_event(line: _EventLine) -> RecordedEvent:
     event = line.event
     if "metrics" in event:
         event = {**event, "metrics": _numbers(event["metrics"])}
-    told: AnyEvent = msgspec.convert(event, AnyEvent)
-    return Told(seq=line.seq, event=told, commands=_commands(line.commands), state=line.state)
+    parsed: AnyEvent = msgspec.convert(event, AnyEvent)
+    return RecordedEvent(seq=line.seq, event=parsed, commands=_commands(line.commands), state=line.state)
 
 
-def _is_final_score(last: Told, finished_s: float | None) -> bool:
-    """By its dates alone; a record that was cut off may not say when the job ended."""
+def _is_final_score(last: RecordedEvent, finished_s: float | None) -> bool:
+    """Decided by its time alone; a truncated record may not say when the job ended."""
     event = last.event
     untold = isinstance(event, Evaluated) and event.asked_s == event.t and not last.commands and last.state is None
     return untold and finished_s in (None, event.t)
@@ -144,7 +143,7 @@ def _commands(plain: Sequence[Any]) -> tuple[AnyCommand, ...]:
 
 
 def _numbers(plain: Any) -> Any:
-    """Null is how a record writes what is not a number; no other field of commands and metrics can be null."""
+    """Turn null back into NaN; no other field of commands and metrics can be null."""
     if isinstance(plain, Mapping):
         return {key: _numbers(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
@@ -153,7 +152,7 @@ def _numbers(plain: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As a record would hold it."""
+    """The value as a record would hold it."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: a live table on a terminal, plain lines elsewhere."""
+"""The live view of a job: a table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from runtime.core.job import Job
 from strategies.protocol import Arrived, Drop, Evaluated, Lost, ServerLost
 
 RECENT = 20
-"""Iterations that the shown batch processing time is a mean of."""
+"""The batch processing time shown is a mean over so many iterations."""
 PLAIN_EVERY_S = 5.0
 MAX_NAMED = 4
-"""Disturbances that a line names."""
+"""Number of disturbances that a line names before it says how many more there are."""
 BAR_CHARS = 24
 
 
 class Lane(msgspec.Struct):
-    """One worker as the view knows it."""
+    """One worker's row of the view."""
 
     iterations: int = 0
     samples: int = 0
@@ -35,7 +35,7 @@ class Lane(msgspec.Struct):
 
 
 class Picture:
-    """The state of a job, gathered from what is recorded (pure)."""
+    """The state of a job, gathered from the recorded events (pure)."""
 
     def __init__(self, job: Job, title: str, plan: Plan) -> None:
         self.job, self.title, self.plan = job, title, plan
@@ -50,7 +50,7 @@ class Picture:
         self.last_note = ""
 
     def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
-        """Take an event in."""
+        """Update the state from an event and the strategy's commands."""
         self.version = version
         match event:
             case Arrived(grad=grad, timings=timings):
@@ -69,7 +69,7 @@ class Picture:
         self.dropped += sum(len(command.grads) for command in commands if isinstance(command, Drop))
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
-        """Take a note in."""
+        """Update the state from a note of the runtime."""
         if kind == "EpochStarted":
             self.epoch = fields["epoch"]
         elif kind == "Updated":
@@ -88,7 +88,7 @@ class Picture:
             self.reached_s = event.asked_s
 
     def injected(self, t: float) -> list[Disturbance]:
-        """Disturbances that are open now."""
+        """The disturbances in effect at ``t``."""
         return [item for item in self.plan.disturbances if item.start_s <= t < item.end_s]
 
     def headline(self, t: float) -> str:
@@ -103,7 +103,7 @@ class Picture:
         return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}"
 
     def injections(self, t: float) -> str:
-        """What is injected now, in words."""
+        """The current disturbances as text."""
         found = self.injected(t)
         words = [f"{item.target} {item.kind} {item.magnitude:g}" for item in found[:MAX_NAMED]]
         if len(found) > MAX_NAMED:
@@ -112,20 +112,18 @@ class Picture:
 
 
 class NoView:
-    """Shows nothing."""
+    """A view that shows nothing."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
 
-    def tick(self, t: float) -> None:
-        """Nothing to show."""
+    def tick(self, t: float) -> None: ...
 
-    def close(self, t: float) -> None:
-        """Nothing to end."""
+    def close(self, t: float) -> None: ...
 
 
 class PlainView:
-    """A line every few seconds, for logs and pipes."""
+    """Prints a line every few seconds, for logs and pipes."""
 
     def __init__(self, picture: Picture, console: Console) -> None:
         self.picture, self.console = picture, console
@@ -133,13 +131,13 @@ class PlainView:
         console.print(picture.title, highlight=False, markup=False)
 
     def tick(self, t: float) -> None:
-        """Print when it is time."""
+        """Print if the interval has passed."""
         if t >= self._next_s and self.picture.version:
             self._next_s = t + PLAIN_EVERY_S
             self._print(t)
 
     def close(self, t: float) -> None:
-        """The last line."""
+        """Print the last line."""
         self._print(t)
 
     def _print(self, t: float) -> None:
@@ -148,7 +146,7 @@ class PlainView:
 
 
 class LiveView:
-    """A table that is redrawn in place, from our own loop (no thread of rich's)."""
+    """A table that is redrawn in place, from the runtime's own loop (no thread of rich's)."""
 
     def __init__(self, picture: Picture, console: Console) -> None:
         self.picture = picture
@@ -156,11 +154,11 @@ class LiveView:
         self._live.start()
 
     def tick(self, t: float) -> None:
-        """Redraw."""
+        """Redraw the table in place."""
         self._live.update(self._draw(t), refresh=True)
 
     def close(self, t: float) -> None:
-        """Leave the last picture standing."""
+        """Leave the final table on the terminal."""
         self.tick(t)
         self._live.stop()
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
-from runtime.errors import FAILED, told
+from runtime.errors import FAILED, print_error
 
 NUM_STANDARD = 3
 
@@ -68,5 +68,5 @@ def run_program(name: str, main: Callable[[], int]) -> NoReturn:
     try:
         exit_code = main()
     except OSError as error:
-        exit_code = told(name, error, FAILED)
+        exit_code = print_error(name, error, FAILED)
     sys.exit(exit_code)

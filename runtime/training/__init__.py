@@ -1,1 +1,1 @@
-"""Optimizers, learning rates, and progress models in place of gradients."""
+"""Optimizers, learning-rate schedules, and the progress model that replaces gradients."""

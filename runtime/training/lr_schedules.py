@@ -1,8 +1,8 @@
-"""Learning-rate schedules: factors of the configured rate after so many samples of the job (pure).
+"""Learning-rate schedules: factors of the configured rate as a function of the job's samples (pure).
 
-They count samples and not updates, since an asynchronous job makes many more updates of the same samples: with updates,
-strategies that are compared would train with different rates on the same data. Samples that a lossy method gives up
-count too: the schedule goes by how far the job is through its data, and ends with its last epoch.
+They count samples and not updates, since an asynchronous job makes many more updates from the same samples: counting
+updates would train the compared strategies with different rates on the same data. Samples that a lossy method discards
+count, too: the schedule follows the job's progress through its data, and ends with its last epoch.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ UNITS = ("samples", "epochs")
 
 
 class Schedule(ABC):
-    """Hyper-parameters as dataclass fields, the rule in :meth:`lr_at`."""
+    """A schedule: hyper-parameters as dataclass fields, the rule in :meth:`lr_at`."""
 
     @abstractmethod
     def lr_at(self, samples_passed: int) -> float:
-        """Factor of the learning rate for the update that follows ``samples_passed`` samples, applied or given up."""
+        """Factor of the learning rate for the update after ``samples_passed`` samples, applied or discarded."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Constant(Schedule):
-    """The configured rate all the time."""
+    """The configured rate throughout."""
 
     def lr_at(self, samples_passed: int) -> float:
-        """1."""
         return 1.0
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Step(Schedule):
-    """The rate is multiplied by ``gamma`` at every milestone.
+    """Multiplies the rate by ``gamma`` at every milestone.
 
     Attributes:
         milestones: ascending, in ``unit``.
@@ -53,7 +52,6 @@ class Step(Schedule):
     epoch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not isinstance(self.milestones, tuple | list):
             raise ValueError(f"milestones={self.milestones}: must be a list of numbers")
         for milestone in self.milestones:
@@ -64,7 +62,7 @@ class Step(Schedule):
         _check_unit(self.unit, self.epoch_samples)
 
     def lr_at(self, samples_passed: int) -> float:
-        """``gamma`` to the power of the milestones reached."""
+        """``gamma`` to the power of the number of milestones reached."""
         position = samples_passed / _unit_samples(self.unit, self.epoch_samples)
         return float(self.gamma ** bisect_right(self.milestones, position))
 
@@ -72,14 +70,14 @@ class Step(Schedule):
 @final
 @dataclass(frozen=True, kw_only=True)
 class WarmupCosine(Schedule):
-    """Linear warm-up, then half a cosine down to the end, constant from there on.
+    """Linear warm-up, then half a cosine down to the end, constant afterwards.
 
     Source: Goyal et al., "Accurate, large minibatch SGD", 2017 (gradual warm-up); Loshchilov and Hutter, "SGDR", ICLR
     2017 (one cosine without restarts).
 
     Attributes:
-        total: where the cosine ends, in ``unit``.
-        warmup: where the warm-up ends, in ``unit``, before ``total``; 0 for none.
+        total: end of the cosine, in ``unit``.
+        warmup: end of the warm-up, in ``unit``, before ``total``; 0 for none.
         start_frac: factor at the start of the warm-up.
         end_frac: factor from ``total`` on.
         unit: ``samples`` or ``epochs``.
@@ -94,7 +92,6 @@ class WarmupCosine(Schedule):
     epoch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("total", self.total, above=0)
         _check("warmup", self.warmup)
         if self.warmup >= self.total:
@@ -104,7 +101,6 @@ class WarmupCosine(Schedule):
         _check_unit(self.unit, self.epoch_samples)
 
     def lr_at(self, samples_passed: int) -> float:
-        """See the class."""
         position = samples_passed / _unit_samples(self.unit, self.epoch_samples)
         if position < self.warmup:
             return self.start_frac + (1 - self.start_frac) * position / self.warmup
@@ -116,10 +112,10 @@ SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "step": Step, "war
 
 
 def make_schedule(name: str, *, epoch_samples: int | None = None, **fields_of_schedule: object) -> Schedule:
-    """The schedule ``name`` (a key of ``SCHEDULES``); raises ``ValueError`` naming the field that is wrong.
+    """The schedule ``name`` (a key of ``SCHEDULES``); raises ``ValueError`` naming the wrong field.
 
-    ``epoch_samples``, the samples of an epoch, is only needed by a schedule whose ``unit`` is ``epochs``. A field that
-    is None counts as not given.
+    ``epoch_samples``, the samples per epoch, is needed only by schedules with ``unit="epochs"``. A field that is None
+    counts as not given.
     """
     if name not in SCHEDULES:
         raise ValueError(f"name={name}: must be one of {', '.join(SCHEDULES)}")
@@ -139,7 +135,7 @@ def make_schedule(name: str, *, epoch_samples: int | None = None, **fields_of_sc
 
 
 def _check(name: str, value: object, *, above: float = -inf) -> None:
-    """A finite number of at least 0, and more than ``above``."""
+    """Raise ``ValueError`` unless it is a finite number of at least 0, and above ``above``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not (0 <= value < inf and value > above):  # type: ignore[operator]
         raise ValueError(f"{name}={value}: must be a number, {'more than 0' if above == 0 else 'at least 0'}")

@@ -1,11 +1,11 @@
 """Server-side optimizers on flat float32 vectors.
 
-An update combines gradient sums, ``combined = sum_k weights[k] * grads[k]``, and moves the parameters by it. Everything
-is element-wise and in the order given, so each element's result is the same however the vector is cut among servers;
-no matrix routine and no fused multiply-add is involved, as those round differently at different places.
+An update combines gradient sums, ``combined = sum_k weights[k] * grads[k]``, and moves the parameters by it. All
+operations are element-wise and in the given order, so each element's result is the same however the vector is
+partitioned among servers. No matrix routine and no fused multiply-add is used, as those round differently by position.
 
-Work goes block by block: what one block needs stays in the processor's cache from its first operation to its last.
-Semantics are those of ``torch.optim`` (tests hold them against it), with the learning rate given at each step.
+The vectors are processed in blocks, so that everything a block needs stays in the processor's cache.
+Semantics are those of ``torch.optim`` (which the tests compare with), with the learning rate given at each step.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from runtime.core.vectors import FloatVector
 State = dict[str, NDArray[np.float32] | int | float]
 
 BLOCK = 32_768
-"""Elements: 128 KiB each for parameters, gradients, state and scratch; the fastest of 2 Ki to 256 Ki when measured."""
+"""Elements: 128 KiB each for parameters, gradients, state and scratch; the fastest measured of 2 Ki to 256 Ki."""
 
 MIN_EPS = 1e-30
-"""Below, float32 could make it zero, and a parameter without gradient not a number."""
+"""Smallest eps: smaller ones may underflow to zero in float32, and parameters without gradient become NaN."""
 
 ALIGN_BYTES = 64
-"""A cache line, and the widest vector register."""
+"""Bytes: a cache line, and the widest vector register."""
 
 
 class Block(NamedTuple):
-    """Views of one length, of the part of the vectors that is worked on."""
+    """Views of one length into the vectors: the block being updated."""
 
     params: FloatVector
     grad: FloatVector
     """``gain`` times the combined gradient; may be overwritten."""
     state: list[FloatVector]
-    """As the rule's ``slots``."""
+    """State vectors, in the order of the rule's ``slots``."""
     spare: FloatVector
-    """To be overwritten."""
+    """Scratch space, overwritten by the rule."""
 
 
 class Rule(ABC):
@@ -55,7 +55,7 @@ class Rule(ABC):
 
     @abstractmethod
     def gain(self, lr: float, samples: int) -> float:
-        """A factor that goes into the gradients' weights and so costs nothing."""
+        """A factor that is folded into the gradients' weights, and so costs no extra pass."""
 
     @abstractmethod
     def update(self, block: Block, lr: float, step: int) -> None:
@@ -65,17 +65,16 @@ class Rule(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Tally(Rule):
-    """w += samples * combined: the mean times the number of samples, so the plain sum, without a learning rate.
+    """w += samples * combined: since ``combined`` is the mean, that is the plain sum, without a learning rate.
 
-    For the ledger workload, whose parameters count how often each sample was used.
+    For the ``ledger`` workload, whose parameters count how often each sample was used.
     """
 
     def gain(self, lr: float, samples: int) -> float:
-        """Undoes the mean."""
+        """Undo the mean that the weights contain."""
         return float(samples)
 
     def update(self, block: Block, lr: float, step: int) -> None:
-        """See :class:`Rule`."""
         np.add(block.params, block.grad, out=block.params)
 
 
@@ -85,18 +84,17 @@ class PlainSGD(Rule):
     """w -= lr * combined, with the learning rate folded into the gradients' weights."""
 
     def gain(self, lr: float, samples: int) -> float:
-        """The whole step."""
+        """The negative learning rate, so that the weighted sum is the step."""
         return -lr
 
     def update(self, block: Block, lr: float, step: int) -> None:
-        """See :class:`Rule`."""
         np.add(block.params, block.grad, out=block.params)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SGD(Rule):
-    """Stochastic gradient descent: v = momentum * v + g, w -= lr * v (nesterov: lr * (g + momentum * v)).
+    """SGD with momentum: v = momentum * v + g, w -= lr * v (nesterov: lr * (g + momentum * v)).
 
     g is the combined gradient plus ``weight_decay`` * w.
     """
@@ -107,7 +105,6 @@ class SGD(Rule):
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("momentum", self.momentum, below=1.0)
         _check("weight_decay", self.weight_decay)
         if not isinstance(self.nesterov, bool):
@@ -116,11 +113,10 @@ class SGD(Rule):
             raise ValueError("nesterov=true: needs a momentum above 0")
 
     def gain(self, lr: float, samples: int) -> float:
-        """None: the momentum is of gradients, so that it survives a change of the learning rate."""
+        """1, since momentum accumulates gradients and not steps, and so survives a change of the learning rate."""
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
-        """See :class:`Rule`."""
         params, grad, (velocity,), spare = block
         _decay(params, grad, spare, self.weight_decay)
         np.multiply(velocity, np.float32(self.momentum), out=velocity)
@@ -144,16 +140,13 @@ class Adagrad(Rule):
     slots: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("eps", self.eps, least=MIN_EPS)
         _check("weight_decay", self.weight_decay)
 
     def gain(self, lr: float, samples: int) -> float:
-        """None."""
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
-        """See :class:`Rule`."""
         params, grad, (squares,), spare = block
         _decay(params, grad, spare, self.weight_decay)
         np.multiply(grad, grad, out=spare)
@@ -177,18 +170,15 @@ class Adam(Rule):
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("beta1", self.beta1, below=1.0)
         _check("beta2", self.beta2, below=1.0)
         _check("eps", self.eps, least=MIN_EPS)
         _check("weight_decay", self.weight_decay)
 
     def gain(self, lr: float, samples: int) -> float:
-        """None."""
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
-        """See :class:`Rule`."""
         params, grad, (mean, square), spare = block
         _decay(params, grad, spare, self.weight_decay)
         np.multiply(grad, grad, out=spare)
@@ -232,20 +222,20 @@ class Optimizer:
 
         Args:
             params: float32 [num_elements].
-            grads: one or more of the same shape, which are only read.
-            weights: one for each gradient.
+            grads: one or more of the same shape; not modified.
+            weights: one per gradient.
             lr: learning rate of this step.
             samples: number of samples in the update.
-            out: where to leave the result instead, float32 [num_elements]; ``params`` then stays as it is.
+            out: where to write the result, float32 [num_elements]; ``params`` is then not modified.
 
         Raises:
-            ValueError: for lengths that do not fit; nothing is changed then.
+            ValueError: for lengths that do not match; nothing is changed then.
         """
         target = params if out is None else out
         self._check([params, target, *grads], weights)
         self.steps += 1
         gain = self.rule.gain(lr, samples)
-        # folded in double precision, so that a mean (1 / n) and its undoing (n) cancel exactly in the tally
+        # computed in double precision, so that a mean (1 / n) and its inverse (n) cancel exactly in Tally
         factors = [np.float32(gain * weight) for weight in weights]
         uniform = all(weight == weights[0] for weight in weights)
         for lo in range(0, self.num_elements, BLOCK):
@@ -254,19 +244,19 @@ class Optimizer:
             block = Block(target[lo:hi], self._grad[: hi - lo], state, self._spare[: hi - lo])
             parts = [grad[lo:hi] for grad in grads]
             if uniform:
-                _add_up(parts, factors[0], block.grad)
+                _scaled_sum(parts, factors[0], block.grad)
             else:
-                _weigh_up(parts, factors, block.grad, block.spare)
+                _weighted_sum(parts, factors, block.grad, block.spare)
             if target is not params:
-                np.copyto(block.params, params[lo:hi])  # from now on it is in the cache
+                np.copyto(block.params, params[lo:hi])  # loads the block into the cache
             self.rule.update(block, lr, self.steps)
 
     def state(self) -> State:
-        """Number of steps and the rule's vectors by name (the vectors themselves, not copies)."""
+        """Number of steps and the rule's state vectors by name (the vectors themselves, not copies)."""
         return {"step": self.steps, **dict(zip(self.rule.slots, self._state, strict=True))}
 
     def load_state(self, state: State) -> None:
-        """Go back to a :meth:`state`; raises ``ValueError`` when it is that of another rule or size."""
+        """Restore a :meth:`state`; raises ``ValueError`` for the state of another rule or size."""
         names = ["step", *self.rule.slots]
         if sorted(state) != sorted(names):
             raise ValueError(f"optimizer state: has {', '.join(sorted(state))} instead of {', '.join(sorted(names))}")
@@ -290,9 +280,9 @@ class Optimizer:
 
 
 def make_optimizer(name: str, num_elements: int, **fields_of_rule: object) -> Optimizer:
-    """The optimizer ``name`` (a key of ``RULES``) with its hyper-parameters; raises ``ValueError`` naming the field.
+    """The optimizer ``name`` (a key of ``RULES``); raises ``ValueError`` naming the wrong hyper-parameter.
 
-    A field that is None counts as not given, so that a configuration can be rid of another optimizer's fields.
+    A field that is None counts as not given, so that a configuration can remove another optimizer's fields.
     """
     if name not in RULES:
         raise ValueError(f"name={name}: must be one of {', '.join(RULES)}")
@@ -309,8 +299,8 @@ def make_optimizer(name: str, num_elements: int, **fields_of_rule: object) -> Op
     return Optimizer(rule, num_elements)
 
 
-def _add_up(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:
-    """``out`` = factor * sum of ``grads``, added in their order."""
+def _scaled_sum(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:
+    """``out`` = factor * sum of ``grads``, in their order."""
     if len(grads) == 1:
         np.multiply(grads[0], factor, out=out)
         return
@@ -320,8 +310,8 @@ def _add_up(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> N
     np.multiply(out, factor, out=out)
 
 
-def _weigh_up(grads: list[FloatVector], factors: list[np.float32], out: FloatVector, spare: FloatVector) -> None:
-    """``out`` = sum of factors[k] * grads[k], added in their order."""
+def _weighted_sum(grads: list[FloatVector], factors: list[np.float32], out: FloatVector, spare: FloatVector) -> None:
+    """``out`` = sum of factors[k] * grads[k], in their order."""
     np.multiply(grads[0], factors[0], out=out)
     for grad, factor in zip(grads[1:], factors[1:], strict=True):
         np.multiply(grad, factor, out=spare)
@@ -344,7 +334,7 @@ def _step(params: FloatVector, direction: FloatVector, scale: FloatVector, lr: f
 
 
 def _aligned(num_elements: int) -> FloatVector:
-    """Zeros that start at a cache line."""
+    """Zeros, aligned to a cache line."""
     size = num_elements * 4
     raw = np.zeros(size + ALIGN_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGN_BYTES
@@ -352,7 +342,7 @@ def _aligned(num_elements: int) -> FloatVector:
 
 
 def _check(name: str, value: object, *, least: float = 0.0, below: float = inf) -> None:
-    """A finite number of at least ``least`` and less than ``below``."""
+    """Raise ``ValueError`` unless it is a finite number of at least ``least`` and less than ``below``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value < below:  # type: ignore[operator]
         upper = "" if below == inf else f" and less than {below:g}"

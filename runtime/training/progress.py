@@ -1,22 +1,22 @@
-"""The progress model: what a job without gradients (``backend=none``) would have learned, estimated from its updates.
+"""The progress model: estimates from its updates what a job without gradients (``backend=none``) would have learned.
 
-An update of B samples at the learning rate ``scale * lr`` of a model fitted at ``lr`` makes the progress
+An update of B samples at learning rate ``scale * lr``, for a model fitted at ``lr``, makes the progress
 
     scale / (1 + scale * phi / B)
 
-and the held-out metric is a monotone curve of the sum. At scale 1 this is the statistical efficiency 1 / (1 + phi/B) of
-McCandlish et al. 2018, Pollux (OSDI'21) and STAR; phi is the noise scale in samples. The learning rate enters so that
-only its ratio to the batch decides how much noise costs (Smith and Le, ICLR 2018): an update cut into n updates with
-1/n of the samples and of the rate makes the same progress, as the rule ``batch_linear`` intends. So phi belongs to its
-rate: it is the gradient noise scale where the rate is as high as a noiseless gradient allows, and smaller below.
+and the held-out metric is a monotone function of the sum. At scale 1 this is the statistical efficiency 1 / (1 + phi/B)
+of McCandlish et al. 2018, Pollux (OSDI'21) and STAR; phi is the noise scale in samples. The learning rate enters such
+that only its ratio to the batch size decides how much noise costs (Smith and Le, ICLR 2018): an update split into n
+updates with 1/n of the samples and of the rate makes the same progress, as the ``batch_linear`` rule intends. So phi
+belongs to its rate: it is the gradient noise scale if the rate is as high as a noiseless gradient allows, else smaller.
 
 Not modelled:
 
 * Staleness. A late gradient counts as much as a fresh one, so asynchronous jobs look better than they are.
-* A learning rate that is too high. Training never diverges; progress grows with the rate up to B / phi.
-* What a decaying rate gains at the end: it slows progress down and cannot lift the metric beyond the curve.
-* Noise. The metric is that of the average run, and stays at the curve's last value beyond its end.
-* Other optimizers, models and data than those of the runs: each needs a fit of its own.
+* A learning rate that is too high. Training never diverges; progress increases with the rate up to B / phi.
+* The gain from a decaying rate at the end: decay slows progress and cannot lift the metric above the curve.
+* Noise. The metric is that of the average run, and stays at the curve's last value after its end.
+* Other optimizers, models and data than those of the fitted runs: each needs a fit of its own.
 
 Models are small YAML files in ``runtime/fitted/progress/`` (or anywhere); ``scripts/fit_progress.py`` writes them.
 """
@@ -43,11 +43,11 @@ KIND = Kind("progress model", "backend.progress", "scripts/fit_progress.py", "po
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 RESERVED = ("", "t", "asked_s", "version")
-"""Columns of the evaluations table (``docs/record.md``), which no metric may be called."""
+"""Columns of the evaluations table (``docs/record.md``), which cannot be names of metrics."""
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Smallest and largest value in the updates that a model was fitted to; beyond, it extrapolates."""
+    """Smallest and largest value in the updates that a model was fitted to; outside, it extrapolates."""
 
     batch_samples: tuple[int, int]
     lr: tuple[float, float]
@@ -58,22 +58,22 @@ class ProgressModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     schema: Literal[1]
     workload: str | None = None
-    """Name of the only workload that it speaks of; None: any."""
+    """Name of the only workload that the model applies to; None: any."""
     metric: str
     lr: Positive
-    """The learning rate of scale 1."""
+    """The learning rate at scale 1."""
     phi_samples: NonNegative | tuple[tuple[NonNegative, NonNegative], ...]
-    """The noise scale at ``lr``: constant, or (progress, phi) between which it is linear, as it grows in training."""
+    """Noise scale at ``lr``: a constant, or (progress, phi) points interpolated linearly, as it grows in training."""
     points: tuple[tuple[NonNegative, float], ...]
-    """(progress, value of the metric), linear between them."""
+    """(progress, value of the metric) points, interpolated linearly."""
     errors: dict[str, float] = {}
-    """How far off it was for batch sizes that it was not fitted to."""
+    """Its error for batch sizes that were left out of the fit."""
     covered: Covered | None = None
     runs: tuple[str, ...] = ()
-    """Records that it was fitted to."""
+    """Records that the model was fitted to."""
 
     def check(self, workload: str, metric: str) -> None:
-        """Raise :class:`ConfigError` unless this is a model of that workload and metric."""
+        """Raise :class:`ConfigError` if the model is of another workload or metric."""
         if self.workload not in (None, workload):
             raise ConfigError(f"backend.progress: is a model of workload={self.workload}, not of {workload}")
         if self.metric != metric:
@@ -94,11 +94,11 @@ class Progress:
 
     @property
     def phi_samples(self) -> float:
-        """The noise scale of now, at the model's learning rate."""
+        """The current noise scale, at the model's learning rate."""
         return self._constant if self._constant is not None else _interpolate(self.progress, self._phi)
 
     def update(self, samples: int, lr_scale: float = 1.0) -> None:
-        """One update of so many samples; ``lr_scale`` is its learning rate divided by the model's ``lr``.
+        """Add one update of ``samples``; ``lr_scale`` is its learning rate divided by the model's ``lr``.
 
         Raises ``ValueError`` for less than one sample or a negative rate.
         """
@@ -107,30 +107,30 @@ class Progress:
         self.progress += lr_scale * samples / (samples + lr_scale * self.phi_samples)
 
     def metrics(self) -> dict[str, float]:
-        """The held-out metric by its name."""
+        """The estimated held-out metric, by its name."""
         return {self.model.metric: _interpolate(self.progress, self._points)}
 
     def state(self) -> dict[str, float]:
-        """What a checkpoint holds."""
+        """The state that a checkpoint stores."""
         return {"progress": self.progress}
 
     def load_state(self, state: Mapping[str, float]) -> None:
-        """Go back (or forth) to a :meth:`state`; raises ``ValueError`` for anything else."""
+        """Set the progress to that of a :meth:`state`; raises ``ValueError`` for anything else."""
         if set(state) != {"progress"} or not 0 <= state["progress"] < float("inf"):
             raise ValueError(f"progress state: {dict(state)} must be one number, progress, of at least 0")
         self.progress = float(state["progress"])
 
 
 def load_progress(name: str, directory: Path = DIRECTORY) -> ProgressModel:
-    """The model ``name``: a file of ``runtime/fitted/progress/`` without its ending, or a path that ends in ``.yaml``.
+    """The model ``name``: a file of ``runtime/fitted/progress/`` without its ending, or a path ending in ``.yaml``.
 
-    Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
+    Raises :class:`ConfigError` with one line for a file that is missing, not a progress model, or out of range.
     """
     return parse_progress(KIND._replace(directory=directory).read(name), name)
 
 
 def parse_progress(data: bytes, name: str = "progress") -> ProgressModel:
-    """The model in the text of such a file; raises :class:`ConfigError`."""
+    """Parse the text of such a file; raises :class:`ConfigError`."""
     raw = KIND.parse(data, name)
     try:
         return _build(raw)
@@ -165,5 +165,5 @@ def _check_rising(name: str, pairs: tuple[tuple[float, float], ...]) -> None:
 
 
 def _interpolate(progress: float, pairs: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Linear between the rows of ``pairs``, float64 [n, 2]; constant beyond the ends."""
+    """Linear interpolation between the rows of ``pairs``, float64 [n, 2]; constant outside."""
     return float(np.interp(progress, pairs[:, 0], pairs[:, 1]))

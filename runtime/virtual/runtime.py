@@ -183,7 +183,7 @@ class VirtualRuntime:
 def _refuse_timeless_types(profiles: Profiles) -> None:
     """Every device of a mix takes some time."""
     for profile in profiles:
-        if isinstance(profile, Device) and not profile.seconds(1):
+        if isinstance(profile, WorkerDevice) and not profile.seconds(1):
             raise ConfigError(
                 f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set "
                 "base_s"

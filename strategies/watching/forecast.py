@@ -72,7 +72,7 @@ class Forecast:
         cpu, memory = self._use(worker)
         newest = self._newest.setdefault(worker, deque(maxlen=self.confirm_iters))
         newest.append(event.grad.samples / event.timings.bpt_s)
-        record = Record(max(newest), cpu, memory)
+        record = SpeedRecord(max(newest), cpu, memory)
         self._predictor(worker).update(record)
 
     def observed(self, event: Observed) -> None:

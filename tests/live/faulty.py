@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Strategy
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 
 
 @dataclass(kw_only=True)
@@ -25,7 +25,7 @@ class Faulty:
     calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(num_samples=self.num_samples)
+        self.ledger = SampleLedger(num_samples=self.num_samples)
         self.num_parameters = self.ledger.num_parameters
         self.prepare, self.preload = self.ledger.prepare, self.ledger.preload
         self.initial_parameters, self.numpy_metrics = self.ledger.initial_parameters, self.ledger.numpy_metrics

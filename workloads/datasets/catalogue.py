@@ -1,4 +1,4 @@
-"""The data sets by name: what ``scripts/prepare_data.py`` knows."""
+"""The data sets by name, for ``scripts/prepare_data.py``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CIFAR-10: 60,000 photographs of 32 x 32 pixels in ten classes (Krizhevsky 2009), from any of three forms.
+"""CIFAR-10: 60,000 photographs of 32 x 32 pixels in ten classes (Krizhevsky 2009), in any of three formats.
 
-All three are brought to the records of the binary version, a label and 3 x 32 x 32 pixels each, and compared with its
-published checksums; so one that passes is the original to the last pixel, and its samples have the original's order.
+All three are converted to the records of the binary version, a label and 3 x 32 x 32 pixels each, and compared with its
+published checksums. So data that pass equal the original to the last pixel, in the original's order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import DataError, Drawn, Split
+from workloads.data import AugmentationKey, DataError, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, crop_and_flip, normalise
@@ -38,7 +38,7 @@ SHA256 = {  # of data_batch_*.bin and test_batch.bin within cifar-10-binary.tar.
 }
 TRAIN, TEST = list(SHA256)[:5], list(SHA256)[5]
 COLOURS = Colours((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-"""Of the training set."""
+"""Per-channel statistics of the training set."""
 Records = NDArray[np.uint8]
 """[N, 1 + 3072]: the label, then the pixels plane by plane."""
 
@@ -48,7 +48,7 @@ Records = NDArray[np.uint8]
 class Cifar10(Dataset):
     """Inputs uint8 [N, 3, 32, 32] on disk, normalised float32 in a batch; targets int64 [N].
 
-    ``augment``: training images are cropped and mirrored at random (:func:`crop_and_flip`), in the data time of the
+    ``augment``: training images are randomly cropped and mirrored (:func:`crop_and_flip`), in the data time of the
     iteration.
     """
 
@@ -65,26 +65,24 @@ class Cifar10(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """Published."""
         return len(TRAIN) * BATCH_IMAGES if self.verify else None
 
     @property
     def facts(self) -> Facts:
-        """Ten classes."""
         return Facts(input_shape=SHAPE, num_classes=CLASSES)
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """Whichever form is there."""
+        """Convert from whichever format is present."""
         files = RawFiles(raw, self.cure)
         form = next((form for form in FORMS if any(form.file(batch) in files for batch in SHA256)), FORMS[0])
         batches = {batch: self._batch(files, form, batch) for batch in SHA256}
         train, test = np.concatenate([batches[batch] for batch in TRAIN]), batches[TEST]
         data.store(directory, Split(train=_arrays(train), test=_arrays(test)))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
-        """Augmented if wanted, then normalised."""
-        if self.augment and drawn is not None:
-            inputs = crop_and_flip(inputs, drawn)
+    def batch_inputs(self, inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
+        """Augment if configured, then normalise."""
+        if self.augment and key is not None:
+            inputs = crop_and_flip(inputs, key)
         return normalise(inputs, COLOURS)
 
     def _batch(self, files: RawFiles, form: Form, batch: str) -> Records:
@@ -103,7 +101,7 @@ class Cifar10(Dataset):
 
 
 class Form(NamedTuple):
-    """A way in which the images are published: the file of a batch, and how its records are read."""
+    """A format in which the images are published: the file of a batch, and how its records are read."""
 
     file: Callable[[str], str]
     read: Callable[[RawFiles, str], Records]
@@ -133,7 +131,7 @@ def _read_pickled(files: RawFiles, batch: str) -> Records:
 
 
 def _read_png(files: RawFiles, batch: str) -> Records:
-    """Rows of 1,024 pixels in RGB, one image each; the labels of all training batches are in one file (spelt so)."""
+    """Rows of 1,024 RGB pixels, one image each; the labels of all training batches are in one file (spelt this way)."""
     from PIL import Image
 
     part = TRAIN.index(batch) if batch in TRAIN else 0
@@ -141,7 +139,7 @@ def _read_png(files: RawFiles, batch: str) -> Records:
     try:
         classes = msgspec.json.decode(files.read(listed), type=list[int])
     except msgspec.DecodeError as error:
-        raise files.error(listed, f"is no list of labels ({error})") from error
+        raise files.error(listed, f"is not a list of labels ({error})") from error
     content = files.read(f"{batch}.png")
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:

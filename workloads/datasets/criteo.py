@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 NUM_INTEGERS, NUM_CATEGORIES = 13, 26
 NUM_COLUMNS = 1 + NUM_INTEGERS + NUM_CATEGORIES
 LINES = 45_840_617
-"""Of train.txt; test.txt has no labels."""
+"""Number of lines of train.txt; test.txt has no labels."""
 HELD_OUT_EVERY = 10
 MAX_BUCKETS = 2**24
-"""Ids travel as float32 beside the numbers; above this they would not be exact."""
+"""Ids are stored as float32 like the numbers; larger ones would not be exact."""
 FILE = "train.txt"
 CHUNK_BYTES = 1 << 24
 INTEGERS = [f"I{number}" for number in range(1, NUM_INTEGERS + 1)]
@@ -35,9 +35,9 @@ CATEGORIES = [f"C{number}" for number in range(1, NUM_CATEGORIES + 1)]
 class Criteo(Dataset):
     """Inputs float32 [N, 13 + 26], targets float32 [N] (1: clicked).
 
-    A count x becomes log(1 + max(x, 0)), missing ones 0 (as in DLRM, Naumov et al. 2019; other work differs in the
-    offset only). A category becomes its hash modulo ``buckets`` - 1, plus 1; missing ones 0. Every tenth line is held
-    out: the lines are in the order of time, so both parts see all seven days (papers draw one in ten at random).
+    A count x becomes log(1 + max(x, 0)), missing ones 0 (as in DLRM, Naumov et al. 2019; other work differs only in the
+    offset). A category becomes its hash modulo ``buckets`` - 1, plus 1; missing ones 0. Every tenth line is held out:
+    lines are in temporal order, so both parts cover all seven days (papers draw one in ten at random).
     """
 
     name = "criteo"
@@ -51,27 +51,25 @@ class Criteo(Dataset):
     buckets: int = 100_000
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 2 <= self.buckets <= MAX_BUCKETS:
             raise ValueError(f"buckets={self.buckets}: must be from 2 to {MAX_BUCKETS}")
 
     @property
     def num_samples(self) -> int | None:
-        """Nine lines of ten."""
+        """Nine of ten lines are training samples."""
         return LINES - LINES // HELD_OUT_EVERY if self.verify else None
 
     @property
     def facts(self) -> Facts:
-        """Numbers and ids."""
         cardinalities = (self.buckets,) * NUM_CATEGORIES
         return Facts(input_shape=(NUM_INTEGERS + NUM_CATEGORIES,), num_dense=NUM_INTEGERS, cardinalities=cardinalities)
 
     def variant(self) -> str:
-        """Ids depend on the number of buckets."""
+        """The number of buckets, on which ids depend."""
         return f"_{self.buckets}"
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """Count the lines, then write them in one stream: the whole never has to fit into memory."""
+        """Count the lines, then convert them in one stream, so that the data need not fit into memory."""
         path = raw if raw.is_file() else raw / FILE
         if not path.is_file():
             raise DataError(f"{path}: does not exist; {self.cure}")
@@ -108,7 +106,7 @@ class Criteo(Dataset):
 
 
 def encode(frame: pd.DataFrame, buckets: int) -> NDArray[np.float32]:
-    """Counts and categories of so many lines as float32 [N, 13 + 26]."""
+    """Counts and categories of these lines as float32 [N, 13 + 26]."""
     from pandas.util import hash_array
 
     encoded = np.zeros((len(frame), NUM_INTEGERS + NUM_CATEGORIES), dtype=np.float32)
@@ -122,7 +120,7 @@ def encode(frame: pd.DataFrame, buckets: int) -> NDArray[np.float32]:
 
 
 class Writer:
-    """The two arrays of a part, filled from the front; their size is known beforehand."""
+    """The two arrays of a part, filled front to back; their size is known in advance."""
 
     def __init__(self, directory: Path, part: str, size: int) -> None:
         shape = (size, NUM_INTEGERS + NUM_CATEGORIES)
@@ -131,14 +129,14 @@ class Writer:
         self.filled = 0
 
     def add(self, inputs: NDArray[np.float32], targets: NDArray[np.float32]) -> None:
-        """The next samples."""
+        """Write the next samples."""
         to = self.filled + len(targets)
         self.inputs[self.filled : to], self.targets[self.filled : to] = inputs, targets
         self.filled = to
 
 
 def count_lines(path: Path, cure: str) -> int:
-    """Lines of a file, the last one counted without a newline too. Raises :class:`DataError` for no file of text."""
+    """Number of lines, including a last one without a newline. Raises :class:`DataError` for anything but text."""
     lines, last = 0, b"\n"
     with path.open("rb") as file:
         check_head(file.read(HEAD_BYTES), str(path), cure)
@@ -163,5 +161,5 @@ def _open(path: Path) -> Any:
 
 
 def _short(error: Exception) -> str:
-    """Without the whole of the line, which can be long."""
+    """The error without the full line, which can be long."""
     return str(error).splitlines()[0][:120]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
-from workloads.data import Drawn, Split
+from workloads.data import AugmentationKey, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, normalise
@@ -21,7 +21,7 @@ from workloads.datasets.images import Colours, normalise
 CLASSES = 10
 SHAPE = (1, 28, 28)
 NUM_TRAIN = 60_000
-SHA256 = {  # of the files without their gzip shell, which differs (Debian packs anew). Computed from Debian's package
+SHA256 = {  # of the uncompressed files, since compression differs (Debian repacks). Computed from Debian's package
     # dataset-fashion-mnist 0.0~git20200523.55506a9-1; the publishers' README lists MD5 sums of their .gz only.
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -29,7 +29,7 @@ SHA256 = {  # of the files without their gzip shell, which differs (Debian packs
     "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
 COLOURS = Colours((0.2860,), (0.3530,))
-"""Of the training set."""
+"""Mean and standard deviation of the training set."""
 GZIP = b"\x1f\x8b"
 
 
@@ -50,21 +50,17 @@ class FashionMnist(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """Published."""
         return NUM_TRAIN if self.verify else None
 
     @property
     def facts(self) -> Facts:
-        """Ten classes."""
         return Facts(input_shape=SHAPE, num_classes=CLASSES)
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """Four files."""
         files = RawFiles(raw, self.cure)
         data.store(directory, Split(train=self._part(files, "train"), test=self._part(files, "t10k")))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
-        """Normalised."""
+    def batch_inputs(self, inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
         return normalise(inputs, COLOURS)
 
     def _part(self, files: RawFiles, part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -92,7 +88,7 @@ class FashionMnist(Dataset):
 
 
 def read_idx(content: bytes, dimensions: int) -> NDArray[np.uint8]:
-    """The array of bytes in an IDX file: 0, 0, 8 (bytes), dimensions, then each size in 4 bytes, big-endian first.
+    """The array of bytes in an IDX file: 0, 0, 8 (bytes), dimensions, then each size in 4 big-endian bytes.
 
     Source: LeCun's MNIST page. Raises ``ValueError``.
     """

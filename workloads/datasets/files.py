@@ -1,4 +1,4 @@
-"""Original files by their bare names: loose in a folder or one below it, or packed there in a tar or zip archive."""
+"""Original files by their bare names: loose in a folder or one level below, or in a tar or zip archive there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEAD_BYTES = 64
 
 
 class RawFiles:
-    """What lies at ``place``, which is a folder, an archive or a single file. Loose files come before packed ones.
+    """The files at ``place``: a folder, an archive or a single file. Loose files take precedence over packed ones.
 
-    Everything here raises :class:`DataError` that ends with ``cure``.
+    All errors are :class:`DataError` that end with ``cure``.
     """
 
     def __init__(self, place: Path, cure: str) -> None:
@@ -34,11 +34,11 @@ class RawFiles:
                     self._packed.setdefault(PurePosixPath(member).name, (path, member))
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Whether a file of that name exists."""
         return name in self._loose or name in self._packed
 
     def where(self, name: str) -> str:
-        """For people."""
+        """The file's location, for messages."""
         if name in self._loose:
             return str(self._loose[name])
         if name in self._packed:
@@ -46,7 +46,7 @@ class RawFiles:
         return str(self.place / name)
 
     def read(self, name: str) -> bytes:
-        """The whole content."""
+        """The whole content of a file, decompressed."""
         if name not in self:
             if self.place.is_file():
                 raise DataError(f"{self.place}: is not {name}, nor an archive that holds it; {self.cure}")
@@ -59,11 +59,11 @@ class RawFiles:
         return content
 
     def error(self, name: str, what: str) -> DataError:
-        """One line about one of the files."""
+        """A one-line error about one of the files."""
         return DataError(f"{self.where(name)}: {what}; {self.cure}")
 
     def check_sha256(self, name: str, content: bytes, expected: str) -> None:
-        """Whether that is the published content of the file."""
+        """Raise :class:`DataError` unless this is the published content of the file."""
         found = hashlib.sha256(content).hexdigest()
         if found != expected:
             raise self.error(name, f"sha256 {found[:16]}... instead of {expected[:16]}..., so not the published file")
@@ -82,7 +82,7 @@ class RawFiles:
 
 
 def check_head(head: bytes, where: str, cure: str) -> None:
-    """Neither empty nor a pointer to data that lies elsewhere."""
+    """Reject empty files and pointers to data stored elsewhere."""
     if not head:
         raise DataError(f"{where}: is empty; {cure}")
     if head.startswith(LFS_POINTER):

@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012): folders of photographs, one folder for each class, brought to one size once."""
+"""ImageNet (ILSVRC 2012): folders of photographs, one per class, converted once to a common size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import DataError, Drawn, appearing
+from workloads.data import AugmentationKey, DataError, appearing
 from workloads.datasets.base import About, Dataset, Facts, check_count, labels
 from workloads.datasets.files import HEAD_BYTES, check_head
 from workloads.datasets.images import Colours, normalise
@@ -18,7 +18,7 @@ from workloads.datasets.images import Colours, normalise
 CLASSES, TRAIN_IMAGES, VAL_IMAGES = 1_000, 1_281_167, 50_000
 """Russakovsky et al., IJCV 2015, table 2."""
 COLOURS = Colours((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Of the training set, as all PyTorch recipes use them."""
+"""Per-channel statistics of the training set, as all PyTorch recipes use them."""
 SUFFIXES = (".jpeg", ".jpg", ".png")
 PARTS = {"train": "train", "val": "test"}
 """Folder -> part of the arrays."""
@@ -29,8 +29,8 @@ PARTS = {"train": "train", "val": "test"}
 class ImageNet(Dataset):
     """Inputs uint8 [N, 3, image_size, image_size] on disk, normalised float32 in a batch; targets int64 [N].
 
-    The shorter side of every image is brought to ``image_size`` and its middle is kept. Classes are the folders in the
-    order of their names. With ``verify=false`` any such folders will do, with ``num_classes`` of them.
+    The shorter side of every image is resized to ``image_size``, and the centre is cropped. Classes are the folders
+    sorted by name. With ``verify=false`` any such folders are accepted, with ``num_classes`` of them.
     """
 
     name = "imagenet"
@@ -45,7 +45,6 @@ class ImageNet(Dataset):
     num_classes: int = CLASSES
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 8 <= self.image_size <= 1024:
             raise ValueError(f"image_size={self.image_size}: must be from 8 to 1024 pixels")
         if self.num_classes < 2:
@@ -57,20 +56,18 @@ class ImageNet(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """Published."""
         return TRAIN_IMAGES if self.verify else None
 
     @property
     def facts(self) -> Facts:
-        """Size and classes."""
         return Facts(input_shape=(3, self.image_size, self.image_size), num_classes=self.num_classes)
 
     def variant(self) -> str:
-        """Pixels depend on the size."""
+        """The image size, which changes the pixels."""
         return f"_{self.image_size}" + ("" if self.verify else f"_classes{self.num_classes}")
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """Look at the head of every file, then decode them one by one."""
+        """Check the header of every file, then decode the files one by one."""
         found = {part: self._images(raw / folder) for folder, part in PARTS.items()}
         classes = {name: at for at, name in enumerate(sorted({path.parent.name for path in found["train"]}))}
         if len(classes) != self.num_classes:
@@ -87,8 +84,7 @@ class ImageNet(Dataset):
                 numbers = [classes[path.parent.name] for path in paths]
                 np.save(partial / f"{part}_targets.npy", labels(numbers))
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
-        """Normalised."""
+    def batch_inputs(self, inputs: NDArray[Any], key: AugmentationKey | None) -> NDArray[Any]:
         return normalise(inputs, COLOURS)
 
     def _images(self, folder: Path) -> list[Path]:
@@ -114,12 +110,12 @@ class ImageNet(Dataset):
             try:
                 array[at] = decode(path, self.image_size)
             except (OSError, SyntaxError, ValueError) as error:
-                raise DataError(f"{path}: is no image that can be read ({error}); {self.cure}") from error
+                raise DataError(f"{path}: is not a readable image ({error}); {self.cure}") from error
         array.flush()
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
-    """The middle of an image whose shorter side has ``size`` pixels, RGB, uint8 [3, size, size]."""
+    """The centre of an image whose shorter side is resized to ``size`` pixels, RGB, uint8 [3, size, size]."""
     from PIL import Image, ImageOps
 
     with Image.open(path) as image:

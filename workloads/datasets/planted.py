@@ -1,12 +1,11 @@
-"""Clicks drawn from a factorisation machine that is known: samples in Criteo's form for which the best AUC is known.
+"""Clicks drawn from a known factorisation machine: samples in Criteo's format with a known best possible AUC.
 
-The log-odds of a click are (Rendle, ICDM 2010, equation 1, over fields instead of pairs of equal kind)
+The log-odds of a click are (Rendle, ICDM 2010, equation 1, over fields instead of pairs of the same kind)
 
     bias + sum_k u_k x_k + sum_f w_f[id_f] + sum_{f < g} <v_f[id_f], v_g[id_g]>
 
-with x the logarithms of log-normal counts and ids that follow Zipf's law, as they look in practice. A model of sums
-alone (linear, "wide") cannot reach the AUC of one that multiplies fields, since half of the variance lies in the
-products.
+where x are logarithms of log-normal counts and ids follow Zipf's law, as in practice. A purely additive model (linear,
+"wide") cannot reach the AUC of one that multiplies fields, since half of the variance is in the products.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from workloads.metrics import expected_auc
 MIN_SAMPLES = 100
 ZIPF = 1.1
 LOG_COUNT = (1.0, 1.0)
-"""Mean and deviation of log(count)."""
+"""Mean and standard deviation of log(count)."""
 MEAN_LOG_ODDS = -1.5
-"""Clicks for somewhat more than one in four (Criteo's data: 25.6 %)."""
+"""Bias that gives clicks for slightly more than one sample in four (Criteo's data: 25.6 %)."""
 
 
 class Machine(NamedTuple):
-    """The truth: ``dense`` [num_dense], ``single`` [fields, buckets], ``factors`` [fields, buckets, rank]."""
+    """The true model: ``dense`` [num_dense], ``single`` [fields, buckets], ``factors`` [fields, buckets, rank]."""
 
     bias: float
     dense: NDArray[np.float64]
@@ -40,7 +39,7 @@ class Machine(NamedTuple):
     factors: NDArray[np.float64]
 
     def log_odds(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Of a click, float64 [N], for inputs [N, num_dense + fields] as they are stored."""
+        """Probability of a click, float64 [N], for stored inputs [N, num_dense + fields]."""
         numbers, ids = inputs[:, : len(self.dense)], inputs[:, len(self.dense) :].astype(np.int64)
         fields = np.arange(ids.shape[1])
         vectors = self.factors[fields, ids]
@@ -52,10 +51,11 @@ class Machine(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Planted(Dataset):
-    """Inputs float32 [N, num_dense + num_fields], targets float32 [N] (1: clicked); one sample in ten more is held out.
+    """Inputs float32 [N, num_dense + num_fields], targets float32 [N] (1: clicked); 10 % more samples are held out.
 
-    ``spread`` is the deviation of the log-odds, one half of its square from the products. ``data_seed`` draws the truth
-    and the samples; it is apart from the job's seed, so that runs with several seeds learn the same.
+    ``spread`` is the standard deviation of the log-odds; half of the variance is due to the products. ``data_seed``
+    draws the true model and the samples; it is separate from the job's seed, so that runs with several seeds learn the
+    same.
     """
 
     name = "planted"
@@ -77,7 +77,6 @@ class Planted(Dataset):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name, least in (("num_dense", 1), ("num_fields", 2), ("buckets", 2), ("rank", 1), ("samples", MIN_SAMPLES)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least {least}")
@@ -90,12 +89,10 @@ class Planted(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """As asked for."""
         return self.samples
 
     @property
     def facts(self) -> Facts:
-        """As Criteo's."""
         return Facts(
             input_shape=(self.num_dense + self.num_fields,),
             num_dense=self.num_dense,
@@ -103,12 +100,12 @@ class Planted(Dataset):
         )
 
     def variant(self) -> str:
-        """Everything changes the arrays."""
+        """All settings, since every one changes the arrays."""
         sizes = f"{self.samples}x{self.num_dense}+{self.num_fields}x{self.buckets}x{self.rank}"
         return f"_{sizes}_spread{self.spread:g}_seed{self.data_seed}"
 
     def convert(self, raw: Path, directory: Path) -> None:
-        """The samples, and the true probabilities of the held-out ones."""
+        """(samples, true probabilities of the held-out ones)."""
         inputs = self._inputs()
         chance = 1 / (1 + np.exp(-self.truth(inputs).log_odds(inputs)))
         clicked = (self._stream("labels").random(len(chance)) < chance).astype(np.float32)
@@ -119,11 +116,11 @@ class Planted(Dataset):
             np.save(partial / "test_probabilities.npy", chance[test])
 
     def best_auc(self, data_dir: str) -> float:
-        """What the truth itself is expected to score on the held-out samples (Bayes)."""
+        """The expected AUC of the true model on the held-out samples (Bayes)."""
         return expected_auc(load_array(self.directory(data_dir), "test_probabilities"))
 
     def truth(self, inputs: NDArray[np.float32]) -> Machine:
-        """The machine, scaled so that the log-odds have their mean and spread over ``inputs``."""
+        """The true model, scaled so that the log-odds have the intended mean and spread over ``inputs``."""
         rng = self._stream("truth")
         dense = rng.standard_normal(self.num_dense)
         single = rng.standard_normal((self.num_fields, self.buckets))
@@ -136,7 +133,7 @@ class Planted(Dataset):
         return scaled._replace(bias=MEAN_LOG_ODDS - float(scaled.log_odds(inputs).mean()))
 
     def _inputs(self) -> NDArray[np.float32]:
-        """Training samples, then the held-out ones."""
+        """Training samples, followed by the held-out ones."""
         rng, count = self._stream("inputs"), self.samples + self.samples // 10
         counts = np.floor(rng.lognormal(*LOG_COUNT, (count, self.num_dense)))
         frequency = 1 / np.arange(1, self.buckets + 1) ** ZIPF
@@ -145,5 +142,5 @@ class Planted(Dataset):
         return np.concatenate([np.log1p(counts), ids], axis=1).astype(np.float32)
 
     def _stream(self, purpose: str) -> Any:
-        """Streams for different purposes do not depend on each other."""
+        """A generator per purpose, so that streams do not depend on each other."""
         return np.random.default_rng([self.data_seed, *purpose.encode()])

@@ -1,7 +1,7 @@
-"""Pickles read as data: strings, numbers, containers and arrays of bytes. Nothing is imported, called or executed.
+"""Reads pickles as data: strings, numbers, containers and byte arrays. Nothing is imported, called or executed.
 
 A pickle is a program for a stack machine that may name any function. This is a stack machine without functions: the
-five names that numpy arrays of bytes need are symbols here, and every other name or instruction is refused.
+five names that numpy byte arrays need are symbols here, and every other name or instruction is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class Symbol(NamedTuple):
-    """A name that a pickle may mention."""
+    """A name that a pickle may refer to."""
 
     name: str
 
@@ -36,9 +36,9 @@ VALUES = {
     *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
 }
-"""Their argument is the value."""
+"""Instructions whose argument is the value."""
 OLD_STRINGS = {"STRING", "BINSTRING", "SHORT_BINSTRING"}
-"""Python 2's, which are bytes."""
+"""Instructions of Python 2 strings, which are bytes."""
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 IGNORED = {"PROTO", "FRAME"}
 
@@ -52,7 +52,7 @@ class Pending:
 
 
 def read_pickle(content: bytes) -> Any:
-    """The object; strings of Python 2 are ``bytes``. Raises ``ValueError`` for anything but plain data."""
+    """The object; strings of Python 2 become ``bytes``. Raises ``ValueError`` for anything but plain data."""
     machine = _Machine()
     try:
         for opcode, argument, _ in pickletools.genops(content):
@@ -140,7 +140,7 @@ class _Machine:
         self.stack.append(SYMBOLS[name])
 
     def _fill(self, state: Any) -> None:
-        """The state of what was made last: an array's is (version, shape, type, Fortran order, bytes)."""
+        """Set the state of the last object: an array's is (version, shape, type, Fortran order, bytes)."""
         pending = self.stack[-1]
         if not isinstance(pending, Pending):
             raise TypeError("a state without an array")

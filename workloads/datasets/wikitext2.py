@@ -16,7 +16,7 @@ from workloads.datasets.files import RawFiles
 EOS = "<eos>"
 WORDS = 33_278
 TOKENS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
-"""With one end-of-sentence per line (Merity et al., table 1)."""
+"""Number of tokens, with one end-of-sentence per line (Merity et al., table 1)."""
 SHA256 = {  # of wiki.*.tokens = *.txt in pytorch/examples, word_language_model; their SHA-1 sums are those that Apache
     # MXNet (gluon.contrib.data.text) lists for the members of wikitext-2-v1.zip
     "train": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
@@ -28,10 +28,11 @@ SHA256 = {  # of wiki.*.tokens = *.txt in pytorch/examples, word_language_model;
 @final
 @dataclass(frozen=True, kw_only=True)
 class WikiText2(Dataset):
-    """A sample is ``sequence_length`` tokens and those that follow each: inputs and targets int64 [N, sequence_length].
+    """A sample is ``sequence_length`` tokens and the token after each: inputs and targets int64 [N, sequence_length].
 
-    Sequences are consecutive and do not overlap; shuffling them means that no state is carried from one to the next.
-    ``vocabulary`` is how many words a model knows: a text with more is refused. ``held_out`` is what scores are from.
+    Sequences are consecutive and do not overlap; since they are shuffled, no state is carried from one to the next.
+    ``vocabulary`` is the number of words that a model knows: a text with more is refused. ``held_out`` names the part
+    for evaluation.
     """
 
     name = "wikitext2"
@@ -47,7 +48,6 @@ class WikiText2(Dataset):
     held_out: Literal["valid", "test"] = "valid"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not 1 <= self.sequence_length < TOKENS["valid"]:
             raise ValueError(f"sequence_length={self.sequence_length}: must be at least 1 and below {TOKENS['valid']}")
         if self.vocabulary < 2:
@@ -59,7 +59,7 @@ class WikiText2(Dataset):
 
     @property
     def num_samples(self) -> int | None:
-        """Whole sequences, the last token being a target only."""
+        """Number of complete sequences; the last token is only a target."""
         return (TOKENS["train"] - 1) // self.sequence_length if self.verify else None
 
     @property
@@ -68,7 +68,7 @@ class WikiText2(Dataset):
         return Facts(input_shape=(self.sequence_length,), num_classes=self.vocabulary, vocabulary=self.vocabulary)
 
     def variant(self) -> str:
-        """Sequences are cut when they are loaded; the words are counted when they are numbered."""
+        """No settings: sequences are cut on loading, and the vocabulary is checked on numbering."""
         return "" if self.vocabulary == WORDS else f"_words{self.vocabulary}"
 
     def convert(self, raw: Path, directory: Path) -> None:
@@ -112,11 +112,11 @@ class WikiText2(Dataset):
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise files.error(name, f"is no text in UTF-8 (byte {error.start:,})") from error
+            raise files.error(name, f"is not UTF-8 text (byte {error.start:,})") from error
 
 
 def number(text: str, ids: dict[str, int], *, grow: bool) -> NDArray[np.int64]:
-    """The words of ``text`` as their ids, int64, each line followed by ``<eos>``; new words are numbered if ``grow``.
+    """The words of ``text`` as ids, int64, with ``<eos>`` after each line; new words are numbered if ``grow``.
 
     Raises ``ValueError`` with the line of a word that is not in ``ids``.
     """
@@ -135,6 +135,6 @@ def number(text: str, ids: dict[str, int], *, grow: bool) -> NDArray[np.int64]:
 
 
 def cut(stream: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(tokens, the token after each), both [N, length] views of ``stream``, without what fills no sequence."""
+    """(tokens, the token after each), both [N, length] views of ``stream``, without an incomplete last sequence."""
     whole = (len(stream) - 1) // length * length
     return stream[:whole].reshape(-1, length), stream[1 : whole + 1].reshape(-1, length)

@@ -1,4 +1,4 @@
-"""The papers' models: sizes and architectures as plain data, which every framework builds from.
+"""The papers' models: sizes and architectures as plain data, from which every framework builds.
 
-Nothing here imports a framework; ``workloads/models/torch/`` does, when it is asked to build.
+Nothing here imports a framework; ``workloads/models/torch/`` does, when it builds a model.
 """

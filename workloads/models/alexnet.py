@@ -1,4 +1,4 @@
-"""AlexNet in its form with one tower (Krizhevsky, "One weird trick", arXiv:1404.5997): no normalisation."""
+"""AlexNet in its single-tower form (Krizhevsky, "One weird trick", arXiv:1404.5997): no normalisation."""
 
 from __future__ import annotations
 

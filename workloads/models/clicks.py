@@ -1,9 +1,9 @@
-"""Sizes of the click models: what every framework builds from.
+"""Sizes of the click models, from which every framework builds.
 
-An input row holds ``num_dense`` numbers and then one id per categorical field, k-th ids counting from 0 to
-``cardinalities[k]`` - 1 (hashed, if there are more values). Both models see fields the same way: a number is a feature
-of its own with that value, an id a feature with value 1. So one table serves all fields, first a row for each number,
-then the rows of each categorical field.
+An input row holds ``num_dense`` numbers followed by one id per categorical field; ids of field k range from 0 to
+``cardinalities[k]`` - 1 (hashed if there are more values). Both models treat fields alike: a number is a feature with
+that value, an id a feature with value 1. So one table serves all fields: first one row per number, then the rows of
+each categorical field.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
-from workloads.models.initial import Start, constant, linear, normal
+from workloads.models.initial import Initializer, constant, linear, normal
 
 CROSS_FACTOR = 1_000_003
 """Hash of a pair of ids: (first * this + second) mod ``cross_buckets``."""
 INIT_STD = 0.01
-"""Embeddings start normal with this deviation; the papers do not say."""
+"""Standard deviation of initial embeddings (normal); the papers do not give one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What a row holds."""
+    """The numbers and categorical fields of an input row."""
 
     num_dense: int
     cardinalities: tuple[int, ...]
 
     @property
     def num_categorical(self) -> int:
-        """Ids in a row."""
+        """Number of ids in a row."""
         return len(self.cardinalities)
 
     @property
-    def starts(self) -> list[int]:
-        """Where the rows of each categorical field begin, counted from the first of them."""
+    def offsets(self) -> list[int]:
+        """First row of each categorical field, relative to the first of all."""
         return list(accumulate(self.cardinalities, initial=0))[:-1]
 
     @property
     def count(self) -> int:
-        """Fields of both kinds."""
+        """Number of fields of both kinds."""
         return self.num_dense + self.num_categorical
 
     @property
     def features(self) -> int:
-        """Rows of a table."""
+        """Number of rows of a table over all features."""
         return self.num_dense + sum(self.cardinalities)
 
 
 def mlp_count(inputs: int, units: Sequence[int]) -> int:
-    """Weights and biases of linear layers one after another."""
+    """Number of weights and biases of consecutive linear layers."""
     return sum(out * (into + 1) for into, out in zip([inputs, *units], units, strict=False))
 
 
@@ -57,8 +57,8 @@ def mlp_count(inputs: int, units: Sequence[int]) -> int:
 class WideDeepSize:
     """Cheng et al., "Wide & deep learning for recommender systems", 2016.
 
-    Wide: a weight per feature, and per hashed pair of the categorical fields in ``crosses`` (places 0 .. fields - 1).
-    Deep: embeddings of 32 side by side and the numbers as they are, then ReLU layers of 1024, 512 and 256 (figure 4).
+    Wide: a weight per feature, and per hashed pair of the categorical fields in ``crosses`` (indices 0 .. fields - 1).
+    Deep: concatenated embeddings of 32 and the raw numbers, then ReLU layers of 1024, 512 and 256 (figure 4).
     """
 
     embedding: int = 32
@@ -67,22 +67,22 @@ class WideDeepSize:
     cross_buckets: int = 1000
 
     def deep_inputs(self, fields: Fields) -> int:
-        """Width of what enters the first layer."""
+        """Width of the first layer's input."""
         return fields.num_dense + fields.num_categorical * self.embedding
 
     def count(self, fields: Fields) -> int:
-        """Parameters."""
+        """Number of parameters for rows of these fields."""
         wide = fields.features + len(self.crosses) * self.cross_buckets + 1
         table = sum(fields.cardinalities) * self.embedding
-        return wide + table + mlp_count(self.deep_inputs(fields), [*self.hidden, 1]) - 1  # one bias for both parts
+        return wide + table + mlp_count(self.deep_inputs(fields), [*self.hidden, 1]) - 1  # the two parts share one bias
 
 
 @dataclass(frozen=True, kw_only=True)
 class XDeepFMSize:
     """Lian et al., "xDeepFM", KDD 2018: a linear part, a compressed interaction network, a deep network.
 
-    The defaults are theirs for Criteo: embeddings of 10, three CIN layers of 200, two deep layers of 400. Feature maps
-    of the CIN are linear (the identity did best there); each is summed over the embedding and has an output weight.
+    The defaults are theirs for Criteo: embeddings of 10, three CIN layers of 200, two deep layers of 400. The CIN's
+    feature maps are linear (identity worked best there); each is summed over the embedding and has an output weight.
     """
 
     embedding: int = 10
@@ -91,18 +91,18 @@ class XDeepFMSize:
     dropout: float = 0.0
 
     def cin_count(self, fields: Fields) -> int:
-        """Sum over layers of H_k (1 + H_(k-1) m), the 1 for its output weight (their analysis of space)."""
+        """Sum over layers of H_k (1 + H_(k-1) m), the 1 for its output weight (their space analysis)."""
         below = [fields.count, *self.cin]
         return sum(maps * (1 + inputs * fields.count) for inputs, maps in zip(below, self.cin, strict=False))
 
     def count(self, fields: Fields) -> int:
-        """Parameters: output biases count once, that of the linear part."""
+        """Number of parameters; the single output bias belongs to the linear part."""
         deep = mlp_count(fields.count * self.embedding, [*self.hidden, 1]) - 1
         return fields.features * (1 + self.embedding) + 1 + self.cin_count(fields) + deep
 
 
-def click_starts(size: WideDeepSize | XDeepFMSize, fields: Fields) -> list[Start]:
-    """What the parameters start as, in the order of the flat vector; embeddings and the linear part's weights alike."""
+def click_initializers(size: WideDeepSize | XDeepFMSize, fields: Fields) -> list[Initializer]:
+    """Initial values in the order of the flat vector; embeddings and the linear part's weights alike."""
     if isinstance(size, WideDeepSize):
         wide, table = fields.features + len(size.crosses) * size.cross_buckets, sum(fields.cardinalities)
         between, inputs = [], size.deep_inputs(fields)

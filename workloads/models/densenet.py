@@ -6,15 +6,15 @@ from workloads.models.layers import AvgPool, Concat, Conv, GlobalPool, Layers, L
 
 GROWTH = 32
 BLOCKS = (6, 12, 24, 16)
-"""Table 1: layers of the four dense blocks."""
+"""Table 1: number of layers of the four dense blocks."""
 BOTTLENECK = 4
-"""Channels between the 1x1 and the 3x3 convolution, relative to the growth."""
+"""Channels between the 1x1 and the 3x3 convolution, relative to the growth rate."""
 COMPRESSION = 2
 """A transition halves the channels."""
 
 
 def imagenet(classes: int, width: float = 1.0) -> Layers:
-    """224 pixels."""
+    """The form for 224 pixels."""
     return (Conv(2 * scaled(GROWTH, width), 7, 2), Norm(), Relu(), MaxPool(3, 2, 1), *_blocks(classes, width))
 
 

@@ -32,21 +32,21 @@ STAGES = (
     ),
     (Inception(256, 160, 320, 32, 128, 128), Inception(384, 192, 384, 48, 128, 128)),
 )
-"""Table 1: modules 3a-3b, 4a-4e, 5a-5b; a pooling between stages."""
+"""Table 1: modules 3a-3b, 4a-4e, 5a-5b; stages are separated by pooling."""
 STEM = (64, 64, 192)
 DROPOUT_FRAC = 0.2
-"""Torchvision's; the paper's 0.4 goes with its auxiliary losses."""
+"""Torchvision's dropout; the paper's 0.4 belongs to its auxiliary losses."""
 
 
 def imagenet(classes: int, width: float = 1.0, wide_kernel: int = 5) -> Layers:
-    """224 pixels. ``wide_kernel`` 5 is the paper's; torchvision has 3 in its place, by a mistake that it keeps."""
+    """224 pixels. ``wide_kernel`` 5 is the paper's; torchvision has 3 there, by a mistake that it keeps."""
     first, second, third = (scaled(channels, width) for channels in STEM)
     stem = (*_conv(first, 7, 2), MaxPool(3, 2, 1), *_conv(second, 1), *_conv(third, 3), MaxPool(3, 2, 1))
     return (*stem, *_stages(width, wide_kernel), GlobalPool(), Dropout(DROPOUT_FRAC), Linear(classes))
 
 
 def cifar(classes: int, width: float = 1.0, wide_kernel: int = 5) -> Layers:
-    """32 pixels: the stem is one 3x3 convolution of as many channels, and there is no dropout."""
+    """32 pixels: the stem is one 3x3 convolution with as many channels, and there is no dropout."""
     stem = _conv(scaled(STEM[-1], width), 3)
     return (*stem, *_stages(width, wide_kernel), GlobalPool(), Linear(classes))
 

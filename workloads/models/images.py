@@ -8,14 +8,14 @@ from workloads.models import alexnet, densenet, googlenet, mobilenet, resnet, vg
 from workloads.models.layers import Conv, Flatten, Layers, Linear, Relu, Shape, scaled, shape_after
 
 CIFAR_PX = 64
-"""Images up to this size get the form of a model for CIFAR, larger ones that for ImageNet."""
+"""Largest image side (pixels) that gets a model's CIFAR form; larger images get its ImageNet form."""
 
 Maker = Callable[[int, float], Layers]
-"""(classes, width factor) to layers."""
+"""Maps (classes, width factor) to layers."""
 
 
 def cnn(classes: int, width: float = 1.0) -> Layers:
-    """Two convolutions and a linear layer, without normalisation: small enough to compare frameworks by."""
+    """Two convolutions and a linear layer, without normalisation: small, for comparing frameworks."""
     first, second = scaled(16, width), scaled(32, width)
     return (Conv(first, 3, 2, bias=True), Relu(), Conv(second, 3, 2, bias=True), Relu(), Flatten(), Linear(classes))
 
@@ -42,7 +42,7 @@ MODELS: dict[str, tuple[Maker, Maker]] = {
         lambda classes, width: vgg.layers(16, classes, width, vgg.HIDDEN),
     ),
 }
-"""For small images, for large ones."""
+"""Builders by name: (small images, large images)."""
 
 
 def image_model(name: str, shape: Shape, classes: int, width: float = 1.0) -> Layers:

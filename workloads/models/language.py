@@ -1,7 +1,7 @@
-"""Sizes of the language models that STAR trains on WikiText-2: what every framework builds from.
+"""Sizes of the language models that STAR trains on WikiText-2, from which every framework builds.
 
-The defaults are those of STAR's published code: embedding and hidden width 200, 2 layers, 8 heads, no dropout, output
-weights of their own. With the 28,782 words of its tokenizer that is 46 MiB in float32 for both.
+The defaults are those of STAR's published code: embedding and hidden width 200, 2 layers, 8 heads, no dropout, untied
+output weights. With the 28,782 words of its tokenizer that is 46 MiB in float32 for both.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.models.initial import Start, constant, linear, uniform
+from workloads.models.initial import Initializer, constant, linear, uniform
 
 INIT_RANGE = 0.1
-"""Embeddings and output weights start uniform between minus and plus this; the output's bias at zero. All else starts
-as in PyTorch."""
+"""Bound of the uniform initial embeddings and output weights; the output bias starts at zero, all else as in
+PyTorch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMSize:
-    """Embedding, stacked LSTM (Hochreiter and Schmidhuber, 1997; two biases per gate, as cuDNN has), linear output."""
+    """Embedding, stacked LSTM (Hochreiter and Schmidhuber, 1997; two biases per gate, as in cuDNN), linear output."""
 
     embedding: int = 200
     hidden: int = 200
@@ -31,7 +31,7 @@ class LSTMSize:
     dropout: float = 0.0
 
     def count(self, words: int) -> int:
-        """Parameters for a vocabulary of so many words."""
+        """Number of parameters for a vocabulary of this size."""
         inputs = [self.embedding] + [self.hidden] * (self.layers - 1)
         gates = sum(4 * self.hidden * (size + self.hidden + 2) for size in inputs)
         return words * self.embedding + gates + (self.hidden + 1) * words
@@ -48,12 +48,11 @@ class TransformerSize:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width={self.width}: must be even and a multiple of heads ({self.heads})")
 
     def count(self, words: int) -> int:
-        """Parameters for a vocabulary of so many words."""
+        """Number of parameters for a vocabulary of this size."""
         attention = 4 * self.width * (self.width + 1)
         feedforward = 2 * self.width * self.feedforward + self.width + self.feedforward
         block = attention + feedforward + 2 * 2 * self.width
@@ -61,26 +60,26 @@ class TransformerSize:
 
 
 def positions(length: int, width: int) -> NDArray[np.float32]:
-    """Sines and cosines of wavelengths from 2 pi to 20000 pi, in turns: float32 [length, width]."""
+    """Interleaved sines and cosines of wavelengths from 2 pi to 20000 pi: float32 [length, width]."""
     angles = np.arange(length)[:, None] * np.exp(np.arange(0, width, 2) * (-math.log(10_000.0) / width))
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, width).astype(np.float32)
 
 
-def language_starts(size: LSTMSize | TransformerSize, words: int) -> list[Start]:
-    """What the parameters start as, in the order of the flat vector."""
+def language_initializers(size: LSTMSize | TransformerSize, words: int) -> list[Initializer]:
+    """Initial values in the order of the flat vector."""
     if isinstance(size, LSTMSize):
-        return _between_words(words, size.embedding, lstm_starts(size), size.hidden)
-    return _between_words(words, size.width, chain(*(block_starts(size) for _ in range(size.layers))), size.width)
+        return _between_words(words, size.embedding, lstm_initializers(size), size.hidden)
+    return _between_words(words, size.width, chain(*(block_initializers(size) for _ in range(size.layers))), size.width)
 
 
-def lstm_starts(size: LSTMSize) -> list[Start]:
-    """Of each layer the weights of inputs and states, gates stacked as input, forget, cell and output; two biases."""
+def lstm_initializers(size: LSTMSize) -> list[Initializer]:
+    """Per layer: input and state weights, with gates stacked as input, forget, cell, output; two biases."""
     gates, bound = 4 * size.hidden, 1 / math.sqrt(size.hidden)
     inputs = [size.embedding] + [size.hidden] * (size.layers - 1)
     return [uniform(gates * count, bound) for into in inputs for count in (into, size.hidden, 1, 1)]
 
 
-def block_starts(size: TransformerSize) -> list[Start]:
+def block_initializers(size: TransformerSize) -> list[Initializer]:
     """Attention (queries, keys and values as one matrix: Glorot and Bengio, 2010), two linear layers, two norms."""
     width = size.width
     packed = uniform(3 * width * width, math.sqrt(6 / (width + 3 * width)))
@@ -90,5 +89,5 @@ def block_starts(size: TransformerSize) -> list[Start]:
     return [*attention, *linear(width, size.feedforward), *linear(size.feedforward, width), *norms]
 
 
-def _between_words(words: int, width: int, inner: Iterable[Start], last: int) -> list[Start]:
+def _between_words(words: int, width: int, inner: Iterable[Initializer], last: int) -> list[Initializer]:
     return [uniform(words * width, INIT_RANGE), *inner, uniform(last * words, INIT_RANGE), constant(words, 0.0)]

@@ -1,8 +1,8 @@
-"""The words in which image networks are written down: plain data that any framework builds, parameters included.
+"""The vocabulary of image networks: plain data that any framework can build, parameters included.
 
-A network is a tuple of layers, read in order. Parameters are numbered in that order as well, branches one after
-another, and within a layer the kernel before the bias, the scale before the shift: so a flat vector means the same in
-every framework, up to the layout of a kernel.
+A network is a sequence of layers. Parameters are numbered in the same order, branches one after another, and within a
+layer the kernel before the bias and the scale before the shift. So a flat vector means the same in every framework, up
+to the layout of a kernel.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from math import prod, sqrt
 from typing import TypeAlias
 
-from workloads.models.initial import Start, constant, linear, normal
+from workloads.models.initial import Initializer, constant, linear, normal
 
 Shape: TypeAlias = tuple[int, ...]
-"""(channels, height, width) of an image or a feature map, (features,) after pooling or flattening; no batch axis."""
+"""(channels, height, width) of an image or feature map, (features,) after pooling or flattening; no batch axis."""
 
 
 @dataclass(frozen=True)
 class Conv:
-    """Convolution with zero padding; ``padding`` None keeps the size at stride 1. ``depthwise``: a filter a channel."""
+    """Convolution with zero padding; ``padding`` None keeps the size at stride 1. ``depthwise``: one per channel."""
 
     channels: int
     kernel: int = 3
@@ -30,7 +30,7 @@ class Conv:
 
     @property
     def margin(self) -> int:
-        """Zeros on each side."""
+        """Number of zeros on each side."""
         return (self.kernel - 1) // 2 if self.padding is None else self.padding
 
 
@@ -41,12 +41,12 @@ class Norm:
 
 @dataclass(frozen=True)
 class Relu:
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0)."""
 
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Largest of a window; ``padding`` on each side never wins."""
+    """Maximum over a window; ``padding`` on each side is never the maximum."""
 
     kernel: int
     stride: int
@@ -55,7 +55,7 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class AvgPool:
-    """Mean of a window."""
+    """Mean over each window."""
 
     kernel: int
     stride: int
@@ -73,14 +73,14 @@ class Flatten:
 
 @dataclass(frozen=True)
 class Linear:
-    """Every feature with every unit, and a bias."""
+    """Fully connected layer with bias."""
 
     units: int
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Zeroes this fraction while training and scales up the rest."""
+    """Zeroes this fraction of values in training and scales up the rest."""
 
     frac: float
 
@@ -95,14 +95,14 @@ class Skip:
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum of what each branch makes of the same input; an empty branch hands it on."""
+    """Sum of the outputs of branches with the same input; an empty branch is the identity."""
 
     branches: tuple[Layers, ...]
 
 
 @dataclass(frozen=True)
 class Concat:
-    """The same, one after another along the channels."""
+    """Concatenation of the branches' outputs along the channels."""
 
     branches: tuple[Layers, ...]
 
@@ -119,30 +119,30 @@ def scaled(channels: int, width: float) -> int:
 
 
 def shape_after(layers: Layers, shape: Shape) -> Shape:
-    """Shape of the result for an input of ``shape``; raises ``ValueError`` for images that shrink to nothing."""
+    """Output shape for an input of ``shape``; raises ``ValueError`` for images that shrink to nothing."""
     for layer in layers:
         shape = _shape(layer, shape)
     return shape
 
 
-def starts(layers: Layers, shape: Shape) -> list[Start]:
-    """What the trained parameters (running statistics are none) start as, for an input of ``shape``."""
-    found: list[Start] = []
+def initializers(layers: Layers, shape: Shape) -> list[Initializer]:
+    """Initial values of the trained parameters (without running statistics) for an input of ``shape``."""
+    found: list[Initializer] = []
     for layer in layers:
-        found += _starts(layer, shape)
+        found += _initializers(layer, shape)
         shape = _shape(layer, shape)
     return found
 
 
 def count(layers: Layers, shape: Shape) -> int:
-    """Trained parameters, for an input of ``shape``."""
-    return sum(start.count for start in starts(layers, shape))
+    """Number of trained parameters for an input of ``shape``."""
+    return sum(one.count for one in initializers(layers, shape))
 
 
-def samples_apart(layers: Layers) -> bool:
-    """Whether a sample's loss depends on no other sample, nor on the micro-batch that it is in (masks do)."""
+def independent_samples(layers: Layers) -> bool:
+    """Whether a sample's loss depends on neither other samples nor its micro-batch (dropout masks do depend on it)."""
     inner = [branch for layer in layers if isinstance(layer, Sum | Concat) for branch in layer.branches]
-    return not any(isinstance(layer, Norm | Dropout) for layer in layers) and all(map(samples_apart, inner))
+    return not any(isinstance(layer, Norm | Dropout) for layer in layers) and all(map(independent_samples, inner))
 
 
 def _shape(layer: Layer, shape: Shape) -> Shape:
@@ -177,7 +177,7 @@ def _slid(shape: Shape, kernel: int, stride: int, margin: int) -> Shape:
     return sizes
 
 
-def _starts(layer: Layer, shape: Shape) -> list[Start]:
+def _initializers(layer: Layer, shape: Shape) -> list[Initializer]:
     match layer:
         case Conv():
             return _convolution(layer, 1 if layer.depthwise else shape[0])
@@ -186,13 +186,13 @@ def _starts(layer: Layer, shape: Shape) -> list[Start]:
         case Linear(units):
             return linear(shape[0], units)
         case Sum(branches) | Concat(branches):
-            return [start for branch in branches for start in starts(branch, shape)]
+            return [one for branch in branches for one in initializers(branch, shape)]
         case _:
             return []
 
 
-def _convolution(layer: Conv, channels: int) -> list[Start]:
-    """He et al., "Delving deep into rectifiers", ICCV 2015: variance 2 / (inputs of a unit), no bias at first."""
+def _convolution(layer: Conv, channels: int) -> list[Initializer]:
+    """He et al., "Delving deep into rectifiers", ICCV 2015: variance 2 / (inputs of a unit), zero bias."""
     inputs = channels * layer.kernel**2
     kernel = normal(layer.channels * inputs, sqrt(2 / inputs))
     return [kernel, *([constant(layer.channels, 0.0)] if layer.bias else [])]

@@ -1,4 +1,4 @@
-"""MobileNet, the first (Howard et al., arXiv:1704.04861): depthwise separable convolutions."""
+"""MobileNet v1 (Howard et al., arXiv:1704.04861): depthwise separable convolutions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCKS = (
     (1024, 2),
     (1024, 1),
 )
-"""Table 1: channels and stride of each separable convolution. (There the last strides too, which its sizes refute.)"""
+"""Table 1: channels and stride of each separable convolution. (The paper's last strides contradict its sizes.)"""
 
 
 def layers(classes: int, width: float = 1.0, stem_stride: int = 2) -> Layers:

@@ -10,7 +10,7 @@ IMAGENET_WIDTHS = (64, 128, 256, 512)
 IMAGENET_BLOCKS = {34: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 """Table 1. ResNet-34 has basic blocks, ResNet-101 bottlenecks; shortcuts are projected where shapes change (B)."""
 EXPANSION = 4
-"""Channels that leave a bottleneck, relative to its width."""
+"""Output channels of a bottleneck, relative to its width."""
 
 
 def cifar(depth: int, classes: int, width: float = 1.0) -> Layers:
@@ -28,7 +28,7 @@ def cifar(depth: int, classes: int, width: float = 1.0) -> Layers:
 
 
 def imagenet(depth: int, classes: int, width: float = 1.0) -> Layers:
-    """ResNet-34 or -101; a bottleneck strides in its 3x3 convolution."""
+    """ResNet-34 or -101; a bottleneck's stride is in its 3x3 convolution."""
     widths = [scaled(channels, width) for channels in IMAGENET_WIDTHS]
     deep = depth > 34
     blocks: Layers = ()

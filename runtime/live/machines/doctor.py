@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from runtime.containment import Isolation, is_linux, obstacle
-from runtime.errors import told
+from runtime.errors import print_error
 from runtime.live.machines.means import Missing
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,7 +123,9 @@ def main(argv: Sequence[str]) -> int:
         print("usage: python run.py doctor", file=sys.stderr)
         return 0 if argv[0] in ("-h", "--help") else 2
     if not is_linux():
-        return told("run.py", f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here")
+        return print_error(
+            "run.py", f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here"
+        )
     from rich.console import Console
     from rich.table import Table
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, in_words, judge, order, relative
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, judge, order, ranking_text, relative
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_four_seeds_tell_nobody_apart() -> None:
 
 
 def test_a_strategy_without_a_time_is_left_out_of_the_words() -> None:
-    assert in_words({"a": nan, "b": 1.0}) == "b"
+    assert ranking_text({"a": nan, "b": 1.0}) == "b"
 
 
 values = st.dictionaries(st.sampled_from("abc"), st.lists(st.floats(0.1, 100), min_size=5, max_size=5), min_size=2)

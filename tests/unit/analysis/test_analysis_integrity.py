@@ -209,13 +209,13 @@ def reference_of_the_future() -> Story:
 @pytest.mark.parametrize(
     ("tell", "what"),
     [
-        (scored_twice, "Score of gradient 0, which was not there or is being scored"),
-        (scored_after_use, "Score of gradient 0, which was not there or is being scored"),
-        (told_although_used, "Scored of gradient 0, whose score nobody waits for"),
-        (told_unasked, "Scored of gradient 0, whose score nobody waits for"),
-        (reference_of_the_future, "Scored of gradient 0 against version 1, which is not there yet"),
-        (applied_twice, "Apply of gradient 0, which was not there"),
-        (applied_after_drop, "Apply of gradient 0, which was not there"),
+        (scored_twice, "Score of gradient 0, which was not available or is being scored"),
+        (scored_after_use, "Score of gradient 0, which was not available or is being scored"),
+        (told_although_used, "Scored of gradient 0, which was not asked for"),
+        (told_unasked, "Scored of gradient 0, which was not asked for"),
+        (reference_of_the_future, "Scored of gradient 0 against version 1, which does not exist yet"),
+        (applied_twice, "Apply of gradient 0, which was not available"),
+        (applied_after_drop, "Apply of gradient 0, which was not available"),
         (never_arrived, "Apply of gradient 7"),
         (ended_twice, "Failed of worker 0, which was not computing"),
         (same_gradient_twice, "gradient 0 arrived twice"),
@@ -244,7 +244,7 @@ def test_a_gradient_of_before_a_rollback_is_void(tmp_path: Path) -> None:
     story.arrived(0.1, 0, 0)
     story.event(0.2, "ServerLost", server=0, incarnation=0, reason="killed")
     story.event(0.3, "Restored", [apply(0)], version=0, workers=[0, 1])
-    assert "Apply of gradient 0, which was not there" in problems(story, tmp_path)
+    assert "Apply of gradient 0, which was not available" in problems(story, tmp_path)
 
 
 def test_samples_given_up_on_request_are_accounted_for(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_an_experiment_gets_its_claims() -> None:
         ("a.b: {where: x, check: numbers}", "a.b: Invalid enum value 'numbers'"),
         ("a.b: {where: x, check: number, valeu: 3}", "unknown field `valeu`"),
         ("a.b: {check: number}", "missing required field `where`"),
-        ("a.b: {where: x, check: number, experiment: e}", "nothing to hold ours against"),
-        ("a.b: {where: x, check: ratio, value: 2, experiment: e, how: lower}", "names nothing to compare with"),
+        ("a.b: {where: x, check: number, experiment: e}", "there is nothing to compare with"),
+        ("a.b: {where: x, check: ratio, value: 2, experiment: e, how: lower}", "needs something to compare with"),
         ("a.b: {where: x, check: ratio, accept: [2, 1], experiment: e}", "the lower end comes first"),
     ],
 )

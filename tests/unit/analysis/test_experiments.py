@@ -344,7 +344,7 @@ def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Pa
     assert "uncommitted" not in page
     changed = text.replace("toy_table", "toy_fig9") + "Stragglab 1a2b3c4-dirty."
     again = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": changed}, verdicts, CLAIMS)
-    assert "Made with uncommitted changes, and to be made again: toy_fig9.\n" in again
+    assert "Made with uncommitted changes; to be repeated: toy_fig9.\n" in again
     again = compose("Toy", "About it.", sections(page), verdicts, CLAIMS)
     assert again == page
 

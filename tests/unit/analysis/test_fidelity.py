@@ -17,7 +17,7 @@ from analysis.figures.fidelity import draw_fidelity
 from analysis.measures.agreement import OFF, UNCLEAR, WITHIN
 from analysis.records.load import RecordError, Run, load_run
 from analysis.reports.fidelity import Fidelity, fidelity, total_variation
-from analysis.reports.fidelity_words import verdict
+from analysis.reports.fidelity_summary import verdict
 from tests.support.records import Simulation, Story, disturbance
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -207,11 +207,11 @@ def test_a_swapped_ranking_is_reported(pairs: Pairs) -> None:
     jct = found.rankings.iloc[0]
     assert (jct.live, jct.virtual) == ("asp < bsp", "bsp < asp")
     assert (jct.pairs, jct.kept, jct.swapped, jct.verdict) == (1, 0, "asp / bsp", OFF)
-    assert line(found, "order of the strategies by JCT").endswith(
+    assert line(found, "ranking of the strategies by JCT").endswith(
         "0 of 1 patterns of stragglers; not asp / bsp under transient"
     )
     assert line(found, "pairs of strategies that JCT") == (
-        "pairs of strategies that JCT tells apart live: 0 of 1 in the same order, 1 swapped, 0 undecided"
+        "pairs of strategies that JCT distinguishes live: 0 of 1 in the same order, 1 swapped, 0 undecided"
     )
 
 

@@ -39,7 +39,7 @@ from workloads.models.layers import (
     Shape,
     Skip,
     Sum,
-    starts,
+    initializers,
 )
 
 SEED = 5
@@ -109,7 +109,7 @@ class OneLayer:
         return self.data.load("")
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        return draw(seed, starts(*self.whole))
+        return draw(seed, initializers(*self.whole))
 
     def torch_module(self) -> Any:
         from workloads.models.torch.images import build
@@ -121,8 +121,8 @@ class OneLayer:
 
         return build(*self.whole)
 
-    torch_loss, torch_figures, metrics = Images.torch_loss, Images.torch_figures, Images.metrics
-    tensorflow_loss, tensorflow_figures = Images.tensorflow_loss, Images.tensorflow_figures
+    torch_loss, torch_per_sample_stats, metrics = Images.torch_loss, Images.torch_per_sample_stats, Images.metrics
+    tensorflow_loss, tensorflow_per_sample_stats = Images.tensorflow_loss, Images.tensorflow_per_sample_stats
 
 
 def task_of(case: str) -> Any:

@@ -144,7 +144,7 @@ def seen_at_once(task: Language) -> list[int]:
         return tf.zeros([len(words), 5, 40])
 
     words = tf.zeros([40, 5], tf.int64)
-    assert task.tensorflow_figures(module, words, words).shape == (40, 1)
+    assert task.tensorflow_per_sample_stats(module, words, words).shape == (40, 1)
     return seen
 
 

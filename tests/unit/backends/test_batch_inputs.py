@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.backends.base import Drawn
+from runtime.backends.base import AugmentationKey
 from runtime.backends.torch import TorchModel
 from runtime.core.sampling import sample_epochs, sample_indices
 from runtime.core.shards import Cut, Range
@@ -23,7 +23,7 @@ IMAGES = RNG.integers(1, 256, (50, 3, 32, 32), dtype=np.uint8)
 SAMPLES = np.arange(50, dtype=np.int64)
 
 
-def drawn(seed: int = 0, epoch: int = 0, samples: NDArray[np.int64] = SAMPLES) -> Drawn:
+def drawn(seed: int = 0, epoch: int = 0, samples: NDArray[np.int64] = SAMPLES) -> AugmentationKey:
     return seed, np.full(len(samples), epoch, dtype=np.int64), samples
 
 
@@ -65,7 +65,7 @@ def test_a_sample_is_the_same_in_every_batch_and_order() -> None:
 
 
 @pytest.mark.parametrize("other", [drawn(seed=1), drawn(epoch=1), drawn(samples=SAMPLES + 50)])
-def test_seed_epoch_and_sample_all_count(other: Drawn) -> None:
+def test_seed_epoch_and_sample_all_count(other: AugmentationKey) -> None:
     one, two = crop_and_flip(IMAGES, drawn()), crop_and_flip(IMAGES, other)
     assert sum(np.array_equal(*pair) for pair in zip(one, two, strict=True)) < 5
 
@@ -104,7 +104,7 @@ class Watched:
     def load(self) -> Split:
         return self.inner.load()
 
-    def batch_inputs(self, inputs: NDArray[Any], drawn: Drawn | None) -> NDArray[Any]:
+    def batch_inputs(self, inputs: NDArray[Any], drawn: AugmentationKey | None) -> NDArray[Any]:
         self.seen.append(drawn)
         return inputs + np.float32(1)
 

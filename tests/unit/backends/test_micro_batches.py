@@ -20,7 +20,7 @@ from runtime.core.vectors import aligned_vector
 from strategies.coding import SCHEMES, build
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 from workloads.models.clicks import XDeepFMSize
 from workloads.models.language import LSTMSize
 from workloads.tasks import DatasetTask
@@ -81,7 +81,7 @@ def test_one_pass_over_all_parts_would_be_another_gradient() -> None:
 
 
 def test_without_a_framework_as_well() -> None:
-    model = NumpyModel(Ledger(num_samples=10), 0)
+    model = NumpyModel(SampleLedger(num_samples=10), 0)
     params, grad = model.initial_parameters(), np.full(10, 7.0, dtype=np.float32)
     model.attach(params, grad)
     model.gradient(model.batch(np.array([1, 2, 3])), [MicroBatch(slice(0, 1), 0.5), MicroBatch(slice(1, 3), -2.0)])
@@ -90,7 +90,7 @@ def test_without_a_framework_as_well() -> None:
 
 def test_the_ledger_counts_weighted_samples_to_the_bit() -> None:
     """One pass, and part by part: the same float32 numbers."""
-    model = NumpyModel(Ledger(num_samples=10), 0)
+    model = NumpyModel(SampleLedger(num_samples=10), 0)
     params, grad = model.initial_parameters(), np.full(10, 7.0, dtype=np.float32)
     params[:] = np.arange(10)
     model.attach(params, grad)
@@ -162,7 +162,7 @@ def test_a_task_that_promises_too_much_is_found_out() -> None:
     dropping = TASKS["lstm"].__class__(dataset=TASKS["lstm"].dataset, size=LSTMSize(embedding=8, hidden=8, dropout=0.5))
     for task, what in ((Normalised(), "batch normalisation"), (dropping, "dropout")):
         model = TorchModel(task, 0, 1)
-        with pytest.raises(ValueError, match=f"^samples_apart: the model has {what}"):
+        with pytest.raises(ValueError, match=f"^independent_samples: the model has {what}"):
             gradient(model, np.arange(12), [MicroBatch(slice(0, 12), pieces=PIECES)])
 
 
@@ -183,16 +183,16 @@ def test_a_task_knows_whether_its_samples_are_apart(name: str, task: DatasetTask
     modules = list(task.torch_module().modules())
     norms = any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in modules)
     drops = any(isinstance(one, torch.nn.Dropout) and one.p > 0 for one in modules)
-    assert task.samples_apart is not (norms or drops)
+    assert task.independent_samples is not (norms or drops)
     assert weighs_samples(task, "torch") == weighs_samples(task, "tensorflow") == weighs_samples(task, "")
-    assert weighs_samples(task, "torch") == task.samples_apart
-    assert task.samples_apart == (name in TASKS)
+    assert weighs_samples(task, "torch") == task.independent_samples
+    assert task.independent_samples == (name in TASKS)
 
 
 def test_a_task_that_says_nothing_is_computed_part_by_part() -> None:
     assert not weighs_samples(Normalised(), "torch")
-    assert weighs_samples(Ledger(), "numpy")
-    assert not weighs_samples(Ledger(), "torch")
+    assert weighs_samples(SampleLedger(), "numpy")
+    assert not weighs_samples(SampleLedger(), "torch")
 
 
 # ---- orders ---------------------------------------------------------------------------------------------------------

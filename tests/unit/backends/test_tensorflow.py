@@ -22,7 +22,7 @@ from tests.support.cli import run_cli
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
 from workloads.digits import Digits
-from workloads.drawing import Draws
+from workloads.torch_random import Draws
 
 KINDS = ("mlp", "cnn")
 WARMUP_TIMEOUT_S = 300
@@ -182,7 +182,7 @@ def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
     facts = found[0]
     assert facts[f"{kind}_traces"] == 1
     if kind == "bn":
-        assert str(facts["bn_weights_refused"]).startswith("samples_apart: the model has batch normalisation")
+        assert str(facts["bn_weights_refused"]).startswith("independent_samples: the model has batch normalisation")
     else:
         assert facts[f"{kind}_weighted_traces"] == 1
     assert facts[f"{kind}_halved_loss"] != pytest.approx(float(facts[f"{kind}_loss"]), rel=1e-3)

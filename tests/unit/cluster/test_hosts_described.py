@@ -79,7 +79,7 @@ def test_placement_by_name_and_single_hosts_that_differ() -> None:
         ({"placement": "random"}, "cluster.hosts.placement=random"),
         ({"placement": [["worker:9"]]}, "cluster.hosts.placement: there is no task worker:9"),
         ({"placement": [[], [], [], [], []]}, "cluster.hosts.placement: lists 5 hosts, and there are 4"),
-        ({"placement": [["worker:0"]]}, "cluster.hosts.placement: server:0 is placed nowhere"),
+        ({"placement": [["worker:0"]]}, "cluster.hosts.placement: server:0 is not placed"),
         ({"placement": [["worker:0"], ["worker:0"]]}, "worker:0 is on host 0 and on host 1"),
         ({"overrides": {4: {}}}, "cluster.hosts.overrides.4: there is no such host"),
         ({"overrides": {1: {"cpu_cores": -1.0}}}, "cluster.hosts.overrides.1.cpu_cores=-1.0"),

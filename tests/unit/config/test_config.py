@@ -19,7 +19,7 @@ RAW: dict[str, Any] = {
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
     "workload": {
         "name": "ledger",
-        "task": {"_target_": "workloads.ledger.Ledger"},
+        "task": {"_target_": "workloads.ledger.SampleLedger"},
         "backends": ["numpy"],
         "global_batch_samples": 64,
         "epochs": 10,

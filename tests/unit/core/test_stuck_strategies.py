@@ -16,7 +16,7 @@ from runtime.core.answers import checked
 from runtime.core.scheduling import ConstantPending
 from runtime.core.stuck import Vigil, awaits, declare
 from runtime.record.recorder import Recorder
-from runtime.record.replay import Told, replay
+from runtime.record.replay import RecordedEvent, replay
 from runtime.virtual.control.session import Session
 from runtime.virtual.costs import load_costs
 from strategies.protocol import (
@@ -310,7 +310,7 @@ def test_the_event_is_in_the_record_and_replay_says_the_same(answer: Any, words:
     assert (outcome.status, words in outcome.reason) == ("failed", True)
     (event,) = [line for line in read_lines(tmp_path) if line["kind"] == "event"][:1]
     assert (event["event"]["type"], event["commands"]) == ("Started", [])
-    (step,) = replay([Told(seq=0, event=STARTED, commands=(), state=None)], Mute(answer))
+    (step,) = replay([RecordedEvent(seq=0, event=STARTED, commands=(), state=None)], Mute(answer))
     assert words in step.raised
 
 

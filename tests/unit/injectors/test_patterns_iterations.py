@@ -128,7 +128,7 @@ def test_what_does_not_fit_the_run_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, TABLE)
     with pytest.raises(ValueError, match=r"^targets=worker:\*: are 3, but the table has only 2 workers"):
         IterationTimes(path=path).plan(ClusterShape(num_workers=3, num_servers=1, base_iter_s=0.1), 9.0, 0)
-    with pytest.raises(ValueError, match=r"^time_scale=null: nobody knows how long an iteration takes"):
+    with pytest.raises(ValueError, match=r"^time_scale=null: the time of an iteration is not known"):
         IterationTimes(path=path).plan(ClusterShape(num_workers=2, num_servers=1), 9.0, 0)
     with pytest.raises(ValueError, match=r"^time_scale=1e-09: makes iterations too short for 9 s"):
         IterationTimes(path=path, time_scale=1e-9).plan(CLUSTER, 9.0, 0)

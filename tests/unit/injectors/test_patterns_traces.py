@@ -276,8 +276,8 @@ def test_ranks_become_targets_and_the_trace_starts_over(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ([], "has no rows"),
-        ([(0, 0, 1, "optimizer", 0.0, 1.0)], r"step 1: nobody computed \(forward-compute or backward-compute\)"),
-        ([(0, 0, 1, "forward-compute", 0.0, 0.0)], "step 1: nobody computed"),
+        ([(0, 0, 1, "optimizer", 0.0, 1.0)], r"step 1: no rank computed \(forward-compute or backward-compute\)"),
+        ([(0, 0, 1, "forward-compute", 0.0, 0.0)], "step 1: no rank computed"),
         ([(0, 0, 1, "forward-compute", 0.0, -1.0)], "column duration: holds a negative number"),
         ([(0, 0, 1, "forward-compute", None, 1.0)], "column start_ts: holds something that is not a"),
         ([(0, 0, "x", "forward-compute", 0.0, 1.0)], "column step: holds something that is not a number"),

@@ -303,10 +303,10 @@ def cleaned(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, list[s
 
 
 def test_cleanup_with_nothing_to_clean_makes_nothing(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cleaned(capsys, "--reap") == (0, [f"nothing: no run has ever been entered in {state}"])
+    assert cleaned(capsys, "--reap") == (0, [f"nothing: no run was ever registered in {state}"])
     assert not state.exists()
     Ledger()
-    assert cleaned(capsys) == (0, [f"nothing: no run is entered in {state}"])
+    assert cleaned(capsys) == (0, [f"nothing: no run is registered in {state}"])
 
 
 def test_cleanup_shows_and_then_removes_what_crashed(
@@ -324,7 +324,7 @@ def test_cleanup_shows_and_then_removes_what_crashed(
     assert [line.rpartition(": ")[2] for line in lines] == [
         "left alone; clean up there",
         "--reap removes that",
-        "--reap strikes it from the ledger",
+        "--reap removes it from the registry",
         "left alone",
         "--reap removes it",
     ]
@@ -334,7 +334,7 @@ def test_cleanup_shows_and_then_removes_what_crashed(
     assert [line.rpartition(": ")[2] for line in lines] == [
         "left alone; clean up there",
         "removed",
-        "struck from the ledger",
+        "removed from the registry",
         "left alone",
         "removed",
     ]

@@ -18,18 +18,18 @@ every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
 
 def told(predictor: SpeedPredictor, *speeds: float) -> SpeedPredictor:
     for speed in speeds:
-        predictor.update(Record(speed))
+        predictor.update(SpeedRecord(speed))
     return predictor
 
 
-def autoregressive(count: int, seed: int = 0, curve: float = 0.0) -> list[Record]:
+def autoregressive(count: int, seed: int = 0, curve: float = 0.0) -> list[SpeedRecord]:
     """v(t) = 0.5 v(t-1) + 0.3 v(t-2) + 20 c(t), without noise; ``curve`` bends it."""
     chance = np.random.default_rng(seed)
-    records = [Record(60.0, 0.5), Record(50.0, 0.5)]
+    records = [SpeedRecord(60.0, 0.5), SpeedRecord(50.0, 0.5)]
     for cpu in chance.uniform(0.1, 1.0, count - 2):
         newest, before = records[-1].speed, records[-2].speed
         speed = 0.5 * newest + 0.3 * before + 20 * cpu + curve * (cpu - 0.5) ** 2
-        records.append(Record(speed, float(cpu)))
+        records.append(SpeedRecord(speed, float(cpu)))
     return records
 
 
@@ -130,7 +130,7 @@ def test_a_steady_speed_is_foreseen(name: str) -> None:
 def test_a_forecast_is_positive_and_of_the_order_of_what_was_seen(name: str, speeds: list[float], cpu: float) -> None:
     predictor = speed_predictor(name)
     for index, speed in enumerate(speeds):
-        predictor.update(Record(speed, cpu=float(index % 3), memory=1e9 * (1 + index % 5)))
+        predictor.update(SpeedRecord(speed, cpu=float(index % 3), memory=1e9 * (1 + index % 5)))
     assert min(speeds) / 2 * (1 - 1e-9) <= predictor.predict(cpu, 1e9) <= max(speeds) * 2 * (1 + 1e-9)
 
 

@@ -29,7 +29,7 @@ def told(predictor: StragglerPredictor, *rounds: Sequence[float], since: int = 0
     """Round after round, a second apart, of every worker's time."""
     for number, times in enumerate(rounds, start=since):
         for worker, iter_s in enumerate(times):
-            predictor.update(Seen(t=float(number), worker=worker, iteration=number, iter_s=iter_s))
+            predictor.update(Observation(t=float(number), worker=worker, iteration=number, iter_s=iter_s))
     return predictor
 
 
@@ -41,8 +41,8 @@ def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> Non
     series = [(0, 0.05), (1, 0.35), (2.5, 0.4), (4, 0.1), (5, 0.3), (7, 0.45), (9.9, 0.25), (10.2, 0.5), (12, 0.1)]
     predictor, tagged = straggler_predictor("fixed_duration"), []
     for t, frac in series:
-        predictor.update(Seen(t=t, worker=0, iteration=0, iter_s=1.0))
-        predictor.update(Seen(t=t, worker=3, iteration=0, iter_s=1.0 + frac))
+        predictor.update(Observation(t=t, worker=0, iteration=0, iter_s=1.0))
+        predictor.update(Observation(t=t, worker=3, iteration=0, iter_s=1.0 + frac))
         tagged += [t] if predictor.tags(t) == {3} else []
     assert tagged == [10.2]
 
@@ -104,17 +104,17 @@ def test_one_lucky_iteration_is_no_reference() -> None:
 
 def test_the_oracle_reads_windows_that_are_half_open() -> None:
     times = (0.9, 1.0, 1.9, 2.0)
-    slept = [Oracle(windows=[Planned(1, 1.0, 2.0, slept=True)]).tags(t) for t in times]
+    slept = [Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=True)]).tags(t) for t in times]
     assert slept == [set(), {1}, {1}, set()]
     other = []
     for t in times:
-        predictor = Oracle(windows=[Planned(1, 1.0, 2.0, slept=False), Planned(0, 5.0, 6.0, slept=False)])
+        predictor = Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=False), PlannedWindow(0, 5.0, 6.0, slept=False)])
         other.append(told(predictor, [0.2, 0.2]).tags(t))
     assert other == [{1}, {1}, {1}, set()], "the iteration of 0.2 s that begins at 0.9 s is under way at 1 s"
 
 
 def test_windows_of_the_oracle_may_overlap() -> None:
-    plan = [Planned(0, 0.0, 9.0, True), Planned(0, 1.0, 2.0, True), Planned(0, 12.0, 13.0, True)]
+    plan = [PlannedWindow(0, 0.0, 9.0, True), PlannedWindow(0, 1.0, 2.0, True), PlannedWindow(0, 12.0, 13.0, True)]
     predictor = Oracle(windows=plan)
     assert [predictor.tags(float(t)) == {0} for t in range(14)] == [True] * 9 + [False] * 3 + [True, False]
 
@@ -124,16 +124,16 @@ def test_windows_of_the_oracle_may_overlap() -> None:
 
 def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
     """Worker 1 is slow from its second iteration on; the third, begun as that ends, is the first to be tagged."""
-    rows = [(float(k), Seen(k + 1.0, 0, k, 1.0)) for k in range(8)]
-    slow = [(0.0, Seen(1.0, 1, 0, 1.0)), (1.0, Seen(4.0, 1, 1, 3.0)), (4.0, Seen(7.0, 1, 2, 3.0))]
-    assert foresee(straggler_predictor("last_value"), rows + slow) == [False] * 8 + [False, False, True]
-    assert foresee(straggler_predictor("last_value"), slow[::-1] + rows)[:3] == [True, False, False], "in any order"
+    rows = [(float(k), Observation(k + 1.0, 0, k, 1.0)) for k in range(8)]
+    slow = [(0.0, Observation(1.0, 1, 0, 1.0)), (1.0, Observation(4.0, 1, 1, 3.0)), (4.0, Observation(7.0, 1, 2, 3.0))]
+    assert backtest(straggler_predictor("last_value"), rows + slow) == [False] * 8 + [False, False, True]
+    assert backtest(straggler_predictor("last_value"), slow[::-1] + rows)[:3] == [True, False, False], "in any order"
 
 
 def test_a_lost_worker_is_measured_afresh() -> None:
-    rows = [(0.0, Seen(1.0, 0, 0, 1.0)), (0.0, Seen(3.0, 1, 0, 3.0)), (4.0, Seen(9.0, 1, 1, 3.0))]
-    assert foresee(straggler_predictor("last_value"), rows)[-1]
-    assert not foresee(straggler_predictor("last_value"), rows, [(3.5, 1)])[-1]
+    rows = [(0.0, Observation(1.0, 0, 0, 1.0)), (0.0, Observation(3.0, 1, 0, 3.0)), (4.0, Observation(9.0, 1, 1, 3.0))]
+    assert backtest(straggler_predictor("last_value"), rows)[-1]
+    assert not backtest(straggler_predictor("last_value"), rows, [(3.5, 1)])[-1]
 
 
 Step = tuple[int, float]
@@ -141,14 +141,14 @@ Step = tuple[int, float]
 Times = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.25, 0.5, 1.0, 4.0])), min_size=1, max_size=40)
 
 
-def one_after_another(steps: Sequence[Step]) -> list[tuple[float, Seen]]:
+def one_after_another(steps: Sequence[Step]) -> list[tuple[float, Observation]]:
     """Each worker's iterations without a gap between them."""
     free_s: dict[int, float] = {}
     rows = []
     for number, (worker, iter_s) in enumerate(steps):
         begun_s = free_s.get(worker, 0.0)
         free_s[worker] = begun_s + iter_s
-        rows.append((begun_s, Seen(begun_s + iter_s, worker, number, iter_s)))
+        rows.append((begun_s, Observation(begun_s + iter_s, worker, number, iter_s)))
     return rows
 
 
@@ -159,7 +159,7 @@ def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[
     first, other = one_after_another(steps), one_after_another([*steps[: len(steps) // 2], *changed])
     common = len(steps) // 2
     apart_s = min((seen.t for _, seen in (*first[common:], *other[common:])), default=0.0)
-    tags, others = foresee(quick(name), first), foresee(quick(name), other)
+    tags, others = backtest(quick(name), first), backtest(quick(name), other)
     for place in range(common):
         if first[place][0] < apart_s:
             assert tags[place] == others[place]
@@ -172,7 +172,7 @@ def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[
 def test_a_worker_that_is_always_slow_is_tagged_and_no_other(name: str) -> None:
     predictor = told(quick(name), *[[1.0, 1.0, 3.0, 1.0]] * 6)
     assert predictor.tags(6.0) == {2}
-    predictor.gone(2)
+    predictor.forget(2)
     assert predictor.tags(6.0) == set()
     told(predictor, *[[1.0, 1.0, 3.0, 1.0]] * 6, since=6)
     assert predictor.tags(12.0) == {2}
@@ -199,7 +199,7 @@ def test_the_unit_of_time_does_not_matter(name: str, times: list[list[float]]) -
 def test_a_pickled_copy_goes_on_alike(name: str) -> None:
     chance = np.random.default_rng(0)
     rounds = [list(map(float, row)) for row in chance.choice([1.0, 1.1, 3.0], size=(70, 4))]
-    predictor = straggler_predictor(name, QUICK.get(name), [Planned(1, 66.0, 68.0, True)])
+    predictor = straggler_predictor(name, QUICK.get(name), [PlannedWindow(1, 66.0, 68.0, True)])
     told(predictor, *rounds[:60])
     copy = pickle.loads(pickle.dumps(predictor))
     for number, times in enumerate(rounds[60:], start=60):

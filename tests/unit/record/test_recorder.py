@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runtime.record.recorder import Fanout, Recorder, RecordError
+from runtime.record.recorder import Fanout, Recorder, RecordWriteError
 from strategies.protocol import Compute, Evaluated
 from tests.support.runs import ROOT, read_lines
 
@@ -83,7 +83,7 @@ def test_a_full_disk_is_an_error_and_the_rest_reads_back(tmp_path: Path, monkeyp
     recorder.note(0.0, "Checkpointed", id=0)
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
-    with pytest.raises(RecordError, match="No space left on device"):
+    with pytest.raises(RecordWriteError, match="No space left on device"):
         recorder.note(0.0, "Checkpointed", id=1)
     monkeypatch.undo()
     recorder.close()

@@ -21,12 +21,12 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from runtime.errors import NO_SPACE, is_full, told
+from runtime.errors import NO_SPACE, is_full, print_error
 from runtime.live.control.tasks import death
 from runtime.live.tasks.roles import tell_end
 from runtime.record.checkpoint import publish_array
 from runtime.record.columns import GROUP_ROWS, INTEGERS, IterationWriter
-from runtime.record.recorder import Recorder, RecordError
+from runtime.record.recorder import Recorder, RecordWriteError
 from tests.support.runs import ROOT, read_lines
 from tests.unit.live.test_supervisor import started
 
@@ -61,7 +61,7 @@ def run_py(limit_kib: int, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_line_that_does_not_fit_is_an_error_and_last_words_still_do(tmp_path: Path, limit_bytes: int) -> None:
     def fill() -> None:
         recorder = Recorder(tmp_path)
-        with pytest.raises(RecordError) as caught:
+        with pytest.raises(RecordWriteError) as caught:
             deque(recorder.note(0.0, "Checkpointed", id=number, text="x" * 70) for number in range(100_000))
         assert caught.value.errno == errno.EFBIG
         assert is_full(caught.value)
@@ -86,7 +86,7 @@ def test_half_a_line_is_cut_off_again(tmp_path: Path, monkeypatch: pytest.Monkey
         raise NO_ROOM
 
     monkeypatch.setattr(os, "write", fails or refuse)
-    with pytest.raises(RecordError, match=os.strerror(errno.ENOSPC)):
+    with pytest.raises(RecordWriteError, match=os.strerror(errno.ENOSPC)):
         recorder.note(0.0, "Checkpointed", id=1)
     recorder.note(0.0, "Checkpointed", id=2)  # no room yet: left out in silence
     monkeypatch.undo()
@@ -152,7 +152,7 @@ def test_an_array_is_stored_as_numpy_stores_it_or_not_at_all(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_every_program_says_it_alike(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("p.py", OSError(number, os.strerror(number)), where="out") == NO_SPACE == 74
+    assert print_error("p.py", OSError(number, os.strerror(number)), where="out") == NO_SPACE == 74
     assert capsys.readouterr().err == f"p.py: out: {os.strerror(number).lower()}; make room and start again\n"
 
 

@@ -222,7 +222,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
     path, lines = asp / "events.jsonl", read_lines(asp)
     data, last = path.read_bytes(), lines[-1]["seq"]
     whole = data.splitlines(keepends=True)
-    torn = (data[:-30], f"{last - 1} (a torn last line is left out)")
+    torn = (data[:-30], f"{last - 1} (without a torn last line)")
     for kept, end in (torn, (data[:-1], last), (b"".join(whole[:-1]), last - 1), (b"".join(whole[:-2]), last - 2)):
         path.write_bytes(kept)
         exit_code, out, _ = replayed(asp)
@@ -366,9 +366,9 @@ def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: 
         (1, b'"Compute"', b'"Explode"', ":2: Invalid value 'Explode' - at `$[0].type`"),
         (1, b'"worker":0', b'"worker":null', ":2: Expected `int`"),
         (1, b'"commands"', b'"orders"', ":2: Object missing required field `commands`"),
-        (1, b'"seq":1', b'"seq":2', ":2: seq 2 where 1 is due, so lines are missing or twice there"),
+        (1, b'"seq":1', b'"seq":2', ":2: seq 2 where 1 is due, so lines are missing or duplicated"),
         (1, b'"t":0.0,"workers"', b'"t":0.5,"workers"', ":2: the event says t=0.5, its line t=0.0"),
-        (0, b'"t":0.0', b'"t":0.5', ":2: t goes back from 0.5 to 0.0"),
+        (0, b'"t":0.0', b'"t":0.5', ":2: t decreases from 0.5 to 0.0"),
         (1, b'"kind"', b'"ki', ":2: JSON is malformed"),
         (1, b"Started", b"\xff", ":2: 'utf-8' codec can't decode"),
         (0, b"{", b"[" * 100_000, ":1: maximum recursion depth exceeded"),

@@ -74,4 +74,4 @@ def test_windows_is_told_in_one_line() -> None:
     script = "import os, pathlib; os.name = 'nt'; import runtime"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Stragglab needs Linux (macOS will do for runtime=virtual); on Windows, use WSL\n"
+    assert done.stderr == "Stragglab needs Linux (or macOS, for runtime=virtual only); on Windows, use WSL\n"

@@ -276,7 +276,7 @@ def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
     assert first.endswith(f"{script.END}\n\nAfter.\n")
     assert "old" not in first
     assert f"--report {page}" in first
-    assert "![injectors, asked against achieved](images/injectors.png)" in first
+    assert "![injectors, requested against achieved](images/injectors.png)" in first
     bench.quick("--report", str(page))
     assert page.read_text() == first
     tables = [block.splitlines() for block in first.split("\n\n") if block.startswith("| ")]

@@ -149,8 +149,8 @@ def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_
     assert again.ran == [f"{name}_none_seed{seed}_virtual" for seed in (0, 1) for name in ("bsp", "asp")]
     model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
     out = bench.grid("--costs", str(model)).out
-    assert out.count("records are there already") == 1
-    assert "4 of 4 records are there already" in out
+    assert out.count("records exist already") == 1
+    assert "4 of 4 records exist already" in out
 
 
 def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
@@ -197,7 +197,7 @@ def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv"}
     assert (whole.out / "jct.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
-    for line in ("JCT within 5 %: 2 of 2 cases", "losses of BSP equal to the bit: 5 of 5 pairs"):
+    for line in ("JCT within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
         assert line in result.out
         assert f"- {line}" in (whole.out / "fidelity.md").read_text()
 
@@ -267,7 +267,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
     [
         (["--seeds", ""], "--seeds '': names none; give some"),
         (["--seeds", " , "], "names none"),
-        (["--seeds", "0,-1"], "--seeds -1: must be a whole number from 0 on"),
+        (["--seeds", "0,-1"], "--seeds -1: must be a whole number, 0 or more"),
         (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
         (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
         (["--costs", "free"], "cluster.costs=free: cannot be read"),
@@ -285,7 +285,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["--from", "{here}", "--only", "virtual"], "--only: not together with --from"),
         (["--repeats", "-1"], "--repeats -1: must be 0 or more"),
         (["--only", "live"], "--only"),
-        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
         (["--from", "{here}", "--jobs", "2"], "--jobs: not together with --from"),
         (["--from", "{here}", "workload.epochs=2"], "workload.epochs=2: not together with --from"),
     ],

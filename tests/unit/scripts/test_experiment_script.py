@@ -121,7 +121,7 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     runner = ComposedRunner()
     _, out, _ = bench.run(runner=runner)
     assert runner.ran == []
-    assert "8 of 8 records are there already" in out
+    assert "8 of 8 records exist already" in out
     bench.run("--again", "--seeds", "1", runner=runner)
     assert len(runner.ran) == 4
 
@@ -173,7 +173,7 @@ def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monke
     runner.commit = "1a2b3c4-dirty"
     _, out, _ = bench.run(runner=runner)
     assert "there are uncommitted changes" in out.replace("\n", " ")
-    assert "to be made again: toy_table." in bench.page.read_text()
+    assert "to be repeated: toy_table." in bench.page.read_text()
 
 
 def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
@@ -272,11 +272,11 @@ def test_the_same_records_give_the_same_page(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seeds", "0,x"], "--seeds x: must be a whole number from 0 on"),
+        (["--seeds", "0,x"], "--seeds x: must be a whole number, 0 or more"),
         (["--only", "system"], "--only system: must be an axis and some of its levels"),
         (["--only", "system=ssp"], "--only system=ssp: no such level; there are bsp, asp"),
         (["--only", "size=1"], "--only size: toy_table has no such axis"),
-        (["--jobs", "0"], "--jobs 0: must be a whole number from 1 on"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
         (["--redraw"], "no record of toy_table here"),
         (["--quick"], "--quick"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting.progress import Trace, crossing, errors, fit, held_out, read_trace
+from analysis.fitting.progress import TrainingTrace, crossing, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, load_run
 from runtime.training.progress import Progress, ProgressModel, load_progress
 from scripts import fit_progress as script
@@ -27,14 +27,16 @@ def learned(progress: Any) -> Any:
     return 1 - 0.9 * np.exp(-progress / 41.93)
 
 
-def trace(batch: int, phi: float, *, seed: int = 0, lr: float = 0.1, updates: int = 600, noise: float = 0.01) -> Trace:
+def trace(
+    batch: int, phi: float, *, seed: int = 0, lr: float = 0.1, updates: int = 600, noise: float = 0.01
+) -> TrainingTrace:
     """A run at the true noise scale ``phi`` (at a rate of 0.1), with evaluations that err by ``noise``."""
     rng = np.random.default_rng([seed, batch])
     scale = lr / 0.1
     versions = np.arange(0, updates, 4)
     values = learned(versions * scale / (1 + scale * phi / batch)) + noise * rng.standard_normal(len(versions))
     shape = np.ones(updates)
-    return Trace(
+    return TrainingTrace(
         name=f"b{batch}_s{seed}",
         kind=KIND,
         higher_is_better=True,
@@ -48,7 +50,7 @@ def trace(batch: int, phi: float, *, seed: int = 0, lr: float = 0.1, updates: in
     )
 
 
-def traces(phi: float, batches: Sequence[int] = BATCHES, **given: Any) -> list[Trace]:
+def traces(phi: float, batches: Sequence[int] = BATCHES, **given: Any) -> list[TrainingTrace]:
     return [trace(batch, phi, seed=seed, **given) for batch in batches for seed in range(2)]
 
 

@@ -65,7 +65,7 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert float(ratio) < 1
     before = (tmp_path / "jobs.csv").read_bytes()
     assert run(tmp_path, *words) == 0
-    assert "2 of 2 jobs are there already" in capsys.readouterr().out
+    assert "2 of 2 jobs exist already" in capsys.readouterr().out
     assert (tmp_path / "jobs.csv").read_bytes() == before
 
 
@@ -100,11 +100,11 @@ def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.Ca
     [
         (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd"),
         (["--stragglers", ","], "--stragglers ',': names none; give some"),
-        (["--workers", "4,x"], "--workers x: must be a whole number from 1 on"),
-        (["--workers", "4,0"], "--workers 0: must be a whole number from 1 on"),
-        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number from 1 on"),
+        (["--workers", "4,x"], "--workers x: must be a whole number, 1 or more"),
+        (["--workers", "4,0"], "--workers 0: must be a whole number, 1 or more"),
+        (["--jobs", "1,2"], "--jobs 1,2: must be a whole number, 1 or more"),
         (["--report", "page.txt"], "--report page.txt: must end in .md"),
-        (["--report", "page.md"], "workload.epochs=3: a page is of the shipped settings"),
+        (["--report", "page.md"], "workload.epochs=3: a page uses the shipped settings"),
         (["--reasons", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
         (["strategy._target_=os.system"], "_target_ cannot be set on the command line"),
     ],

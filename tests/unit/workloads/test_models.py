@@ -16,7 +16,7 @@ from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
 from workloads.models.initial import constant, draw, linear, normal
 from workloads.models.language import LSTMSize, TransformerSize
-from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, shape_after, starts
+from workloads.models.layers import Concat, Conv, Layers, MaxPool, Shape, Skip, Sum, count, initializers, shape_after
 from workloads.models.torch.clicks import WideDeep, XDeepFM
 from workloads.models.torch.images import build
 from workloads.models.torch.language import LSTM, Transformer
@@ -140,7 +140,7 @@ def test_every_parameter_starts_in_the_order_of_torch_s_as_its_layer_does(name: 
     layers = image_model(name, shape, 10, TINY)
     with torch.device("meta"):
         module = build(layers, shape)
-    found = starts(layers, shape)
+    found = initializers(layers, shape)
     assert found == [start for part in module.modules() for start in start_of(part)]
     assert [start.count for start in found] == [parameter.numel() for parameter in module.parameters()]
 
@@ -255,7 +255,7 @@ def images(name: str) -> tuple[nn.Module, Tensor, Tensor, Any]:
     shape = (3, 64, 64) if name in ("resnet34", "resnet101") else SMALL  # made for more: 1 pixel would be left
     layers = image_model(name, shape, 10, TINY)
     module = build(layers, shape)
-    vector_to_parameters(torch.from_numpy(draw(0, starts(layers, shape))), module.parameters())
+    vector_to_parameters(torch.from_numpy(draw(0, initializers(layers, shape))), module.parameters())
     return module, torch.randn(4, *shape), torch.arange(4), cross_entropy
 
 

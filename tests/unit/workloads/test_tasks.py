@@ -162,7 +162,7 @@ def test_memory_of_scores_is_bounded_in_evaluation() -> None:
     seen: list[int] = []
     model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
     words = torch.zeros(40, 5, dtype=torch.int64)
-    assert task.torch_figures(model.module, words, words).shape == (40, 1)
+    assert task.torch_per_sample_stats(model.module, words, words).shape == (40, 1)
     assert seen == [16, 16, 8]
 
 

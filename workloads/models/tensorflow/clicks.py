@@ -1,6 +1,6 @@
 """Click models in Keras: rows [batch, fields] to scores [batch], parameters in the order of the PyTorch ones.
 
-See :mod:`workloads.models.clicks`, which also says how parameters start: nothing is drawn here.
+See :mod:`workloads.models.clicks`, which also defines initial values: nothing is drawn here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class WideDeep(keras.Model):  # type: ignore[misc]  # Keras has no types
         self.deep = mlp(size.deep_inputs(fields), size.hidden)
 
     def call(self, rows: Any, training: bool = False) -> Any:
-        """See the module."""
         dense, hashed, places = split(rows, self.fields)
         wide = weighted(self.wide, dense, places)
         for number, (first, second) in enumerate(self.crosses):
@@ -38,7 +37,7 @@ class WideDeep(keras.Model):  # type: ignore[misc]  # Keras has no types
 
 
 class XDeepFM(keras.Model):  # type: ignore[misc]
-    """Linear part, compressed interaction network (CIN) and deep network, added up."""
+    """Sum of a linear part, a compressed interaction network (CIN) and a deep network."""
 
     def __init__(self, size: XDeepFMSize, fields: Fields) -> None:
         super().__init__()
@@ -54,7 +53,6 @@ class XDeepFM(keras.Model):  # type: ignore[misc]
         self.deep = mlp(fields.count * size.embedding, size.hidden, size.dropout)
 
     def call(self, rows: Any, training: bool = False) -> Any:
-        """See the module."""
         dense, _, places = split(rows, self.fields)
         numbers = dense[:, :, None] * self.table(tf.range(self.fields.num_dense))
         embedded = tf.concat([numbers, self.table(places + self.fields.num_dense)], axis=1)
@@ -74,20 +72,20 @@ class XDeepFM(keras.Model):  # type: ignore[misc]
 
 
 def split(rows: Any, fields: Fields) -> tuple[Any, Any, Any]:
-    """Numbers, float32 [batch, num_dense]; ids, int64 [batch, num_categorical]; their places among all categories."""
+    """Numbers, float32 [batch, num_dense]; ids, int64 [batch, num_categorical], offset into the categories' table."""
     dense, hashed = rows[:, : fields.num_dense], tf.cast(rows[:, fields.num_dense :], tf.int64)
-    return tf.cast(dense, tf.float32), hashed, hashed + tf.constant(fields.starts, tf.int64)
+    return tf.cast(dense, tf.float32), hashed, hashed + tf.constant(fields.offsets, tf.int64)
 
 
 def weighted(table: Any, dense: Any, places: Any) -> Any:
-    """The linear part: [batch]; the table's first rows are those of the numbers."""
+    """The linear part, [batch]; the table's first rows are those of the numbers."""
     count = dense.shape[1]
     numbers = tf.linalg.matvec(dense, table(tf.range(count))[:, 0])
     return numbers + tf.reduce_sum(table(places + count)[:, :, 0], axis=1)
 
 
 def mlp(inputs: int, hidden: Sequence[int], dropout: float = 0.0) -> Any:
-    """ReLU layers and one output without bias: the sum of the parts has one."""
+    """ReLU layers and one output without bias, since the sum of the parts has one."""
     layers = [keras.Input((inputs,))]
     for into, out in pairwise([inputs, *hidden]):
         layers += [_dense(into, out, activation="relu")]
@@ -96,7 +94,7 @@ def mlp(inputs: int, hidden: Sequence[int], dropout: float = 0.0) -> Any:
 
 
 def click_module(size: WideDeepSize | XDeepFMSize, fields: Fields) -> Any:
-    """The model of that kind of size."""
+    """The model for this type of size."""
     return WideDeep(size, fields) if isinstance(size, WideDeepSize) else XDeepFM(size, fields)
 
 

@@ -1,7 +1,7 @@
-"""Layers in Keras: images [batch, channels, height, width] come in as everywhere, and are turned once.
+"""Layers in Keras: images [batch, channels, height, width] are transposed once at the input.
 
-Within, channels are last, which is what TensorFlow computes on a CPU. Variables are made at once, in the order of the
-layers, and are zeros: nobody reads them (docs/backends.md).
+Inside, channels are last, which TensorFlow needs on a CPU. Variables are created immediately, in the order of the
+layers, and are zeros, since they are never read (docs/backends.md).
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Chain(keras.Layer):  # type: ignore[misc]  # Keras has no types
 
 
 class Network(Chain):
-    """A chain for images whose channels come first."""
+    """A chain for images with channels first."""
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """[batch, channels, height, width]; Keras tells every layer within whether this is training."""
+        """[batch, channels, height, width]; Keras passes ``training`` to every layer."""
         return super().call(tf.transpose(x, (0, 2, 3, 1)))
 
 
 class Branches(keras.Layer):  # type: ignore[misc]
-    """What several branches make of the same input, summed or concatenated along the channels."""
+    """Several branches with the same input, summed or concatenated along the channels."""
 
     def __init__(self, branches: tuple[Layers, ...], shape: Shape, summed: bool) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class Branches(keras.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[batch, height, width, channels]."""
+        """Combine the branches' outputs for [batch, height, width, channels]."""
         ends = [branch(x) for branch in self.branches]
         return tf.add_n(ends) if self.summed else tf.concat(ends, axis=-1)
 
 
 class Conv(keras.Layer):  # type: ignore[misc]
-    """Convolution with a margin on all sides: Keras' "same" is uneven where a convolution strides."""
+    """Convolution with explicit padding on all sides: Keras' "same" padding is uneven with strides."""
 
     def __init__(self, layer: plain.Conv, channels: int) -> None:
         super().__init__()
@@ -76,8 +76,8 @@ class Conv(keras.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[batch, height, width, channels]."""
-        if self.depthwise:  # margins of its own and a bias make TensorFlow 2.21 abort
+        """Convolve [batch, height, width, channels]."""
+        if self.depthwise:  # explicit padding and a bias make TensorFlow 2.21 abort
             found = tf.nn.depthwise_conv2d(tf.pad(x, self.margins), self.kernel, self.strides, "VALID")
         else:
             found = tf.nn.conv2d(x, self.kernel, self.strides, self.margins)
@@ -85,9 +85,9 @@ class Conv(keras.Layer):  # type: ignore[misc]
 
 
 class Norm(keras.layers.BatchNormalization):  # type: ignore[misc]
-    """PyTorch's: statistics move by a tenth, and the variance among them is the unbiased one (n - 1).
+    """Batch normalisation as in PyTorch: momentum 0.1, and running variances are unbiased (n - 1).
 
-    One operation forward and one back, where Keras' own takes one for every step of the formula.
+    One operation forward and one backward, where Keras' own uses one for every step of the formula.
     """
 
     def __init__(self, channels: int) -> None:
@@ -95,9 +95,9 @@ class Norm(keras.layers.BatchNormalization):  # type: ignore[misc]
         self.build((None, None, None, channels))
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """[batch, height, width, channels]."""
+        """Normalise [batch, height, width, channels]."""
         states = (self.moving_mean, self.moving_variance)
-        found, *measured = tf.raw_ops.FusedBatchNormV3(  # what tf.nn offers knows no epsilon below 1.001e-5
+        found, *measured = tf.raw_ops.FusedBatchNormV3(  # tf.nn does not allow an epsilon below 1.001e-5
             x=x,
             scale=self.gamma,
             offset=self.beta,
@@ -113,7 +113,7 @@ class Norm(keras.layers.BatchNormalization):  # type: ignore[misc]
 
 
 def margins(width: int) -> list[list[int]]:
-    """Of the axes of maps."""
+    """Padding of the axes of maps."""
     return [[0, 0], [width, width], [width, width], [0, 0]]
 
 
@@ -122,13 +122,13 @@ def _pooled(pool: Callable[..., Any], kernel: int, stride: int, margin: Any = "V
 
 
 def _skip(layer: plain.Skip, channels: int) -> Callable[[Any], Any]:
-    """Pixels left out, zeros behind the channels."""
+    """Drops pixels, and appends zero channels."""
     zeros = [[0, 0], [0, 0], [0, 0], [0, layer.channels - channels]]
     return lambda x: tf.pad(x[:, :: layer.stride, :: layer.stride], zeros)
 
 
 def _flattened(x: Any) -> Any:
-    """Channels first, as the columns of the next kernel are."""
+    """To channels first, like the columns of the next kernel."""
     return tf.reshape(tf.transpose(x, (0, 3, 1, 2)), (-1, x.shape[1] * x.shape[2] * x.shape[3]))
 
 
@@ -154,4 +154,4 @@ MAKERS: dict[type[Layer], Callable[[Any, Shape], Callable[..., Any]]] = {
     plain.Sum: lambda layer, shape: Branches(layer.branches, shape, summed=True),
     plain.Concat: lambda layer, shape: Branches(layer.branches, shape, summed=False),
 }
-"""A layer and the shape of its input (channels first) to what computes it."""
+"""Maps a layer and the shape of its input (channels first) to its implementation."""

@@ -1,7 +1,7 @@
 """Language models in Keras: words int64 [batch, length] to scores [batch, length, vocabulary].
 
-Parameters are in the order of the PyTorch ones and, since these layers are written here, in their layout, too. See
-:mod:`workloads.models.language`, which also says how parameters start: nothing is drawn here.
+Parameters have the order of the PyTorch ones and also their layout, since these layers are our own. See
+:mod:`workloads.models.language`, which also defines initial values: nothing is drawn here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NORM_EPSILON = 1e-5
 
 
 class Linear(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Along the last axis. Keras' own would turn the output's weights (27 MB) at every step."""
+    """Along the last axis. Keras' own would transpose the output weights (27 MB) at every step."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -29,16 +29,16 @@ class Linear(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[batch, length, inputs] to [batch, length, outputs]; one product for all places."""
+        """[batch, length, inputs] to [batch, length, outputs]; one matrix product for all positions."""
         places = tf.matmul(tf.reshape(x, [-1, self.inputs]), self.weight, transpose_b=True) + self.bias
         return tf.reshape(places, [-1, x.shape[1], self.outputs])
 
 
 class Recurrence(keras.layers.Layer):  # type: ignore[misc]
-    """A layer of an LSTM from a state of zeros: [length, batch, inputs] to [length, batch, hidden].
+    """One LSTM layer with zero initial state: [length, batch, inputs] to [length, batch, hidden].
 
-    One operation for all steps, whose graph is made in no time (35 steps written out take a second); its gates are in
-    another order. (The gradient of its second version takes them in the order of the first: it is wrong.)
+    One operation for all steps, which is fast to trace (35 unrolled steps take a second); its gates have another order.
+    (The gradient of its second version is wrong: it assumes the gate order of the first.)
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
@@ -50,7 +50,6 @@ class Recurrence(keras.layers.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """See the class."""
         weights = tf.concat([self.weights_of_inputs, self.weights_of_states], axis=1)
         state, no_peepholes = tf.zeros([tf.shape(x)[1], self.hidden]), tf.zeros([self.hidden])
         return tf.raw_ops.BlockLSTM(
@@ -67,7 +66,7 @@ class Recurrence(keras.layers.Layer):  # type: ignore[misc]
 
 
 class LSTM(keras.Model):  # type: ignore[misc]
-    """Every sequence starts from a state of zeros."""
+    """Stacked LSTM; every sequence starts with a zero state."""
 
     def __init__(self, size: LSTMSize, words: int) -> None:
         super().__init__()
@@ -79,7 +78,6 @@ class LSTM(keras.Model):  # type: ignore[misc]
         self.dropout = keras.layers.Dropout(size.dropout)
 
     def call(self, words: Any, training: bool = False) -> Any:
-        """See the module."""
         states = tf.transpose(self.embedding(words), (1, 0, 2))
         for recurrence in self.recurrences:
             states = recurrence(self.dropout(states, training=training))
@@ -99,7 +97,6 @@ class Block(keras.layers.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """See the class."""
         x = self.norms[0](x + self.dropout(self._attention(x, training), training=training))
         inner = self.dropout(tf.nn.relu(self.wide(x)), training=training)
         return self.norms[1](x + self.dropout(self.narrow(inner), training=training))
@@ -115,7 +112,7 @@ class Block(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Transformer(keras.Model):  # type: ignore[misc]
-    """A word sees itself and those before it."""
+    """Self-attention over each word and those before it."""
 
     def __init__(self, size: TransformerSize, words: int) -> None:
         super().__init__()
@@ -126,7 +123,6 @@ class Transformer(keras.Model):  # type: ignore[misc]
         self.dropout = keras.layers.Dropout(size.dropout)
 
     def call(self, words: Any, training: bool = False) -> Any:
-        """See the module."""
         places = tf.constant(positions(words.shape[1], self.width))
         states = self.dropout(self.embedding(words) * math.sqrt(self.width) + places, training=training)
         for block in self.blocks:
@@ -135,12 +131,12 @@ class Transformer(keras.Model):  # type: ignore[misc]
 
 
 def language_module(size: LSTMSize | TransformerSize, words: int) -> Any:
-    """The model of that kind of size."""
+    """The model for this type of size."""
     return LSTM(size, words) if isinstance(size, LSTMSize) else Transformer(size, words)
 
 
 def _cell_second(gates: Any) -> Any:
-    """First axis, from PyTorch's order (input, forget, cell, output) to (input, cell, forget, output)."""
+    """Reorder the first axis from PyTorch's gates (input, forget, cell, output) to (input, cell, forget, output)."""
     into, forget, cell, out = tf.split(gates, 4)
     return tf.concat([into, cell, forget, out], axis=0)
 

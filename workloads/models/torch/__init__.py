@@ -1,1 +1,1 @@
-"""The models in PyTorch. Imported by a task only when it is asked for its module."""
+"""The models in PyTorch. A task imports this only when it builds its module."""

@@ -1,6 +1,6 @@
 """Click models in PyTorch: rows [batch, fields] to scores [batch] (the logit of a click).
 
-See :mod:`workloads.models.clicks`, which also says how parameters start: a module of its own starts as PyTorch's do.
+See :mod:`workloads.models.clicks`, which also defines initial values: a module by itself starts with PyTorch's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class WideDeep(nn.Module):
         self.deep = mlp(size.deep_inputs(fields), size.hidden)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """See the module."""
         ids, values = split(rows, self.fields)
         dense = values[:, : self.fields.num_dense]
         places = ids[:, self.fields.num_dense :] - self.fields.num_dense
@@ -47,7 +46,7 @@ class WideDeep(nn.Module):
 
 
 class XDeepFM(nn.Module):
-    """Linear part, compressed interaction network (CIN) and deep network, added up."""
+    """Sum of a linear part, a compressed interaction network (CIN) and a deep network."""
 
     def __init__(self, size: XDeepFMSize, fields: Fields) -> None:
         super().__init__()
@@ -63,7 +62,6 @@ class XDeepFM(nn.Module):
         self.deep = mlp(fields.count * size.embedding, size.hidden, size.dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """See the module."""
         ids, values = split(rows, self.fields)
         embedded = self.table(ids) * values[:, :, None]
         linear = weighted(self.linear, ids, values)
@@ -82,22 +80,22 @@ class XDeepFM(nn.Module):
 
 
 def split(rows: Tensor, fields: Fields) -> tuple[Tensor, Tensor]:
-    """Places in the table of all features, int64, and the features' values, float32; [batch, fields] each."""
+    """Indices into the table of all features, int64, and the features' values, float32; [batch, fields] each."""
     dense, hashed = rows[:, : fields.num_dense], rows[:, fields.num_dense :]
-    starts = torch.tensor(fields.starts, dtype=torch.int64) + fields.num_dense
+    starts = torch.tensor(fields.offsets, dtype=torch.int64) + fields.num_dense
     numbers = torch.arange(fields.num_dense).expand(len(rows), -1)
     ids = torch.cat([numbers, hashed.long() + starts], dim=1)
     return ids, torch.cat([dense.float(), torch.ones(hashed.shape)], dim=1)
 
 
 def weighted(table: nn.Embedding, ids: Tensor, values: Tensor) -> Tensor:
-    """The linear part: [batch]."""
+    """The linear part of a click model: [batch]."""
     total: Tensor = (table(ids).squeeze(2) * values).sum(1)
     return total
 
 
 def mlp(inputs: int, hidden: Sequence[int], dropout: float = 0.0) -> nn.Sequential:
-    """ReLU layers and one output without bias: the sum of the parts has one."""
+    """ReLU layers and one output without bias, since the sum of the parts has one."""
     modules: list[nn.Module] = []
     for into, out in zip([inputs, *hidden], hidden, strict=False):
         modules += [nn.Linear(into, out), nn.ReLU()]
@@ -106,5 +104,5 @@ def mlp(inputs: int, hidden: Sequence[int], dropout: float = 0.0) -> nn.Sequenti
 
 
 def click_module(size: WideDeepSize | XDeepFMSize, fields: Fields) -> nn.Module:
-    """The model of that kind of size."""
+    """The model for this type of size."""
     return WideDeep(size, fields) if isinstance(size, WideDeepSize) else XDeepFM(size, fields)

@@ -14,7 +14,7 @@ from workloads.models.layers import Layer, Layers, Shape, shape_after
 
 
 def build(layers: Layers, shape: Shape) -> nn.Sequential:
-    """The network for inputs of ``shape``; what its parameters start as is for ``layers.starts`` to say."""
+    """The network for inputs of ``shape``; initial values are defined by ``layers.initializers``."""
     modules = []
     for layer in layers:
         modules.append(MAKERS[type(layer)](layer, shape))
@@ -23,7 +23,7 @@ def build(layers: Layers, shape: Shape) -> nn.Sequential:
 
 
 class Branches(nn.Module):
-    """What several branches make of the same input, summed or concatenated along the channels."""
+    """Several branches with the same input, summed or concatenated along the channels."""
 
     def __init__(self, branches: tuple[Layers, ...], shape: Shape, summed: bool) -> None:
         super().__init__()
@@ -31,20 +31,20 @@ class Branches(nn.Module):
         self.summed = summed
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, channels, height, width]."""
+        """Combine the branches' outputs for [batch, channels, height, width]."""
         ends = [branch(x) for branch in self.branches]
         return cast(Tensor, sum(ends[1:], ends[0])) if self.summed else torch.cat(ends, dim=1)
 
 
 class Skip(nn.Module):
-    """See :class:`workloads.models.layers.Skip`."""
+    """A shortcut without parameters (:class:`workloads.models.layers.Skip`)."""
 
     def __init__(self, new_channels: int, stride: int) -> None:
         super().__init__()
         self.new_channels, self.stride = new_channels, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pixels left out, zeros behind the channels."""
+        """Drops pixels, and appends zero channels."""
         kept = x[:, :, :: self.stride, :: self.stride]
         return functional.pad(kept, (0, 0, 0, 0, 0, self.new_channels))
 
@@ -68,4 +68,4 @@ MAKERS: dict[type[Layer], Callable[[Any, Shape], nn.Module]] = {
     plain.Sum: lambda layer, shape: Branches(layer.branches, shape, summed=True),
     plain.Concat: lambda layer, shape: Branches(layer.branches, shape, summed=False),
 }
-"""A layer and the shape of its input to a module."""
+"""Maps a layer and the shape of its input to a module."""

@@ -1,6 +1,6 @@
 """Language models in PyTorch: words int64 [batch, length] to scores [batch, length, vocabulary].
 
-How parameters start is said in :mod:`workloads.models.language`: a module of its own starts as PyTorch's do.
+Initial values are defined in :mod:`workloads.models.language`: a module by itself starts with PyTorch's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workloads.models.language import LSTMSize, TransformerSize, positions
 
 
 class LSTM(nn.Module):
-    """Every sequence starts from a state of zeros."""
+    """Stacked LSTM; every sequence starts with a zero state."""
 
     def __init__(self, size: LSTMSize, words: int) -> None:
         super().__init__()
@@ -25,14 +25,13 @@ class LSTM(nn.Module):
         self.output = nn.Linear(size.hidden, words)
 
     def forward(self, words: Tensor) -> Tensor:
-        """See the module."""
         states, _ = self.lstm(self.dropout(self.embedding(words)))
         scores: Tensor = self.output(self.dropout(states))
         return scores
 
 
 class Transformer(nn.Module):
-    """A word sees itself and those before it."""
+    """Self-attention over each word and those before it."""
 
     def __init__(self, size: TransformerSize, words: int) -> None:
         super().__init__()
@@ -46,7 +45,6 @@ class Transformer(nn.Module):
         self.output = nn.Linear(size.width, words)
 
     def forward(self, words: Tensor) -> Tensor:
-        """See the module."""
         length, width = words.shape[1], self.embedding.embedding_dim
         mask = nn.Transformer.generate_square_subsequent_mask(length)
         states = self.dropout(self.embedding(words) * self.scale + torch.from_numpy(positions(length, width)))
@@ -57,5 +55,5 @@ class Transformer(nn.Module):
 
 
 def language_module(size: LSTMSize | TransformerSize, words: int) -> nn.Module:
-    """The model of that kind of size."""
+    """The model for this type of size."""
     return LSTM(size, words) if isinstance(size, LSTMSize) else Transformer(size, words)

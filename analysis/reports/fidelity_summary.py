@@ -1,4 +1,4 @@
-"""What a comparison of live and virtual runs comes to, in a few lines (:mod:`analysis.reports.fidelity`)."""
+"""The results of comparing live and virtual runs, in a few lines (:mod:`analysis.reports.fidelity`)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from analysis.reports.fidelity import NAMES, Fidelity
 
 DASH = "\N{EN DASH}"
 FEW = 20
-"""Evaluations before the target below which the step from one to the next is as large as the tolerance."""
+"""With fewer evaluations before the target, the step between two is as large as the tolerance."""
 
 
 def verdict(found: Fidelity) -> list[str]:
-    """What it comes to; every miss is named, and so is what shows nothing."""
+    """The results; every miss and every inconclusive case is named."""
     lines = []
     for measure, name in NAMES.items():
         rows = found.measures[(found.measures["measure"] == measure) & found.measures["verdict"].notna()]
-        told = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
-        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", "cases", told))
+        verdicts = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
+        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", "cases", verdicts))
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
-        told = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
-        lines.append(_count(f"order of the strategies by {name} kept:", "patterns of stragglers", told))
-        lines.append(f"pairs of strategies that {name} tells apart live: {_kept(rows)}") if len(rows) else None
-    told = [
+        verdicts = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
+        lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
+        lines.append(f"pairs of strategies that {name} distinguishes live: {_kept(rows)}") if len(rows) else None
+    verdicts = [
         (WITHIN if row["equal"] else OFF, f"seed {row['seed']} under {row['straggler']}") for row in _rows(found.losses)
     ]
-    lines.append(_count("losses of BSP equal to the bit:", "pairs", told))
+    lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
     return [*lines, *_noise(found), *_evaluations(found)]
 
 
@@ -43,7 +43,7 @@ def _case(row: dict[Any, Any]) -> str:
 
 
 def _swaps(row: dict[Any, Any]) -> str:
-    """The pairs of an order that are not kept."""
+    """The pairs of a ranking that are not kept."""
     return f"{row['swapped'] or row['undecided']} under {row['straggler']}"
 
 
@@ -54,19 +54,19 @@ def _kept(rows: pd.DataFrame) -> str:
     return f"{rows['kept'].sum()} of {rows['pairs'].sum()} in the same order, {swapped} swapped, {undecided} undecided"
 
 
-def _count(what: str, units: str, told: Sequence[tuple[str, str]]) -> str:
+def _count(what: str, units: str, verdicts: Sequence[tuple[str, str]]) -> str:
     """``what`` 3 of 5 ``units``; not (those); inconclusive (those)."""
-    if not told:
+    if not verdicts:
         return f"{what} nothing to compare"
-    text = f"{what} {sum(said == WITHIN for said, _ in told)} of {len(told)} {units}"
+    text = f"{what} {sum(given == WITHIN for given, _ in verdicts)} of {len(verdicts)} {units}"
     for key, word in ((OFF, "not"), (UNCLEAR, "inconclusive")):
-        named = [one for said, one in told if said == key]
+        named = [one for given, one in verdicts if given == key]
         text += f"; {word} {', '.join(named)}" if named else ""
     return text
 
 
 def _noise(found: Fidelity) -> Iterator[str]:
-    """What bounds any model: how far two live runs of a seed are apart, and how much jobs amplify small errors."""
+    """The limits of any model: how far two live runs of a seed differ, and how much jobs amplify small errors."""
     rows = found.measures[found.measures["measure"] == "jct_s"]
     bound, most = found.tolerance_frac, f"{100 * found.tolerance_frac:g} %"
     for name, what in (
@@ -83,7 +83,7 @@ def _noise(found: Fidelity) -> Iterator[str]:
 
 
 def _evaluations(found: Fidelity) -> Iterator[str]:
-    """Whether the times to the target are fine enough, and the evaluator kept up."""
+    """Whether the times to the target are fine enough, and whether the evaluator kept up."""
     live = found.runs[found.runs["side"].isin(["live", "again"])]
     known = live["before_target"].dropna()
     if len(known):
@@ -96,10 +96,10 @@ def _evaluations(found: Fidelity) -> Iterator[str]:
 
 
 def error_text(row: Any) -> str:
-    """The relative error of a row of ``measures``; where only one side got there, it has no figure."""
+    """The relative error of a row of ``measures``; it has no number if only one side finished."""
     return "one side only" if isinf(row["live"]) != isinf(row["virtual"]) else percent(row["error"])
 
 
 def percent(value: float) -> str:
-    """With its sign."""
+    """A fraction in per cent, with its sign."""
     return DASH if isnan(value) else f"{100 * value:+.1f} %"

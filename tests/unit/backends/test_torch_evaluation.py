@@ -1,4 +1,4 @@
-"""Parameters are assessed in batches, with statistics of batch normalisation that belong to them and to nobody else."""
+"""Parameters are evaluated in batches, with batch-normalisation statistics that depend on them alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Images:
     def torch_loss(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(module(inputs), targets, reduction="sum")
 
-    def torch_figures(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def torch_per_sample_stats(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         scores = module(inputs)
         return torch.stack([(scores.argmax(1) == targets).float(), cross_entropy(scores, targets, reduction="none")], 1)
 
@@ -69,12 +69,12 @@ class Images:
 
 
 class AtOnce(Images):
-    """The same, assessed by ``torch_metrics``."""
+    """The same, evaluated by ``torch_metrics``."""
 
-    torch_figures = None  # type: ignore[assignment]
+    torch_per_sample_stats = None  # type: ignore[assignment]
 
     def torch_metrics(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
-        return self.metrics(Images.torch_figures(self, module, inputs, targets).numpy())
+        return self.metrics(Images.torch_per_sample_stats(self, module, inputs, targets).numpy())
 
 
 def attached(model: TorchModel, params: FloatVector) -> FloatVector:
@@ -123,7 +123,7 @@ def test_accuracy_rises_for_an_evaluator_that_never_trains() -> None:
 def test_without_recalibration_it_would_not() -> None:
     """Negative control: statistics as the module starts with them."""
     model = TorchModel(Images(RESIDUAL), 1, 1)
-    model.assessor.norms = []
+    model.evaluation.norms = []
     attached(model, residual())
     assert model.evaluate()["accuracy"] < 0.5
 
@@ -131,7 +131,7 @@ def test_without_recalibration_it_would_not() -> None:
 def test_batches_of_one_class_would_mislead() -> None:
     """Negative control for the choice of samples: the training set is sorted, its first samples are all alike."""
     model = TorchModel(Images(RESIDUAL), 1, 1, recalibrate_samples=128)
-    model.assessor._chosen = np.arange(128)
+    model.evaluation._chosen = np.arange(128)
     attached(model, residual())
     assert model.evaluate()["loss"] > 3 * evaluated(residual(), recalibrate_samples=128)["loss"]
 
@@ -156,7 +156,7 @@ def test_statistics_are_those_of_the_training_data() -> None:
     """One layer: the recalibrated mean is the mean over the chosen samples, batches of one size each counting once."""
     model = TorchModel(Images((Norm(), Flatten(), Linear(10))), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
     model.evaluate()
-    chosen = model.assessor._chosen
+    chosen = model.evaluation._chosen
     assert chosen is not None
     assert len(set(chosen)) == 170
     norm = model.module[0]  # type: ignore[index]
@@ -195,7 +195,7 @@ def test_no_forward_pass_sees_more_than_a_batch() -> None:
     assert seen == [50] * 3 + [50] * 7 + [10]
 
 
-def test_a_task_without_figures_is_assessed_at_once_and_without_training_data() -> None:
+def test_a_task_without_figures_is_evaluated_at_once_and_without_training_data() -> None:
     """As ever: to the bit, and without a pass over training data for a model without statistics."""
     seen: list[int] = []
     model = TorchModel(AtOnce(PLAIN), 0, 1, eval_batch_samples=50)

@@ -1,7 +1,7 @@
-"""The numbers that PyTorch draws, without PyTorch: so all frameworks begin with the same bits.
+"""PyTorch's random numbers without PyTorch, so that all frameworks start from the same bits.
 
-``torch.manual_seed(seed)`` starts a Mersenne Twister as numpy's ``RandomState`` does, whose streams numpy has frozen;
-``uniform_`` takes 24 bits of each 32-bit number. Its layers draw weights, then biases, uniformly within 1/sqrt(fan_in).
+``torch.manual_seed(seed)`` seeds a Mersenne Twister like numpy's ``RandomState``, whose streams numpy has frozen;
+``uniform_`` uses 24 bits of each 32-bit number. Its layers draw weights, then biases, uniformly within 1/sqrt(fan_in).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Layer = tuple[int, int]
-"""(number of weights, fan_in) of a linear or convolutional layer; it has a bias for each of its outputs."""
+"""(number of weights, fan_in) of a linear or convolutional layer; it has one bias per output."""
 
 
 class Draws:
@@ -27,7 +27,7 @@ class Draws:
         bits = self._stream.randint(0, 2**32, size=count, dtype=np.uint32) & np.uint32(2**24 - 1)
         low = np.float32(-bound)
         span = np.float32(np.float32(bound) - low)
-        # one rounding, as the fused multiply-add that PyTorch is compiled to
+        # a single rounding, like the fused multiply-add that PyTorch compiles to
         return (bits * 2.0**-24 * np.float64(span) + np.float64(low)).astype(np.float32)
 
 

@@ -1,8 +1,8 @@
-"""How parameters are assessed in PyTorch: batch by batch, and as a function of nothing but the parameters.
+"""Evaluation of parameters in PyTorch: batch by batch, and as a function of the parameters alone.
 
-Parameters travel, the running statistics of batch normalisation do not: they belong to a process, and the process that
-evaluates has never trained. So they are measured anew whenever parameters are assessed, at those very parameters, on
-training samples that are the same in every process and at every time.
+Parameters are sent over the network, the running statistics of batch normalisation are not: they are local to a
+process, and the evaluator never trains. So every evaluation measures them again, at the parameters being evaluated, on
+training samples that are the same in every process at all times.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Metrics = dict[str, float]
 
 
 @final
-class Assessor:
-    """Assesses ``module``, which shares its parameters with whoever trains it, and leaves it in training mode.
+class TorchEvaluation:
+    """Evaluates ``module``, which may share its parameters with a trainer, and leaves it in training mode.
 
     Args:
-        task: with ``torch_figures`` and ``metrics`` (figures of each sample, and what they come to) it is assessed in
-            batches; with ``torch_metrics`` only, at once.
+        task: evaluated in batches if it has ``torch_per_sample_stats`` and ``metrics`` (per-sample statistics and their
+            aggregation); on all samples at once if it has ``torch_metrics`` only.
         module: the task's module.
-        batch_samples: samples of a forward pass.
-        recalibrate_samples: training samples that statistics of batch normalisation are measured on.
+        batch_samples: samples per forward pass.
+        recalibrate_samples: number of training samples for measuring the statistics of batch normalisation.
     """
 
     def __init__(self, task: Any, module: torch.nn.Module, batch_samples: int, recalibrate_samples: int) -> None:
@@ -43,19 +43,19 @@ class Assessor:
         self.norms = [one for one in module.modules() if getattr(one, "running_mean", None) is not None]
         self._chosen: NDArray[np.int64] | None = None
 
-    def assess(self, train: Arrays, test: Arrays) -> Metrics:
+    def evaluate(self, train: Arrays, test: Arrays) -> Metrics:
         """Metrics on the test samples."""
         import torch
 
         self.module.eval()
         with torch.no_grad():
             self._recalibrate(train)
-            metrics = self._assess(test)
+            metrics = self._evaluate_batches(test)
         self.module.train()
         return metrics
 
-    def _assess(self, test: Arrays) -> Metrics:
-        figures_of = getattr(self.task, "torch_figures", None)
+    def _evaluate_batches(self, test: Arrays) -> Metrics:
+        figures_of = getattr(self.task, "torch_per_sample_stats", None)
         if figures_of is None:
             alone: Metrics = self.task.torch_metrics(self.module, *self._tensors(*test))
             return alone
@@ -65,7 +65,7 @@ class Assessor:
         return metrics
 
     def _recalibrate(self, train: Arrays) -> None:
-        """Running statistics become the mean of those of batches of one size, everything else as in evaluation."""
+        """Set the running statistics to the mean over equal batches, with everything else in evaluation mode."""
         if not self.norms:
             return
         if self._chosen is None:
@@ -80,7 +80,7 @@ class Assessor:
             norm.eval()
 
     def _tensors(self, inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[Tensor, Tensor]:
-        """As the model sees them outside training."""
+        """Inputs and targets with the pre-processing of held-out samples."""
         import torch
 
         return torch.from_numpy(self.batch_inputs(inputs, None)), torch.from_numpy(targets)

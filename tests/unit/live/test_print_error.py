@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from runtime.errors import FAILED, REFUSED, ConfigError, no_process, refuse, told
+from runtime.errors import FAILED, REFUSED, ConfigError, no_process, print_error, refuse
 from runtime.live.control.tasks import death
 from runtime.live.tasks.agent import Agent
 from runtime.live.tasks.roles import tell_end
@@ -27,13 +27,13 @@ from runtime.live.tasks.roles import tell_end
 def test_it_is_one_line_that_names_the_file(
     problem: Exception, where: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told("p.py", problem, where=where) == REFUSED == 2
+    assert print_error("p.py", problem, where=where) == REFUSED == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{line}\n")
 
 
 def test_a_program_may_say_that_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("p.py", "the job died", FAILED) == 1
+    assert print_error("p.py", "the job died", FAILED) == 1
     assert capsys.readouterr().err == "p.py: the job died\n"
 
 
@@ -49,7 +49,7 @@ NO_PROCESS = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 @pytest.mark.parametrize("problem", [NO_PROCESS, RuntimeError("can't start new thread")])
 def test_too_few_processes_are_told_with_their_cure(problem: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("p.py", problem, FAILED) == 1
+    assert print_error("p.py", problem, FAILED) == 1
     why = "no new thread" if isinstance(problem, RuntimeError) else "resource temporarily unavailable"
     assert capsys.readouterr().err == (
         f"p.py: cannot start another process or thread: {why}; allow more of them (ulimit -u, pids.max), or use fewer\n"
