@@ -30,7 +30,7 @@ from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
 from runtime.config.compose import to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.parse import parse  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, told  # noqa: E402
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
 from runtime.run.checks import CheckedJob, check_job  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
 from runtime.run.launch import KILLED, launch  # noqa: E402
@@ -49,7 +49,7 @@ def main(composed: DictConfig) -> int:
     try:
         exit_code = run_job(check_job(parse(to_raw(composed)), Path(places.cwd)), Path(places.output_dir))
     except ConfigError as error:
-        exit_code = told("run.py", error)
+        exit_code = print_error("run.py", error)
     exit_codes.append(exit_code)
     if exit_code > KILLED:  # the user wants out
         sys.exit(exit_code)
@@ -64,7 +64,7 @@ def run_job(job: CheckedJob, run_dir: Path) -> int:
         try:
             exit_code = run_experiment(job, run_dir)
         except JobFailed as error:
-            exit_code = told("run.py", error, error.exit_code)
+            exit_code = print_error("run.py", error, error.exit_code)
         if job.config.draw and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
@@ -114,7 +114,7 @@ def by_hydra(ready: Ready) -> int:
     try:
         main()
     except REFUSALS as error:
-        return told("run.py", explain(error))
+        return print_error("run.py", explain(error))
     if ready.jobs is not None:
         report_end_of_sweep(ready.jobs.directory)
     return max(exit_codes)
@@ -132,7 +132,7 @@ def program() -> int:
         if ready.jobs is not None:
             claim(ready.jobs.setting, ready.jobs.directory)
     except ConfigError as error:
-        return told("run.py", error)
+        return print_error("run.py", error)
     if ready.jobs is None or not ready.jobs.pending:
         return by_hydra(ready)
     return launch(ready.jobs, run_job, report_end_of_sweep)

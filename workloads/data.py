@@ -21,7 +21,7 @@ class DataError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
-Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+AugmentationKey = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 """(seed, epoch of each, index of each) of training samples: what random pre-processing is keyed by, so that it repeats
 itself whoever computes it. Written twice: backends hand it over, and neither side may import the other."""
 

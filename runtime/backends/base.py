@@ -13,7 +13,7 @@ from runtime.core.job import ComputeOrder, Piece
 from runtime.core.vectors import FloatVector
 from strategies.protocol import split_evenly
 
-Drawn = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+AugmentationKey = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 """(seed, epoch of each, index of each) of training samples: all that random pre-processing may depend on. Held-out
 samples have None instead. Written twice: workloads get it from here and may import nothing of the runtime."""
 

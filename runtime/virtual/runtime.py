@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
 from runtime.api import Circumstances, Experiment, Needs, Outcome, commands_on
-from runtime.cluster.device import DEVICES, Device, DeviceProfile, Profiles, parse_device, profiles_of, slowest_s
+from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors import SPEED_PREDICTORS, Record, SpeedPredictor, speed_predictor
+from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.protocol import AnyEvent, Arrived, Observed, Started
 from strategies.watching.warmup import Warmup

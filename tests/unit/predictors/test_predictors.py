@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, Record, SpeedPredictor, speed_predictor
+from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, SpeedPredictor, SpeedRecord, speed_predictor
 from predictors.history import History
 from predictors.narx import _loss, _spread
 
@@ -186,16 +186,16 @@ def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_lea
     """Learnt are 100 to 110: 100 / 1.2 = 83.3 and 110 x 1.2 = 132 are the last that are not new."""
     history = History(window=50)
     for known in (100.0, 105.0, 110.0):
-        history.add(Record(known))
+        history.add(SpeedRecord(known))
     history.table()
-    history.add(Record(speed))
+    history.add(SpeedRecord(speed))
     assert history.novel is novel
 
 
 def test_the_regressors_of_a_row_are_the_last_two_speeds_and_both_iterations_resources() -> None:
     history = History(window=50)
     for number in (1.0, 2.0, 3.0, 4.0):
-        history.add(Record(number, cpu=10 * number, memory=100 * number))
+        history.add(SpeedRecord(number, cpu=10 * number, memory=100 * number))
     regressors, speeds = history.table()
     assert regressors.tolist() == [[2, 1, 30, 20, 300, 200], [3, 2, 40, 30, 400, 300]]
     assert speeds.tolist() == [3, 4]

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import STRAGGLER_PREDICTORS, Oracle, Planned, Seen, StragglerPredictor, foresee, straggler_predictor
+from predictors import (
+    STRAGGLER_PREDICTORS,
+    Observation,
+    Oracle,
+    PlannedWindow,
+    StragglerPredictor,
+    backtest,
+    straggler_predictor,
+)
 from predictors.fixed_duration import SlowFor
 from predictors.nvrx import Nvrx
 
@@ -232,15 +240,15 @@ def test_a_bad_hyper_parameter_is_refused_by_name(name: str, settings: Mapping[s
 
 def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"windows\[1\]: end_s=1.0 must be later than start_s=2.0"):
-        straggler_predictor("oracle", plan=[Planned(0, 0.0, 1.0, True), Planned(0, 2.0, 1.0, True)])
+        straggler_predictor("oracle", plan=[PlannedWindow(0, 0.0, 1.0, True), PlannedWindow(0, 2.0, 1.0, True)])
 
 
 def test_exactly_at_the_threshold_nvrx_tags_nobody() -> None:
     """A score of one half, with a threshold of one half."""
     for seconds, tags in ((2.0, frozenset[int]()), (2.001, frozenset({1}))):
         predictor = Nvrx(threshold=0.5, window_iters=1, scores="relative")
-        predictor.update(Seen(1.0, 0, 0, 1.0))
-        predictor.update(Seen(2.0, 1, 0, seconds))
+        predictor.update(Observation(1.0, 0, 0, 1.0))
+        predictor.update(Observation(2.0, 1, 0, seconds))
         assert predictor.tags(2.0) == tags
 
 
