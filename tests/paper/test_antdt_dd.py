@@ -373,3 +373,17 @@ def test_bounds_that_make_the_equation_infeasible_are_named(fields: dict[str, An
 def test_every_worker_has_a_type() -> None:
     with pytest.raises(ValueError, match=r"types=.*: 8 types for 4 workers"):
         AntDTDD(types=TYPES).validate(4)
+
+
+def flat(name: str) -> Device:
+    """A micro-batch of any size, up to four samples, takes a second."""
+    return Device(name, lambda samples: 1.0, 1, 4)
+
+
+def test_of_equally_fast_plans_it_is_the_one_with_the_fewest_micro_batches() -> None:
+    """One worker of type a, three of type b, 18 samples: two micro-batches of either type will do, 5 or 7 in all."""
+    assert solve(18, [flat("a"), flat("b")], [0, 1, 1, 1], range(1, 3)).accum == (2, 1)
+
+
+def test_where_a_curve_is_flat_equal_devices_have_equal_sizes() -> None:
+    assert solve(8, [flat("a")], [0, 0, 0], range(1, 2)).totals == (3, 3, 2)

@@ -400,7 +400,8 @@ def test_who_is_back_has_its_static_part_of_the_next_epoch() -> None:
     for work_id in range(2):
         shards.applied(work_id) if shards.take(work_id, 1, 2) else None
     assert shards.newest_epoch == 1
-    assert [(work.epoch, work.shard) for work in shards.take(5, 0, 2)] == [(1, 0)]
+    assert [(work.epoch, work.shard) for work in shards.take(5, 1, 4)] == [(1, 1)], "the other part is worker 0's"
+    assert [(work.epoch, work.shard) for work in shards.take(6, 0, 2)] == [(1, 0)]
 
 
 def test_what_came_back_of_the_elder_epoch_comes_first_wherever_it_stands() -> None:

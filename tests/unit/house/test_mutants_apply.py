@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from scripts.mutants import Mutant, planted, read_lists
+from scripts.mutant_lists import Mutant, planted, read_lists
 from tests.support.runs import ROOT
 
 MUTANTS = read_lists()

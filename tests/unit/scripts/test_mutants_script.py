@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutants import read_lists
+from scripts.mutant_lists import read_lists
 from tests.support.runs import ROOT
 
 SOURCE = "def sign(number):\n    if number < 0:\n        return -1\n    return 1\n"

@@ -225,3 +225,9 @@ def test_a_thousand_workers_take_no_more_steps_than_workers() -> None:
     sizes = split_min_max(4_000_000, [Counted(speed) for speed in speeds], [1] * 1000, [None] * 1000)
     assert sum(sizes) == 4_000_000
     assert calls <= 3000
+
+
+def test_lower_bounds_give_way_by_no_more_than_is_needed() -> None:
+    """Nine samples for bounds that sum to ten: the largest gives one up."""
+    assert relaxed(9, [4, 3, 3], [None] * 3) == ([3, 3, 3], [None] * 3)
+    assert relaxed(10, [4, 3, 3], [None] * 3) == ([4, 3, 3], [None] * 3)

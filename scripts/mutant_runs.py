@@ -1,0 +1,172 @@
+"""Runs the tests of mutants, each in a fork of this process over a copy of the working tree; see ``mutants.py``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from scripts.mutant_lists import ROOT, Mutant, fingerprint, planted
+
+LIMIT_S = 120.0
+"""Processor seconds of one mutant's tests; a mutant that never ends is killed by it."""
+POLL_S = 0.02
+KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
+GOOD, FAILING = 0, (1, 2, 3)
+"""Exit codes of pytest: all passed; a test failed, or could not be collected or run."""
+
+
+class Slot:
+    """A copy of the working tree in which one mutant at a time is planted."""
+
+    def __init__(self, root: Path, copy: Path) -> None:
+        self.root, self.copy = root, copy
+        listed = subprocess.run(
+            ["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, check=True, capture_output=True, text=True
+        )
+        for name in filter(None, listed.stdout.split("\0")):
+            if (root / name).is_file():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, copy / name)
+        self._changed: tuple[Path, str] | None = None
+        self._writes = 0
+
+    def plant(self, mutant: Mutant | None) -> None:
+        """This one and no other."""
+        if self._changed is not None:
+            self._write(*self._changed)
+        self._changed = None
+        if mutant is not None:
+            path = self.copy / mutant.file
+            self._changed = path, path.read_text()
+            self._write(path, planted(self._changed[1], mutant))
+
+    def _write(self, path: Path, text: str) -> None:
+        """With a time of its own: compiled files are told apart by size and whole seconds."""
+        path.write_text(text)
+        self._writes += 1
+        os.utime(path, (1_000_000_000 + self._writes,) * 2)
+
+    def said(self, lines: int = 12) -> str:
+        """The end of what the last tests printed."""
+        log = self.copy.with_suffix(".log")
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def start(self, tests: Sequence[str]) -> int:
+        """The tests in a fork; its process id."""
+        pid = os.fork()
+        if pid == 0:
+            _child(self.root, self.copy, tests)
+        return pid
+
+
+def _child(root: Path, copy: Path, tests: Sequence[str]) -> None:
+    code = 3
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT_S), int(LIMIT_S) + 5))
+        os.chdir(copy)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for stream in (1, 2):
+            os.dup2(os.open(copy.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), stream)
+        os.environ["PYTHONPATH"] = str(copy)
+        own = (root, root / "scripts", ROOT, ROOT / "scripts")
+        sys.path[:] = [str(copy), *(one for one in sys.path if one and Path(one).resolve() not in own)]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+            del sys.modules[name]  # those of the copy are meant
+        code = _tested(tests)
+    except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _tested(tests: Sequence[str]) -> int:
+    """Plain names in one go, then those with options of their own, until one fails."""
+    import pytest
+
+    plain = [words for words in tests if " " not in words]
+    for words in [plain] * bool(plain) + [shlex.split(words) for words in tests if " " in words]:
+        # plugins were imported before they could be rewritten: their asserts are told less prettily
+        early = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+        quiet = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", *early)
+        if (code := int(pytest.main([*quiet, *words]))) != GOOD:
+            return code
+    return GOOD
+
+
+def verdicts(root: Path, wanted: Sequence[Mutant], jobs: int, known: dict[str, str]) -> Iterator[tuple[Mutant, str]]:
+    """The verdict of every mutant as it is known. Tests count only once they have passed without any mutant."""
+    waiting: deque[tuple[Mutant | None, tuple[str, ...]]] = deque()
+    passes: dict[tuple[str, ...], bool | None] = {}
+    held: dict[tuple[str, ...], list[tuple[Mutant, int]]] = {}
+    for mutant in wanted:
+        if (verdict := known.get(fingerprint(root, mutant))) is not None:
+            yield mutant, verdict
+            continue
+        if mutant.tests not in passes:
+            passes[mutant.tests] = None
+            waiting.append((None, mutant.tests))
+        waiting.append((mutant, mutant.tests))
+    for mutant, tests, code, said in _ended(root, waiting, jobs):
+        if mutant is None:
+            passes[tests] = code == GOOD
+            if code != GOOD:
+                print(f"these tests fail without any mutant: {' '.join(tests)}\n{said}", file=sys.stderr)
+        else:
+            held.setdefault(tests, []).append((mutant, code))
+        for one, its_code in held.pop(tests, ()) if passes[tests] is not None else ():
+            yield one, _verdict(its_code) if passes[tests] else UNTESTED
+
+
+def _verdict(code: int) -> str:
+    return SURVIVED if code == GOOD else KILLED if code in FAILING or code < 0 else UNTESTED
+
+
+def _ended(
+    root: Path, waiting: deque[tuple[Mutant | None, tuple[str, ...]]], jobs: int
+) -> Iterator[tuple[Mutant | None, tuple[str, ...], int, str]]:
+    """Each with the exit code of its tests and the last that they said, as it ends; ``jobs`` at a time."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        slots = [Slot(root, Path(directory, str(number))) for number in range(min(jobs, len(waiting)))]
+        running: dict[int, tuple[Slot, Mutant | None, tuple[str, ...]]] = {}
+        try:
+            while waiting or running:
+                while waiting and slots:
+                    mutant, tests = waiting.popleft()
+                    slot = slots.pop()
+                    slot.plant(mutant)
+                    running[slot.start(tests)] = slot, mutant, tests
+                pid, code = _next_of(running)
+                slot, mutant, tests = running.pop(pid)
+                slots.append(slot)
+                yield mutant, tests, code, slot.said()
+        finally:
+            for pid in running:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def _next_of(running: Collection[int]) -> tuple[int, int]:
+    """The first of these children that has ended, and its exit code (below zero: the signal that ended it)."""
+    while True:
+        for pid in running:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)  # what it has left
+                return pid, os.waitstatus_to_exitcode(status)
+        time.sleep(POLL_S)
