@@ -44,7 +44,7 @@ from runtime.backends.numpy import NumpyBackend
 from runtime.core.scheduling import ConstantPending
 from runtime.virtual.runtime import VirtualRuntime
 from strategies.bsp import BSP
-from workloads.ledger import Ledger
+from workloads.ledger import SampleLedger
 
 def note(word):
     with open(os.environ["COUNTED"], "a") as file:
@@ -73,7 +73,7 @@ PARTS = {
     "straggler": ("counted.Pattern", "none", "injectors.patterns.NoStragglers"),
     "scheduler": ("counted.Pending", "constant", "runtime.core.scheduling.ConstantPending"),
     "runtime": ("counted.Runtime", "virtual", "runtime.virtual.VirtualRuntime"),
-    "workload": ("counted.Task", "ledger", "workloads.ledger.Ledger"),
+    "workload": ("counted.Task", "ledger", "workloads.ledger.SampleLedger"),
 }
 BUILT = ("BSP", "NumpyBackend", "NoStragglers", "ConstantPending", "VirtualRuntime", "Ledger")
 
