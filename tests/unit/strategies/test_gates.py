@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
+from copy import deepcopy
 from typing import TypeVar
 
 import pytest
@@ -87,6 +88,26 @@ def gate(request: pytest.FixtureRequest) -> Gate:
 
 def test_everybody_begins_in_rank_order(gate: Gate) -> None:
     assert gate.begin((2, 0, 1), 0) == (0, 1, 2)
+
+
+def test_a_gate_that_begins_again_is_as_one_that_begins(gate: Gate) -> None:
+    """After a restore nothing is left of the rounds before: not who left, not what waited."""
+    fresh = deepcopy(gate)
+    gate.arrived(grad(0))
+    gate.lost(1, True)
+    gate.lost(2, False)
+    gate.joined(7)
+    gate.arrived(grad(0, 1))
+    assert state(gate) != state(fresh) or isinstance(gate, EachGate)
+    gate.begin(range(3), 0)
+    assert state(gate) == state(fresh)
+
+
+def state(value: object) -> object:
+    """All that an object holds, and what is held by that."""
+    if hasattr(value, "__dict__"):
+        return {name: state(inner) for name, inner in vars(value).items()}
+    return value
 
 
 def test_a_restarted_worker_whose_compute_died_computes_again(gate: Gate) -> None:
