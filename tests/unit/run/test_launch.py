@@ -87,7 +87,7 @@ def ok(*words: str, cwd: Path) -> Finished:
 def anew(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """``run.py`` in a new interpreter: Hydra looks for plugins once."""
     command = [sys.executable, str(ROOT / "run.py"), *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -120,16 +120,16 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("other", ["hydra/launcher=crowd", "hydra/sweeper=other"])
-def test_a_sweep_leaves_what_hydra_s_own_main_leaves(other: str, plugins: list[str], tmp_path: Path) -> None:
-    words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=0,1", "+hydra.job.env_set.MINE=a"]
+@pytest.mark.timeout(400)  # two sweeps with their reports, in new interpreters
+def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], tmp_path: Path) -> None:
+    words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=1", "max_time_s=60", "+hydra.job.env_set.MINE=a"]
     ours = anew(*words, "hydra.sweep.dir=ours", cwd=tmp_path)
-    theirs = anew(*words, other, "hydra.sweep.dir=theirs", cwd=tmp_path)
+    theirs = anew(*words, "hydra/launcher=crowd", "hydra.sweep.dir=theirs", cwd=tmp_path)
     assert (ours.returncode, theirs.returncode) == (0, 0), (ours.stderr, theirs.stderr)
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
     jobs = [name for name in names if name[0].isdigit()]
-    assert jobs == ["0_bsp_none_seed0", "1_bsp_none_seed1", "2_ssp_none_seed0", "3_ssp_none_seed1"]
+    assert jobs == ["0_bsp_none_seed1", "1_ssp_none_seed1"]
     for job in jobs:
         assert stored(tmp_path / "ours" / job) == stored(tmp_path / "theirs" / job)
         assert (tmp_path / "ours" / job / "events.jsonl").read_bytes() == (
@@ -137,14 +137,16 @@ def test_a_sweep_leaves_what_hydra_s_own_main_leaves(other: str, plugins: list[s
         ).read_bytes()
     said = [line for line in ours.stdout.splitlines() if not line.startswith("/") and "ours" not in line]
     assert [line for line in theirs.stdout.splitlines() if not line.startswith("/") and "theirs" not in line] == said
-    assert "Launching 4 jobs locally" in said
+    assert "Launching 2 jobs locally" in said
     assert (tmp_path / "ours" / "comparison" / "report.html").exists()
     assert (tmp_path / "theirs" / "comparison" / "report.html").exists()
 
 
-def test_the_default_directory_of_another_launcher_is_one(plugins: list[str], tmp_path: Path) -> None:
-    """Its name holds the date to the microsecond; the directory that is locked is the one that is written to."""
-    done = anew(*plugins, *JOB, "-m", "seed=0,1", "hydra/launcher=crowd", cwd=tmp_path)
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("other", ["hydra/launcher=crowd", "hydra/sweeper=other"])
+def test_hydra_s_own_main_writes_where_the_directory_is_locked(other: str, plugins: list[str], tmp_path: Path) -> None:
+    """Its name holds the date to the microsecond."""
+    done = anew(*plugins, *JOB, "-m", "seed=0,1", other, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [sweep] = (tmp_path / "runs").iterdir()
     assert {"0_bsp_none_seed0", "1_bsp_none_seed1", "comparison", "multirun.yaml"} <= {
@@ -152,6 +154,7 @@ def test_the_default_directory_of_another_launcher_is_one(plugins: list[str], tm
     }
 
 
+@pytest.mark.timeout(400)
 def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(plugins: list[str], tmp_path: Path) -> None:
     words = [*plugins, *JOB[:1], *JOB[3:], "workload=digits,resnet20_cifar10", "cluster.device={base_s:0.1}"]
     done = anew(*words, "backend=torch", "-m", "hydra/launcher=crowd", "hydra.sweep.dir=out", cwd=tmp_path)
