@@ -110,7 +110,7 @@ class WideAndDeep:
         Clicks.torch_loss,
         Clicks.torch_per_sample_stats,
     )
-    starts, initial_parameters = Clicks.initializers, Clicks.initial_parameters
+    initializers, initial_parameters = Clicks.initializers, Clicks.initial_parameters
 
     def load(self) -> Split:
         chance = np.random.default_rng(0)

@@ -28,7 +28,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("asked", "why", "out", "err", "exit_code"),
     [
         ("auto", None, f"{CPU_INDEX}\n", "", 0),
-        ("auto", "no route", "", f"({CPU_INDEX}: no route), using the default one", 0),
+        ("auto", "no route", "", f"({CPU_INDEX}: no route); using the default one", 0),
         ("", "no route", "", "", 0),
         (URL, None, f"{URL}\n", "", 0),
         (URL, "no route", "", f"TORCH_INDEX={URL}: cannot be reached (no route)", 2),
