@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from scipy.optimize import minimize
 
 from predictors.arx import Arx
 from predictors.base import SpeedRecord
@@ -64,6 +63,8 @@ class Narx:
         return self._history.plausible(value * self._speed_scale + self._speed_mean)
 
     def _fit(self) -> None:
+        from scipy.optimize import minimize  # takes 0.5 s to import, and most jobs fit nothing
+
         rows, speeds = self._history.table()
         inputs, self._mean, self._scale = standardised(rows)
         targets, mean, scale = standardised(speeds[:, None])

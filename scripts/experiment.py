@@ -249,7 +249,7 @@ def show(results: Results, console: Console) -> None:
 
 
 def write_page(results: Results, page: Path, picture: Path) -> None:
-    """Replace the experiment's section and count anew."""
+    """Replace the experiment's section and update the totals."""
     spec, about = results.spec, load_pages()[results.spec.paper]
     parts = sections(page.read_text()) if page.exists() else {}
     link, command = picture.relative_to(page.parent).as_posix(), f"make figures EXPERIMENT={spec.name}"

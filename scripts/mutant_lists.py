@@ -58,7 +58,7 @@ def fingerprint(root: Path, mutant: Mutant) -> str:
     digest = hashlib.sha256((root / mutant.file).read_bytes())
     digest.update(f"{mutant.find}\0{mutant.put}".encode())
     for words in mutant.tests:
-        digest.update(words.encode() + (root / shlex.split(words)[0].partition("::")[0]).read_bytes())
+        digest.update(words.encode() + (root / shlex.split(words)[0].split(":")[0]).read_bytes())
     return digest.hexdigest()[:20]
 
 

@@ -53,7 +53,7 @@ class Slot:
             self._write(path, planted(self._changed[1], mutant))
 
     def _write(self, path: Path, text: str) -> None:
-        """With a time of its own: compiled files are told apart by size and whole seconds."""
+        """With a time of its own: compiled files are distinguished by size and whole seconds."""
         path.write_text(text)
         self._writes += 1
         os.utime(path, (1_000_000_000 + self._writes,) * 2)
@@ -100,7 +100,7 @@ def _tested(tests: Sequence[str]) -> int:
 
     plain = [words for words in tests if " " not in words]
     for words in [plain] * bool(plain) + [shlex.split(words) for words in tests if " " in words]:
-        # plugins were imported before they could be rewritten: their asserts are told less prettily
+        # plugins were imported before they could be rewritten: their asserts are reported less prettily
         early = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
         quiet = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", *early)
         if (code := int(pytest.main([*quiet, *words]))) != GOOD:

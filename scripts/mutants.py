@@ -8,7 +8,7 @@
 
 The mutants are data, ``tests/mutants/*.yaml``: a file, a text that stands in it exactly once, what takes its place, a
 sentence saying what that breaks, and the tests that should fail. What was found out is kept below ``out/`` and asked
-for again only when the file or one of these tests has changed; so an interrupted call goes on where it was.
+for again only when the file or one of these tests has changed; so an interrupted call continues where it was.
 
 A library (mutmut, cosmic-ray, mutatest) makes mutants by the ten thousand by rules of syntax and decides by the whole
 suite. Here a list that people wrote says what must never go unnoticed, and a rate of it can be held from one release to

@@ -72,7 +72,10 @@ def make_experiment(
     fields: dict[str, Any] = {
         "transport": "tcp",
         "backend_spec": {"_target_": "runtime.backends.none.NoBackend"},
-        "task_spec": {"_target_": "workloads.ledger.SampleLedger", "num_samples": job.num_samples + job.validation_samples},
+        "task_spec": {
+            "_target_": "workloads.ledger.SampleLedger",
+            "num_samples": job.num_samples + job.validation_samples,
+        },
         "optimizer": {"name": "tally", "lr": 1.0},
         "save_parameters_to": None,
         "tick": lambda t: None,

@@ -158,15 +158,15 @@ def facts_of(model: Any) -> Facts:
 
 def means(model: Any) -> list[NDArray[np.float32]]:
     """Of every normalisation."""
-    if hasattr(model, "assessor"):
-        return [norm.running_mean.numpy().copy() for norm in model.assessor.norms]
+    if hasattr(model, "evaluation"):
+        return [norm.running_mean.numpy().copy() for norm in model.evaluation.norms]
     return [norm.moving_mean.numpy() for norm in model.norms.norms]
 
 
 def variances(model: Any) -> list[NDArray[np.float32]]:
     """Of every normalisation."""
-    if hasattr(model, "assessor"):
-        return [norm.running_var.numpy().copy() for norm in model.assessor.norms]
+    if hasattr(model, "evaluation"):
+        return [norm.running_var.numpy().copy() for norm in model.evaluation.norms]
     return [norm.moving_variance.numpy() for norm in model.norms.norms]
 
 

@@ -33,7 +33,7 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy.detectors.stragglers.short_window_s=6.0: must be at least",
     ),
     ("strategy=composed strategy.decide_every_s=null", "strategy.decide_every_s=null: must be the seconds between"),
-    ("strategy=composed '~strategy.detectors.speeds'", "strategy.load=SpeedLoad: looks at a Forecast, and neither"),
+    ("strategy=composed ~strategy.detectors.speeds", "strategy.load=SpeedLoad: looks at a Forecast, and neither"),
     ("strategy=ssp +strategy.bonud=3", "strategy.bonud: no such setting; did you mean strategy.bound?"),
     ("strategy=ssp ++strategy.bonud=3", "strategy.bonud: no such setting; did you mean strategy.bound?"),
     ("+sede=3", "sede: no such setting; did you mean seed?"),

@@ -27,9 +27,9 @@ from strategies import protocol
 class Needy(BSP):
     command: str = "Compute"
 
-    @property
-    def needs(self):
-        return frozenset({getattr(protocol, self.command)})
+    def __post_init__(self):
+        super().__post_init__()
+        self.needs = frozenset({getattr(protocol, self.command)})
 """
 DDP = "topology=allreduce topology.collective=ddp"
 

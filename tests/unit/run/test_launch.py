@@ -58,7 +58,7 @@ def counted(parent):
     Counted.__module__, Counted.__signature__ = __name__, __import__("inspect").signature(parent)
     return Counted
 
-Strategy, Backend, Task = counted(BSP), counted(NumpyBackend), counted(Ledger)
+Strategy, Backend, Task = counted(BSP), counted(NumpyBackend), counted(SampleLedger)
 Pattern, Pending, Runtime = counted(NoStragglers), counted(ConstantPending), counted(VirtualRuntime)
 
 class Told(Callback):
@@ -75,7 +75,7 @@ PARTS = {
     "runtime": ("counted.Runtime", "virtual", "runtime.virtual.VirtualRuntime"),
     "workload": ("counted.Task", "ledger", "workloads.ledger.SampleLedger"),
 }
-BUILT = ("BSP", "NumpyBackend", "NoStragglers", "ConstantPending", "VirtualRuntime", "Ledger")
+BUILT = ("BSP", "NumpyBackend", "NoStragglers", "ConstantPending", "VirtualRuntime", "SampleLedger")
 
 
 def ok(*words: str, cwd: Path) -> Finished:

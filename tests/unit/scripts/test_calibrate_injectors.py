@@ -168,7 +168,7 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     again = ExactRunner()
     result = bench.quick(runner=again)
     assert again.ran == ["duty_50ms_1"]
-    assert "4 of 5 records are there already" in result.out
+    assert "4 of 5 records exist already" in result.out
     rest = ExactRunner()
     assert bench.run("-o", str(bench.out), runner=rest).code == 0
     assert not set(rest.ran) & {"probe", *QUICK}

@@ -120,8 +120,8 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     again = ComparedRunner()
     result = bench.grid(runner=again)
     assert again.ran == ["asp_none_seed1_live"]
-    assert "4 of 4 records are there already" in result.out
-    assert "3 of 4 records are there already" in result.out
+    assert "4 of 4 records exist already" in result.out
+    assert "3 of 4 records exist already" in result.out
     more = ComparedRunner()
     bench.run("-o", str(bench.out), *GRID[2:], "--seeds", "1,2", runner=more)
     assert {name.split("_")[2] for name in more.ran} == {"seed2"}

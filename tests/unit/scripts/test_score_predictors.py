@@ -67,7 +67,7 @@ def test_settings_and_tolerance_make_a_difference(
     assert set(found) == {"nvrx", "nvrx:window_iters=1:scores=relative", "last_value"}
     assert found["nvrx"] != found["nvrx:window_iters=1:scores=relative"]
     assert tagged("--predictors", "last_value", "--tolerance-frac", "9") == {"last_value": 0}
-    assert "not defined" in capsys.readouterr().out
+    assert "undefined" in capsys.readouterr().out
     assert tagged("--predictors", "last_value:tolerance_frac=0.2", "--tolerance-frac", "9") == {
         "last_value:tolerance_frac=0.2": found["last_value"]
     }
@@ -85,7 +85,7 @@ def test_without_a_plan_there_is_no_oracle(tmp_path: Path, capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert "oracle" not in shown
     assert "0.0 % straggled" in shown
-    assert "\N{EN DASH}: not defined" in shown
+    assert "\N{EN DASH}: undefined" in shown
 
 
 def empty() -> Story:

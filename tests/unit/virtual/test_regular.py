@@ -189,7 +189,8 @@ def test_other_costs_give_other_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bound", [0, 1, 3])
 def test_the_clocks_are_the_gate(bound: int) -> None:
     """On an arbitrary order of arrivals; a gate of bound 0 merges, which :class:`Waves` is not asked to do."""
-    clocks, gate = Clocks(4, bound), BoundedGate(range(4), bound)
+    clocks, gate = Clocks(4, bound), BoundedGate(bound=bound)
+    gate.begin(range(4), 0)
     running, order = [0, 1, 2, 3], [7, 3, 11, 5, 2, 13, 1, 4]
     for step in range(200):
         worker = running.pop(order[step % len(order)] % len(running))

@@ -77,7 +77,7 @@ def session(
     return Session(experiment, slow(), learner, costs, device), tape
 
 
-LEDGER: dict[str, Any] = {"backend": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
+LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
 
 
 def finish(run: Session, tape: Tape) -> Outcome:
