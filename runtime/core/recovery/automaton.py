@@ -125,9 +125,10 @@ class Recovery:
         if not current or not self.policy.takes_part(task):
             return
         task.step(TaskStep.CONNECTED)
-        if self.state.started and not task.told:
-            worker = task.role == "worker"
-            self.state.emit(WorkerJoined(task.id, task.incarnation) if worker else AuxiliaryJoined(task.role))
+        if self.state.started and task.role != "worker":
+            self.state.emit(AuxiliaryJoined(task.role))
+        elif self.state.started and not task.told:
+            self.state.emit(WorkerJoined(task.id, task.incarnation))
         task.told = True
         self._check()
 

@@ -152,7 +152,7 @@ class AuxiliaryLost(Effect, frozen=True):
 
 
 class AuxiliaryJoined(Effect, frozen=True):
-    """A new incarnation of the evaluator or the scorer is connected; told once of each."""
+    """The evaluator or the scorer is connected, for the first time or again: what it was asked meanwhile got lost."""
 
     role: str
 

@@ -307,6 +307,23 @@ def test_who_has_left_is_not_heard_any_more() -> None:
     assert world.failed == "no worker is left"
 
 
+def test_a_scorer_that_connects_after_all_go_on_is_announced_again() -> None:
+    """It was stopped while a server was lost, and what it was asked until it connected again has to be repeated."""
+    recovery = Recovery(Rules(), 1, 1, ("scorer",))
+    recovery.receive(inputs.Begin())
+    for role in ("server", "worker", "scorer"):
+        recovery.receive(inputs.Ready((role, 0), 0))
+    for role in ("worker", "scorer"):
+        recovery.receive(inputs.Attached((role, 0), 0, generation=0))
+    recovery.receive(inputs.Save(0, b""))
+    recovery.receive(inputs.Saved(("server", 0), 0))
+    recovery.receive(inputs.Gone(("server", 0), 0, "killed"))
+    recovery.receive(inputs.Ready(("server", 0), 1))
+    recovery.receive(inputs.Loaded(("server", 0), generation=1, version=0, state=b""))
+    assert wanted(recovery, inputs.Attached(("worker", 0), 0, generation=1)) == [effects.Restored]
+    assert wanted(recovery, inputs.Attached(("scorer", 0), 0, generation=1)) == [effects.AuxiliaryJoined]
+
+
 def test_what_cannot_be_is_refused_with_what_went_before_and_changes_nothing() -> None:
     world = begun(LIVE, 1, 1)
     with pytest.raises(
