@@ -39,16 +39,16 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
-test: $(VENV)/.dev  ## all tests but the long ones (8 minutes on two cores)
+test: $(VENV)/.dev  ## all tests but the long ones (a quarter of an hour on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(PY) -m pytest $(PURE) $(BESIDE) $(TURNS) $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(BESIDE:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
-quick: $(VENV)/.dev check  ## what a commit needs, in 90 seconds: `check`, the tests that find most per second, a few live ones
+quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
 	$(PY) -m pytest $(QUICK) $(BESIDE) $(ARGS)
 
-mutants: $(VENV)/.dev  ## plant 500 bugs one by one: do the tests notice? (a quarter of an hour; goes on where it was)
+mutants: $(VENV)/.dev  ## plant 500 bugs one by one: do the tests notice? (continues where it was)
 	$(PY) scripts/mutants.py $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows
