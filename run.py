@@ -108,14 +108,14 @@ def by_hydra(ready: Ready) -> int:
     """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
     sys.argv[1:] = ready.argv
-    if ready.jobs is not None:  # a date in its name is that of the directory which is claimed
+    if ready.jobs:  # a date in its name is that of the directory which is claimed
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
     try:
         main()
     except REFUSALS as error:
         return print_error("run.py", explain(error))
-    if ready.jobs is not None:
+    if ready.jobs:
         report_end_of_sweep(ready.jobs.directory)
     return max(exit_codes)
 
@@ -129,13 +129,13 @@ def program() -> int:
     try:
         ready = preflight(sys.argv[1:])
         prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
-        if ready.jobs is not None:
+        if ready.jobs:
             claim(ready.jobs.setting, ready.jobs.directory)
     except ConfigError as error:
         return print_error("run.py", error)
-    if ready.jobs is None or not ready.jobs.pending:
-        return by_hydra(ready)
-    return launch(ready.jobs, run_job, report_end_of_sweep)
+    if ready.jobs and ready.jobs.pending:
+        return launch(ready.jobs, run_job, report_end_of_sweep)
+    return by_hydra(ready)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Grid(NamedTuple):
 CORE = "bsp,asp,ssp,backup_workers"
 DECIDING = (
     "antdt_dd,antdt_nd,antdt_nd_asp,dynamic_x,lb_bsp,lb_bsp_gpu,lb_bsp_star,sync_switch,sync_switch_elastic,"
-    "sync_switch_restart,coding_heter_aware,coding_group_based"
+    "sync_switch_restart,coding_heter_aware,coding_group_based,composed"
 )
 """Strategies that monitor, so that their decisions may depend on noise."""
 ALL = f"{CORE},asp_dds,static_x,first_k,lgc,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
@@ -67,9 +67,16 @@ _DEVICE = ("cluster.device.base_s=0.012", "cluster.device.per_sample_s=0.00075")
 _SLOWER_DEVICE = ("cluster.device.base_s=0.01212", "cluster.device.per_sample_s=0.0007575")
 _QUARTER = ("period_s=1.5", "duration_s=0.75")
 _ND = ("short_window_s=1.5", "long_window_s=3.0", "decide_every_s=0.75", "cooldown_s=3.0")
+_COMPOSED = (
+    "detectors.stragglers.short_window_s=1.5",
+    "detectors.stragglers.long_window_s=3.0",
+    "decide_every_s=0.75",
+    "actions.kill_restart.cooldown_s=3.0",
+)
 _WATCHING = {
     "antdt_nd": _ND,
     "antdt_nd_asp": _ND,
+    "composed": _COMPOSED,
     "dynamic_x": ("window_s=1.5",),
     "sync_switch": ("duration_s=0.25",),
     "sync_switch_elastic": ("duration_s=0.25", "probe_s=0.5"),

@@ -94,12 +94,8 @@ def test_run_py_only_composes_builds_and_reports() -> None:
     reports = {"analysis.reports.report", "analysis.reports.sweep"}
     assert {name for name in own if not name.startswith("runtime.")} <= reports
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
-    texts = [ast.unparse(node) for node in compared if any(named(part) for part in node.comparators)]
+    texts = [ast.unparse(node) for node in compared for part in node.comparators if isinstance(part, ast.Constant)]
     assert texts == ["__name__ == '__main__'"]
-
-
-def named(part: ast.expr) -> bool:
-    return isinstance(part, ast.Constant) and part.value is not None
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -97,12 +97,9 @@ def test_the_report_does_not_say_which_fork_was_first(bench: Bench) -> None:
 
 
 def test_every_strategy_is_compared() -> None:
-    """On local processes under one pattern at least; on hosts those that the page promises; over replicas too.
-
-    ``composed`` is an example of how parts are put together, and each of its parts is compared in its own system.
-    """
+    """On local processes under one pattern at least; on hosts those that the page promises; over replicas too."""
     asked = {name: script.parse(["--grid", name]) for name in script.GRIDS}
-    assert {strategy for _, strategy, _ in asked["local"].cases} == {*STRATEGIES.split(", ")} - {"composed"}
+    assert {strategy for _, strategy, _ in asked["local"].cases} == {*STRATEGIES.split(", ")}
     assert {"bsp", "lb_bsp", "lb_bsp_gpu", "lb_bsp_star", "antdt_dd"} <= {case[1] for case in asked["allreduce"].cases}
     hosts = {"bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
     assert hosts | {"coding_heter_aware", "zeno_pp"} <= {case[1] for case in asked["hosts"].cases}
