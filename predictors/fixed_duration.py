@@ -25,28 +25,28 @@ class SlowFor:
         self.slow_since_s: dict[int, float] = {}
         self.flagged: set[int] = set()
 
-    def took(self, t: float, worker: int, seconds: float) -> None:
+    def observe_duration(self, t: float, worker: int, seconds: float) -> None:
         """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
         self.latest_s[worker] = seconds
         fastest_s = min(self.latest_s.values())
-        self.saw(t, worker, (seconds - fastest_s) / fastest_s)
+        self.observe_deviation(t, worker, (seconds - fastest_s) / fastest_s)
 
-    def saw(self, t: float, worker: int, deviation_frac: float) -> None:
+    def observe_deviation(self, t: float, worker: int, deviation_frac: float) -> None:
         """Record that at ``t`` the worker was slower than the fastest by ``deviation_frac`` of the fastest time."""
         if deviation_frac <= self.tolerance_frac:
             self._clear(worker)
         elif t - self.slow_since_s.setdefault(worker, t) >= self.duration_s:
             self.flagged.add(worker)
 
-    def gone(self, worker: int) -> None:
+    def forget(self, worker: int) -> None:
         """Discard what is known of the worker; its next process is measured from scratch."""
         self.latest_s.pop(worker, None)
         self._clear(worker)
 
-    def only(self, workers: Container[int]) -> None:
+    def keep_only(self, workers: Container[int]) -> None:
         """Discard all workers except these."""
         for worker in [worker for worker in self.latest_s if worker not in workers]:
-            self.gone(worker)
+            self.forget(worker)
 
     def _clear(self, worker: int) -> None:
         self.slow_since_s.pop(worker, None)
@@ -75,10 +75,10 @@ class FixedDuration:
 
     def update(self, observation: Observation) -> None:
         """Compare it with every worker's latest iteration."""
-        self._slow.took(observation.t, observation.worker, observation.iter_s)
+        self._slow.observe_duration(observation.t, observation.worker, observation.iter_s)
 
     def forget(self, worker: int) -> None:
-        self._slow.gone(worker)
+        self._slow.forget(worker)
 
     def tags(self, t: float) -> frozenset[int]:
         return frozenset(self._slow.flagged)

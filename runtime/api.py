@@ -15,7 +15,7 @@ from runtime.config.instantiate import TARGET, locate
 from runtime.config.parse import Config
 from runtime.containment import Isolation
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import Job, Record, Status
+from runtime.core.job import Job, RecordSink, Status
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
 from strategies.protocol import AnyCommand, Strategy
@@ -36,7 +36,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         return Needs(isolation=max(self.isolation, other.isolation), janitor=self.janitor or other.janitor)
 
 
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a runtime is to cope with, as far as a configuration tells."""
 
     num_servers: int = 1
@@ -62,12 +62,12 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Experiment:
+class RunSpec:
     """One job, with what its configuration names built, and as plain specs for processes of their own."""
 
     job: Job
     strategy: Strategy
-    record: Record
+    record: RecordSink
     run_dir: Path
     transport: str
     backend: Backend
@@ -77,7 +77,7 @@ class Experiment:
     task_spec: dict[str, Any]
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
-    around: Circumstances = field(default_factory=Circumstances)
+    around: RunContext = field(default_factory=RunContext)
     columns: IterationWriter | None = None
     """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
     collective: str = ""
@@ -139,11 +139,11 @@ class Runtime(Protocol):
         """
         ...
 
-    def check(self, around: Circumstances) -> Needs:
+    def check(self, around: RunContext) -> Needs:
         """What a run needs around it; raises ``ConfigError`` for disturbances and hosts that are not to be had."""
         ...
 
-    def machine(self, around: Circumstances) -> dict[str, Any]:
+    def machine(self, around: RunContext) -> dict[str, Any]:
         """What ``meta.json`` is to say of the machine."""
         ...
 
@@ -151,7 +151,7 @@ class Runtime(Protocol):
         """The cost model that stands for the cluster, as records name it; None: real time needs none."""
         ...
 
-    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
         ...
 
@@ -214,7 +214,7 @@ def outcome_of(
     )
 
 
-def record_outcome(record: Record, outcome: Outcome) -> None:
+def record_outcome(record: RecordSink, outcome: Outcome) -> None:
     """The last line of a record."""
     about = msgspec.to_builtins(outcome)
     record.note(about.pop("t"), "Finished", **about)

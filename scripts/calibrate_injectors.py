@@ -37,7 +37,7 @@ from analysis.records.provenance import caption
 from analysis.reports.fidelity_page import Sheet, number, yes
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.live.machines.doctor import missing
-from runtime.live.machines.means import Look
+from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.compare import read_records

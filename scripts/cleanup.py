@@ -20,18 +20,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from runtime.errors import ConfigError, print_error
-from runtime.live.machines.leftovers import Entry, Ledger, ledger_dir, standing
+from runtime.live.machines.crash_registry import CrashRegistry, RegisteredRun, registry_dir, standing
 from runtime.run.streams import run_program
 
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, 1 if something could not be removed, 2 for an unusable registry."""
     arguments = _parser().parse_args(argv)
-    if not ledger_dir().exists():
-        print(f"nothing: no run was ever registered in {ledger_dir()}")
+    if not registry_dir().exists():
+        print(f"nothing: no run was ever registered in {registry_dir()}")
         return 0
     try:
-        ledger = Ledger()
+        ledger = CrashRegistry()
     except ConfigError as error:
         return print_error("cleanup.py", error)
     lines = [*_runs(ledger, arguments.reap), *_torn(ledger, arguments.reap)]
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if all(good for _, good in lines) else 1
 
 
-def _runs(ledger: Ledger, reap: bool) -> Iterator[tuple[str, bool]]:
+def _runs(ledger: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
     """(line, success) for each run."""
     for entry in ledger.entries():
         what = standing(entry)
@@ -55,7 +55,7 @@ def _runs(ledger: Ledger, reap: bool) -> Iterator[tuple[str, bool]]:
             yield _crashed(ledger, entry, reap, rebooted=what == "rebooted")
 
 
-def _crashed(ledger: Ledger, entry: Entry, reap: bool, rebooted: bool) -> tuple[str, bool]:
+def _crashed(ledger: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted: bool) -> tuple[str, bool]:
     paths = ", ".join(path for path, _, _ in entry.directories) or "nothing"
     about = f"{_name(entry)} ended before a reboot" if rebooted else f"{_name(entry)} crashed; it made {paths}"
     if not reap:
@@ -65,14 +65,14 @@ def _crashed(ledger: Ledger, entry: Entry, reap: bool, rebooted: bool) -> tuple[
     return f"{about}: {'removed from the registry' if rebooted else 'removed'}", True
 
 
-def _torn(ledger: Ledger, reap: bool) -> Iterator[tuple[str, bool]]:
+def _torn(ledger: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
     for name in ledger.torn():
         if reap:
             ledger.discard(name)
         yield f"{ledger.path / name} is torn and unreadable: {'removed' if reap else '--reap removes it'}", True
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: RegisteredRun) -> str:
     return f"run {entry.run_id} (process {entry.owner.pid})"
 
 

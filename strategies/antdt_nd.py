@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.checks import check_choice
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import AllGate, EachGate
 from strategies.load.adjust_bs import AdjustBS
 from strategies.load.shares import EvenLoad
+from strategies.monitoring.detector import StragglerDetector
 from strategies.nodes.kill_restart import KillRestart
 from strategies.protocol import DATA_POLICIES
-from strategies.watching.detector import StragglerDetector
 
 
 @final

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates.base import Gate
-from strategies.hooks import Deciding, Watching
+from strategies.hooks import Deciding, Observing
 from strategies.load.base import Load
 from strategies.load.shares import EvenLoad
 from strategies.screens.base import Screen
@@ -20,12 +20,12 @@ class Composed(Composition):
     """Any gate with any load policy, detectors, schedule, screen and actions that fit it.
 
     What every system of this package does in its own file, a YAML does here: each part is named by its class and has
-    its own settings. Parts that cannot work together are refused (:mod:`strategies.composing.fitting`).
+    its own settings. Parts that cannot work together are refused (:mod:`strategies.composition.fitting`).
 
     Attributes:
         gate: when gradients are applied, and who may compute then (``strategies.gates``).
         load: who computes how much (``strategies.load``); the nominal batches where nothing is said.
-        detectors: by any name, what is known of nodes (``strategies.watching``); the other parts look at it.
+        detectors: by any name, what is known of nodes (``strategies.monitoring``); the other parts look at it.
         schedule: when the gate changes its mode (``strategies.modes``).
         screen: which gradients count (``strategies.screens``).
         actions: by any name, what is done to nodes (``strategies.nodes``), in this order.
@@ -37,7 +37,7 @@ class Composed(Composition):
 
     gate: Gate
     load: Load = field(default_factory=EvenLoad)
-    detectors: dict[str, Watching] = field(default_factory=dict)
+    detectors: dict[str, Observing] = field(default_factory=dict)
     schedule: object | None = None
     screen: Screen | None = None
     actions: dict[str, Deciding] = field(default_factory=dict)

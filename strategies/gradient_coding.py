@@ -8,7 +8,7 @@ from typing import final
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import SCHEMES
-from strategies.coding.crew import Recipe
+from strategies.coding.group import Recipe
 from strategies.coding.rounds import Rounds
 from strategies.coding.schemes import ONE_PART_EACH
 from strategies.coding.speeds import Speeds

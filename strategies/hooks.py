@@ -107,10 +107,10 @@ class Starting(Protocol):
 
 
 @runtime_checkable
-class Watching(Protocol):
+class Observing(Protocol):
     """Listens to all events: first detectors, then the gate, the load policy, the schedule and the actions."""
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """``event`` has happened, and nobody has acted on it yet."""
         ...
 

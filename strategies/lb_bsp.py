@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.checks import check_choice
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import AllGate
 from strategies.load.by_speed import SpeedLoad
 from strategies.load.by_steps import StepsLoad
-from strategies.watching.forecast import Forecast
+from strategies.monitoring.forecast import Forecast
 
 
 @final

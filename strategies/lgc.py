@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.checks import check_whole
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import BlocksGate, DelayedGate, Gate
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import SwitchingGate
 from strategies.modes.sync_then_async import SyncThenAsync
-from strategies.watching.flagged import FlagDetector
+from strategies.monitoring.flagged import FlagDetector
 
 
 @final
@@ -33,8 +33,8 @@ class SyncSwitch(Composition):
     Departures: a restart is one of single nodes, servers one after the other and then all workers, each on another
     machine; a straggler's flag outlives it. What the published code takes as slow is not public: ``judge: published``
     is how STAR tells it (the latest time of each against the smallest of all, throughout ``duration_s``), ``median``
-    our reading, which noise alone does not trigger (:class:`strategies.watching.slow_lately.SlowLately`). Times are the
-    worker's own part of an iteration, its link both ways included.
+    our reading, which noise alone does not trigger (:class:`strategies.monitoring.slow_lately.SlowLately`). Times are
+    the worker's own part of an iteration, its link both ways included.
 
     Attributes:
         bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.

@@ -17,13 +17,13 @@ from analysis.records.schema import (
     Compute,
     Drop,
     Failed,
-    GoingBack,
     Grad,
-    Held,
     Line,
     Lost,
+    Parked,
     Restart,
     Restored,
+    RollingBack,
     ServerLost,
     Timings,
 )
@@ -141,9 +141,9 @@ class History:
                 self.halt()
             case Restored(version=version):
                 self.restored(version)
-            case None if isinstance(line.note, Held):
+            case None if isinstance(line.note, Parked):
                 self._held.add((line.note.worker, line.t))
-            case None if isinstance(line.note, GoingBack):
+            case None if isinstance(line.note, RollingBack):
                 self.going_back = True
         if not self.halted:
             self._carry_out(line)

@@ -17,12 +17,12 @@ from analysis.records.schema import (
     Compute,
     Drop,
     Failed,
-    GoingBack,
     Joined,
     Line,
     Lost,
     Restart,
     Restored,
+    RollingBack,
     Score,
     Scored,
     ServerLost,
@@ -76,7 +76,7 @@ def _lives(lines: list[Line]) -> Iterator[str]:
     """Every Compute ends once; every gradient is applied or dropped at most once; versions count the updates."""
     lives = _Lives()
     for line in lines:
-        lives.going_back |= isinstance(line.note, GoingBack)
+        lives.going_back |= isinstance(line.note, RollingBack)
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
 

@@ -222,13 +222,13 @@ class Stop(_Tagged, frozen=True, tag=True, gc=False):
 # ---- notes ----------------------------------------------------------------------------------------------------------
 
 
-class Held(_Tagged, frozen=True, tag=True, gc=False):
+class Parked(_Tagged, frozen=True, tag="Held", gc=False):
     """A Compute waits because no data is free."""
 
     worker: int
 
 
-class GoingBack(_Tagged, frozen=True, tag=True, gc=False):
+class RollingBack(_Tagged, frozen=True, tag="GoingBack", gc=False):
     """Nothing counts from the following ``Lost``, or from the ``Restart`` that causes it, until :class:`Restored`."""
 
 
@@ -282,7 +282,7 @@ Event = (
     | Woke
 )
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
-Note = Held | GoingBack | Updated | Injected | Finished
+Note = Parked | RollingBack | Updated | Injected | Finished
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

@@ -105,7 +105,7 @@ MAX_THREADS = 1024
 """Upper bound on the threads of one process; anything larger is assumed to be a typo."""
 
 
-def weighs_samples(task: Any, framework: str) -> bool:
+def supports_sample_weights(task: Any, framework: str) -> bool:
     """Whether the gradient of weighted samples can be computed in one pass: no sample's loss depends on the others.
 
     The task declares that (``independent_samples``) and offers per-sample losses in this framework (``torch_losses``)

@@ -21,7 +21,7 @@ import msgspec
 from injectors.plan import parse_target
 from runtime.core.answers import checked
 from runtime.core.executor import Disturb, Executor
-from runtime.core.job import Job, Port, Record, Status
+from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.core.scheduling import ConstantPending, Scheduler
@@ -74,7 +74,7 @@ class Coordinator:
         job: Job,
         strategy: Strategy,
         port: Port,
-        record: Record,
+        record: RecordSink,
         *,
         disturb: Disturb,
         stopwatch: Callable[[], float],
@@ -230,9 +230,9 @@ class Coordinator:
             if self.job.convergence.reached(self._values):
                 self.finish(t, "done", f"{self.job.metric} has converged")
 
-    def weighed(self, t: float, server: int, grad_id: int, reference: int, part: Products) -> None:
+    def score_parts(self, t: float, server: int, grad_id: int, reference: int, part: Products) -> None:
         """A server has compared its part of a gradient with its part of a reference."""
-        scored = None if self.status else self.executor.scoring.weighed(server, grad_id, reference, part)
+        scored = None if self.status else self.executor.scoring.score_parts(server, grad_id, reference, part)
         if scored is not None:
             self._tell(Scored(t=t, grad=scored[0], ref_version=scored[1], **scored[2]._asdict()))
 
@@ -309,7 +309,7 @@ class Coordinator:
         self._t = event.t
         worker = event.grad.worker if isinstance(event, Arrived | Scored) else getattr(event, "worker", None)
         if worker is not None:
-            self.ledger.saw(worker, event)
+            self.ledger.note_event(worker, event)
         begun = self.stopwatch()
         try:
             commands = checked(self.strategy, event, self.strategy.handle(event))

@@ -14,8 +14,8 @@ from typing import assert_never
 
 import msgspec
 
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, Record
-from runtime.core.ledger import Ledger, Order
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
+from runtime.core.ledger import GradientLedger, Order
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
@@ -47,7 +47,13 @@ class Executor:
     """
 
     def __init__(
-        self, job: Job, data: str, port: Port, record: Record, disturb: Disturb, finish: Callable[[float, str], None]
+        self,
+        job: Job,
+        data: str,
+        port: Port,
+        record: RecordSink,
+        disturb: Disturb,
+        finish: Callable[[float, str], None],
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
@@ -61,7 +67,7 @@ class Executor:
             overlap=job.epoch_overlap,
         )
         self.parts = Parts(self.shards)
-        self.ledger = Ledger()
+        self.ledger = GradientLedger()
         self.members = Membership(range(job.num_workers))
         self.version = 0
         self.scoring = Scoring(port, job.num_servers, job.validation_samples, lambda: self.version)
@@ -232,7 +238,7 @@ class Executor:
     def _passes(self, command: Compute, samples: int, pieces: tuple[Piece, ...]) -> int:
         """Micro-batches of a Compute; of one of parts: one for all where samples can be weighted, else one for each."""
         if pieces:
-            return 1 if self.job.weighs_samples else len(pieces)
+            return 1 if self.job.supports_sample_weights else len(pieces)
         return min(command.accum, samples)
 
     def joined(self, t: float, worker: int) -> None:

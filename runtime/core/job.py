@@ -42,7 +42,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_convergence: bool = False
     stuck_after_s: float | None = None
     """How long it may be idle without waiting for anything; None: for ever."""
-    weighs_samples: bool = False
+    supports_sample_weights: bool = False
     """Whether parts of a coded round are computed in one pass, each sample with the weight of its part."""
     lr: float
     lr_at: Callable[[int], float]
@@ -115,15 +115,15 @@ class Port(Protocol):
         """Servers may forget these gradients."""
         ...
 
-    def refer(self, number: int, version: int) -> None:
+    def compute_reference(self, number: int, version: int) -> None:
         """Compute reference gradient ``number`` on the parameters of now and hand it to all servers.
 
-        Answers with ``Scoring.referred``. Lost with who computes it; ``Scoring.repeat`` asks again.
+        Answers with ``Scoring.reference_ready``. Lost with who computes it; ``Scoring.repeat`` asks again.
         """
         ...
 
-    def weigh(self, grad_id: int, reference: int) -> None:
-        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.weighed``."""
+    def inner_products(self, grad_id: int, reference: int) -> None:
+        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.score_parts``."""
         ...
 
     def evaluate(self, version: int, *, last: bool) -> None:
@@ -147,7 +147,7 @@ class Port(Protocol):
         ...
 
 
-class Record(Protocol):
+class RecordSink(Protocol):
     """Where the coordinator writes down what happens."""
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:

@@ -27,7 +27,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     round_samples: int | None = None
 
 
-class Ledger:
+class GradientLedger:
     """Refuses what the laws of the protocol forbid; shared by all runtimes."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Ledger:
         self._used: dict[int, int] = {}
         self._history: dict[int, deque[Event]] = {}
 
-    def saw(self, worker: int, event: Event) -> None:
+    def note_event(self, worker: int, event: Event) -> None:
         """Remember an event for error messages."""
         self._history.setdefault(worker, deque(maxlen=HISTORY)).append(event)
 

@@ -1,8 +1,9 @@
 """Gradients that wait for their score, and the reference gradient that they are compared with (pure).
 
-Two orders go to the port: ``refer`` (somebody computes the gradient of the validation samples on the parameters of now,
-and hands it to all servers) and ``weigh`` (every server multiplies its part of a gradient with its part of the
-reference). Both are asked for one after another, so a server never holds a reference other than the one asked about.
+Two orders go to the port: ``compute_reference`` (somebody computes the gradient of the validation samples on the
+current parameters, and hands it to all servers) and ``inner_products`` (every server multiplies its part of a gradient
+with its part of the reference). Both are asked for one after another, so a server never holds a reference other than
+the one asked about.
 """
 
 from __future__ import annotations
@@ -89,25 +90,27 @@ class Scoring:
                 return
             self._waiting.popleft()
             self._weighed[grad.id] = _Weighing(grad, self.reference, {})
-            self.port.weigh(grad.id, self.reference.number)
+            self.port.inner_products(grad.id, self.reference.number)
 
     def _refer(self) -> None:
         self.under_way = Reference(self._next_number, self.version())
         self._next_number += 1
-        self.port.refer(*self.under_way)
+        self.port.compute_reference(*self.under_way)
 
     def repeat(self) -> None:
         """Who was computing a reference is gone, and somebody else is there now."""
         if self.under_way is not None:
             self._refer()
 
-    def referred(self, number: int) -> None:
+    def reference_ready(self, number: int) -> None:
         """All servers hold a reference; reports of others than the one asked for last are ignored."""
         if self.under_way is not None and self.under_way.number == number:
             self.reference, self.under_way = self.under_way, None
             self._advance()
 
-    def weighed(self, server: int, grad_id: int, number: int, part: Products) -> tuple[Grad, int, Comparison] | None:
+    def score_parts(
+        self, server: int, grad_id: int, number: int, part: Products
+    ) -> tuple[Grad, int, Comparison] | None:
         """A server's part. The last one completes the score: (gradient, version of the reference, comparison)."""
         weighing = self._weighed.get(grad_id)
         if weighing is None or weighing.reference.number != number:

@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from runtime.core.executor import Executor
-from runtime.core.job import Record, Status
-from runtime.core.ledger import Ledger
+from runtime.core.job import RecordSink, Status
+from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.scheduling import Scheduler
 from strategies.protocol import Event, Restart, Strategy
@@ -40,9 +40,9 @@ class Watched(Protocol):
 
     strategy: Strategy
     executor: Executor
-    ledger: Ledger
+    ledger: GradientLedger
     members: Membership
-    record: Record
+    record: RecordSink
     scheduler: Scheduler
     promised: Promised
     halted: bool

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Needs, Outcome, commands_on
+from runtime.api import Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -21,7 +21,7 @@ from runtime.errors import ConfigError
 from runtime.live.control.run import LiveRun
 from runtime.live.control.settings import Processes
 from runtime.live.machines.doctor import missing
-from runtime.live.machines.means import CpuBy, Look, Means, choose_means
+from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
 
@@ -119,28 +119,28 @@ class LiveRuntime:
         """Whatever topology and backend can."""
         return commands_on(config)
 
-    def check(self, around: Circumstances) -> Needs:
+    def check(self, around: RunContext) -> Needs:
         """What a run needs around it; raises ``ConfigError`` for what cannot be done here."""
-        means = self.means(around)
-        return Needs(isolation=means.isolation, janitor=means.cgroups)
+        mechanisms = self.mechanisms(around)
+        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 
-    def means(self, around: Circumstances) -> Means:
+    def mechanisms(self, around: RunContext) -> Mechanisms:
         """How hosts and plan are realised here."""
         hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
-        return choose_means(hosts, self.cpu_by, paced, around, type(self).look)
+        return choose_mechanisms(hosts, self.cpu_by, paced, around, type(self).look)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""
         cluster = self.cluster
         return None if cluster.hosts is None else parse_hosts(cluster.hosts, cluster.num_workers, num_servers)
 
-    def machine(self, around: Circumstances) -> dict[str, Any]:
+    def machine(self, around: RunContext) -> dict[str, Any]:
         """What of the machine matters to a live run."""
         hosts = self.parse_hosts(around.num_servers)
         return {
             "congestion_control": congestion_control(),
             "containment": inside().name.lower(),
-            "means": msgspec.to_builtins(self.means(around)),
+            "means": msgspec.to_builtins(self.mechanisms(around)),
             "hosts": None if hosts is None else hosts.describe(),
         }
 
@@ -164,12 +164,12 @@ class LiveRuntime:
             devices=self.device_fields(),
         )
 
-    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
         for name in DIRECTORIES:
             (experiment.run_dir / name).mkdir(parents=True, exist_ok=True)
         hosts = self.parse_hosts(experiment.job.num_servers)
-        outcome = LiveRun(self._processes(), experiment, schedule, hosts, self.means(experiment.around)).run()
+        outcome = LiveRun(self._processes(), experiment, schedule, hosts, self.mechanisms(experiment.around)).run()
         clear_checkpoints(experiment.run_dir / "checkpoints")
         shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
         return outcome

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from injectors.plan import ClusterShape, Plan, validate_plan
-from runtime.api import Circumstances, Needs, Runtime
+from runtime.api import Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import Config
@@ -48,7 +48,7 @@ class CheckedJob:
     scheduler: Scheduler
     plan: Plan
     """The disturbances of the whole run."""
-    around: Circumstances
+    around: RunContext
     needs: Needs
     """What must be prepared around it."""
 
@@ -78,7 +78,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_fits(config, task, runtime, backend, strategy.validation_samples)
     check_commands(strategy, runtime, config)
     plan = make_plan(pattern, runtime, config)
-    around = Circumstances(
+    around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
         asked=frozenset((one.kind, one.target) for one in plan.disturbances),

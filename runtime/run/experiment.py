@@ -10,12 +10,12 @@ import msgspec
 
 from injectors.plan import plan_json, plan_sha256
 from injectors.schedule import Schedule
-from runtime.api import Experiment, RunStatus
-from runtime.backends.base import weighs_samples
+from runtime.api import RunSpec, RunStatus
+from runtime.backends.base import supports_sample_weights
 from runtime.cluster.device import describe_devices
 from runtime.config.parse import Config
 from runtime.core.executor import cut_for, nominal_batches
-from runtime.core.job import Job, Record
+from runtime.core.job import Job, RecordSink
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.columns import ColumnRecorder
@@ -49,7 +49,7 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     write_head(run_dir, checked, job)
     picture = Picture(job, title(config, job), checked.plan)
     view = make_view(config.view, picture)
-    experiment = make_experiment(
+    experiment = make_run_spec(
         checked,
         job,
         Fanout(recorder, picture),
@@ -66,10 +66,10 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
 
 
-def make_experiment(checked: CheckedJob, job: Job, record: Record, run_dir: Path, **more: Any) -> Experiment:
+def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:
     """What the runtime gets to run; ``more`` are fields that do not follow from the configuration."""
     config = checked.config
-    return Experiment(
+    return RunSpec(
         job=job,
         strategy=checked.strategy,
         record=record,
@@ -132,7 +132,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
         stop_at_target=config.stop_at_target,
         convergence=workload.convergence,
         stop_at_convergence=config.stop_at_convergence,
-        weighs_samples=weighs_samples(checked.task, backend.framework),
+        supports_sample_weights=supports_sample_weights(checked.task, backend.framework),
         failover=config.failover,
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,

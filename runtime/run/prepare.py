@@ -9,7 +9,7 @@ from runtime.containment import contain
 def prepare(needs: Needs) -> None:
     """Go on inside what the run needs; the process that called stays outside, and never returns from here."""
     if needs.janitor:
-        from runtime.live.machines.hiring import hire
+        from runtime.live.machines.janitor_process import the_janitor
 
-        hire()
+        the_janitor()
     contain(needs.isolation)

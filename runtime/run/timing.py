@@ -6,10 +6,10 @@ from pathlib import Path
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.job import Record
+from runtime.core.job import RecordSink
 from runtime.errors import ConfigError
 from runtime.run.checks import CheckedJob
-from runtime.run.experiment import make_experiment, make_job, prepare_data
+from runtime.run.experiment import make_job, make_run_spec, prepare_data
 
 
 class Forgetful:
@@ -22,7 +22,7 @@ class Forgetful:
         """A fact that the strategy is not told."""
 
 
-def outcome_of_job(checked: CheckedJob, record: Record | None = None) -> Outcome:
+def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Outcome:
     """Run the job on its virtual cluster; what it comes to is what ``run.py`` would record. ``record`` may look on.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
@@ -31,7 +31,7 @@ def outcome_of_job(checked: CheckedJob, record: Record | None = None) -> Outcome
     if checked.runtime.needs_gradients:
         name = checked.config.names.runtime
         raise ConfigError(f"runtime={name}: is not virtual; time without a record is virtual time")
-    experiment = make_experiment(
+    experiment = make_run_spec(
         checked,
         make_job(checked, prepare_data(checked.task, checked.config)),
         record or Forgetful(),

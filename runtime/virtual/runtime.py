@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import Circumstances, Experiment, Needs, Outcome, commands_on
+from runtime.api import Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -18,15 +18,15 @@ from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
-from runtime.virtual.control.cast import device_of
+from runtime.virtual.control.factory import device_of
 from runtime.virtual.control.refusals import refuse_hidden
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
-from runtime.virtual.fast_path.regular import RegularRun, rhythm_of
+from runtime.virtual.fast_path.regular import RegularRun, hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.machines.sites import THREAD_CORES
-from runtime.virtual.tasks.learner import Learner, NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 
 HOSTS = "cluster.hosts"
 
@@ -112,7 +112,7 @@ class VirtualRuntime:
             can["Partition"] = can["Partition"] or rows
         return can
 
-    def check(self, around: Circumstances) -> Needs:
+    def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
@@ -135,7 +135,7 @@ class VirtualRuntime:
             raise ConfigError(f"cluster.{error}") from None
         return hosts
 
-    def machine(self, around: Circumstances) -> dict[str, Any]:
+    def machine(self, around: RunContext) -> dict[str, Any]:
         """Virtual time does not depend on the machine that it passes on, only on those that are modelled."""
         hosts = self._parse_hosts(around.num_servers)
         return {} if hosts is None else {"hosts": hosts.describe()}
@@ -146,14 +146,14 @@ class VirtualRuntime:
         beyond = ", extrapolated" if model.extrapolates(batch_samples, self.cluster.num_workers) else ""
         return f"{model.name} {model.sha256[:8]}{beyond}"
 
-    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``experiment.record``."""
         hosts = self._parse_hosts(experiment.job.num_servers)
         learner = make_learner(experiment)
         with _interruptible(experiment):
             if (regular := self._regular(experiment, schedule, learner)) is not None:
                 return regular.run()
-            session = Session(
+            session = VirtualSession(
                 experiment,
                 schedule,
                 learner,
@@ -165,7 +165,7 @@ class VirtualRuntime:
             )
             return session.run()
 
-    def _regular(self, experiment: Experiment, schedule: Schedule, learner: Learner) -> RegularRun | None:
+    def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
         """The short way, where there is one."""
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
@@ -173,11 +173,11 @@ class VirtualRuntime:
         if self.cluster.hosts is not None or self.cluster.devices is not None:
             return None
         scored = learner.progress is not None
-        rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)
-        if rhythm is None:
+        staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)
+        if staleness_hint is None:
             return None
-        loops = Rounds if rhythm.bound == 0 else Waves
-        return loops(experiment, rows, schedule, learner, costs, self._profile, rhythm)
+        loops = Rounds if staleness_hint.bound == 0 else Waves
+        return loops(experiment, rows, schedule, learner, costs, self._profile, staleness_hint)
 
 
 def _refuse_timeless_types(profiles: Profiles) -> None:
@@ -190,7 +190,7 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
             )
 
 
-def make_learner(experiment: Experiment) -> Learner:
+def make_learner(experiment: RunSpec) -> ModelState:
     """What the experiment's backend makes of its task."""
     job = experiment.job
     task, backend = experiment.task, cast(Any, experiment.backend)  # one without gradients has methods of its own
@@ -202,7 +202,7 @@ def make_learner(experiment: Experiment) -> Learner:
 
 
 @contextmanager
-def _interruptible(experiment: Experiment) -> Iterator[None]:
+def _interruptible(experiment: RunSpec) -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP end the run in good order; a second one ends it at once."""
 
     def interrupt(number: int, _: object) -> None:

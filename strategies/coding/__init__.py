@@ -5,7 +5,7 @@ B (m x k) and sends ``sum_j B[i, j] g_j``; whoever has a row vector a that is ze
 the full gradient ``sum_i a_i (row i)``. Files in reading order: ``partitions`` (how many parts for whom), ``matrices``
 (B of each scheme), ``groups`` (workers whose plain sum is enough), ``decoding`` (a), ``stragglers`` (how good a code
 is over all straggler sets), ``schemes`` (the best of several draws, and what is refused). What a job does with a code:
-``crew`` (the workers that have its rows), ``speeds`` (their throughputs), ``rounds`` (one update after another).
+``group`` (the workers that have its rows), ``speeds`` (their throughputs), ``rounds`` (one update after another).
 
 Sources: Tandon et al., "Gradient coding: avoiding stragglers in distributed learning", ICML 2017 (``naive``,
 ``fractional_repetition``, ``cyclic``); Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance",

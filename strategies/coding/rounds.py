@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean
 from typing import final
 
-from strategies.coding.crew import Crew, Recipe
+from strategies.coding.group import CodedGroup, Recipe
 from strategies.coding.speeds import Pace, Speeds, last_needed, side_by_side
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
@@ -33,7 +33,7 @@ class Rounds:
         self._rows: dict[int, Grad] = {}
         self._round, self._residual = 0, 0.0
         if not workers:
-            self._gone, self._newcomers = set(self._crew.workers), set()
+            self._gone, self._newcomers = set(self._group.workers), set()
             return []
         self._build(workers)
         return self._open(workers)
@@ -43,28 +43,28 @@ class Rounds:
         return {
             "arrived": len(self._rows),
             "residual": self._residual,
-            "tolerated": self._crew.s,
+            "tolerated": self._group.s,
             "codes": self._built,
             "refused": self._refused,
-            "amplification": self._crew.rated.amplification,
+            "amplification": self._group.rated.amplification,
         }
 
     def _build(self, workers: Sequence[int]) -> None:
         """The code for who is there, whatever it can tolerate; even shares if those by pace gain nothing."""
         paces, s = self.speeds.of(workers), min(self.recipe.s, len(workers) - 1)
-        crew = None
+        group = None
         if self.speeds.measured and s > 0:
             even = dict.fromkeys(workers, self.batch_samples * (s + 1) / len(workers))
             row = {worker: pace.seconds(even[worker]) for worker, pace in paces.items()}
-            crew = self._by_pace(paces, s, [row], even, last_needed(list(row.values()), s))
-        if crew is None:
+            group = self._by_pace(paces, s, [row], even, last_needed(list(row.values()), s))
+        if group is None:
             speeds = {worker: 1.0 if self.speeds.measured else 1 / pace.per_sample_s for worker, pace in paces.items()}
-            crew = Crew.of(self.recipe, speeds, self._built)
-        self._take(crew)
+            group = CodedGroup.of(self.recipe, speeds, self._built)
+        self._take(group)
 
-    def _take(self, crew: Crew) -> None:
-        self._crew = crew
-        self._assigned = crew.assigned(self.batch_samples)
+    def _take(self, group: CodedGroup) -> None:
+        self._group = group
+        self._assigned = group.assigned(self.batch_samples)
         self.speeds.renew(self._assigned)
         self._gone, self._newcomers = set(), set()
         self._built += 1
@@ -76,7 +76,7 @@ class Rounds:
         seen: Sequence[Mapping[int, float]],
         sizes: Mapping[int, float],
         now_s: float,
-    ) -> Crew | None:
+    ) -> CodedGroup | None:
         """A code with shares by pace, if rounds are then shorter by enough than ``now_s``; None: it gains too little.
 
         ``seen`` are iterations of everybody side by side, with these ``sizes``: they would take longer or less long.
@@ -94,23 +94,25 @@ class Rounds:
         if not then_s < now_s * (1 - self.rebuild_frac):
             return None
         try:
-            return Crew.with_shares(self.recipe, {one: parts for one, (parts, _) in shares.items()}, s, self._built)
+            return CodedGroup.with_shares(
+                self.recipe, {one: parts for one, (parts, _) in shares.items()}, s, self._built
+            )
         except ValueError:  # it would amplify too much; the code that there is does not
             self._refused += 1
             self.speeds.refused()
             return None
 
-    def _improved(self) -> Crew | None:
+    def _improved(self) -> CodedGroup | None:
         """A code for what the workers have been found to be like, if that makes rounds shorter by enough.
 
         It tolerates as many stragglers as the one of now, or it is not taken.
         """
-        seen = self.speeds.of_now(self._assigned, self._crew.s)
-        if seen is None or not self._crew.s:
+        seen = self.speeds.of_now(self._assigned, self._group.s)
+        if seen is None or not self._group.s:
             return None
         rows = side_by_side(seen)
-        now_s = fmean(self._crew.round_s(row, eager=self.eager) for row in rows)
-        return self._by_pace(self.speeds.of(self._here()), self._crew.s, rows, self._assigned, now_s)
+        now_s = fmean(self._group.round_s(row, eager=self.eager) for row in rows)
+        return self._by_pace(self.speeds.of(self._here()), self._group.s, rows, self._assigned, now_s)
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 
@@ -120,11 +122,11 @@ class Rounds:
         if event.restarting:
             return []
         self._newcomers.discard(event.worker)
-        self._crew.idle.discard(event.worker)
-        if event.worker not in self._crew.place:
+        self._group.idle.discard(event.worker)
+        if event.worker not in self._group.place:
             return []
         self._gone.add(event.worker)
-        return self._begin_again() if len(self._gone) > self._crew.s else []
+        return self._begin_again() if len(self._gone) > self._group.s else []
 
     def _begin_again(self) -> list[AnyCommand]:
         here = self._here()
@@ -136,15 +138,15 @@ class Rounds:
         return [*dropped, *self._open([worker for worker in here if worker not in self._working])]
 
     def _here(self) -> list[int]:
-        return sorted({*self._crew.workers, *self._crew.idle, *self._newcomers} - self._gone)
+        return sorted({*self._group.workers, *self._group.idle, *self._newcomers} - self._gone)
 
     def joined(self, worker: int) -> list[AnyCommand]:
         """Who has a row computes it, unless it has been delivered; a newcomer waits for the next code."""
-        deserted = len(self._gone) == len(self._crew.workers)
+        deserted = len(self._gone) == len(self._group.workers)
         self._gone.discard(worker)
-        if worker in self._crew.idle:
+        if worker in self._group.idle:
             return []
-        if worker in self._crew.place and not deserted:
+        if worker in self._group.place and not deserted:
             return [] if worker in self._rows or worker in self._working else [self._row(worker)]
         self._newcomers.add(worker)
         return self._begin_again() if deserted else []
@@ -153,16 +155,16 @@ class Rounds:
 
     def _open(self, idle: Collection[int]) -> list[AnyCommand]:
         self._round += 1
-        begin = Partition(num_samples=self.batch_samples, num_parts=self._crew.num_parts)
-        return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._crew.place)]
+        begin = Partition(num_samples=self.batch_samples, num_parts=self._group.num_parts)
+        return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._group.place)]
 
     def next(self, worker: int) -> list[AnyCommand]:
         """Its row of the round of now, if it has one in this code."""
-        return [self._row(worker)] if worker in self._crew.place else []
+        return [self._row(worker)] if worker in self._group.place else []
 
     def _row(self, worker: int) -> Compute:
         self._working[worker] = self._round
-        return Compute(worker=worker, num_samples=self._assigned[worker], parts=self._crew.rows[worker])
+        return Compute(worker=worker, num_samples=self._assigned[worker], parts=self._group.rows[worker])
 
     def arrived(self, event: Arrived) -> list[AnyCommand]:
         """Late: dropped. Of this round: perhaps the last that was needed."""
@@ -171,7 +173,7 @@ class Rounds:
         if self._working.pop(grad.worker) != self._round:
             return [*self._drop([grad]), *self.next(grad.worker)]
         self._rows[grad.worker] = grad
-        decoded = self._crew.decoded(self._rows, eager=self.eager)
+        decoded = self._group.decoded(self._rows, eager=self.eager)
         if decoded is None:
             return []
         self._residual = decoded.residual
@@ -187,10 +189,10 @@ class Rounds:
         idle = {*self._rows, *self._newcomers} - self._gone
         self._rows = {}
         if self._newcomers:
-            idle |= self._crew.idle
+            idle |= self._group.idle
             self._build(self._here())
         elif (improved := self._improved()) is not None:
-            idle |= self._crew.idle
+            idle |= self._group.idle
             self._take(improved)
         return [apply, *self._drop(spare), *self._open(idle)]
 

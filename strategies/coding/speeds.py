@@ -14,8 +14,8 @@ from math import inf
 from statistics import median
 from typing import NamedTuple, final
 
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import Arrived
-from strategies.watching.warmup import Warmup
 
 WARMUP_ITERS = 3
 """First iterations of a process that count for nothing."""

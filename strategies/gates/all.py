@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
-from strategies.gates.roll import Roll
+from strategies.gates.roster import Roster
 from strategies.protocol import Grad
 
 
@@ -25,10 +25,10 @@ class AllGate:
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them."""
-        self.roll = Roll(workers)
-        self.missing = set(self.roll.members)
+        self.roster = Roster(workers)
+        self.missing = set(self.roster.members)
         self.buffer: dict[int, Grad] = {}
-        return self.roll.all()
+        return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Buffer it; the last one completes the round."""
@@ -39,16 +39,16 @@ class AllGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Wait for a worker that restarts, go on without one that left."""
         if restarting:
-            self.roll.lost_work |= self.missing & {worker}
+            self.roster.lost_work |= self.missing & {worker}
             return NOTHING
-        self.roll.leave(worker)
+        self.roster.leave(worker)
         self.missing.discard(worker)
-        return self._complete() if not self.missing and (self.buffer or self.roll.deserted) else NOTHING
+        return self._complete() if not self.missing and (self.buffer or self.roster.deserted) else NOTHING
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes again what it lost; if it lost nothing, it has its order or waits already."""
-        opens = not self.roll.members
-        if not self.roll.admits(worker):
+        opens = not self.roster.members
+        if not self.roster.admits(worker):
             return NOTHING
         self.missing.add(worker)
         return Verdict(go=(worker,), opens=opens)
@@ -57,9 +57,9 @@ class AllGate:
         """Members that are restarting get their next order with the others, or they would draw other samples."""
         update = by_worker(self.buffer.values())
         self.buffer = {}
-        self.roll.enter()
-        self.missing = set(self.roll.members)
-        return Verdict(apply=update, go=self.roll.all(), opens=not update)
+        self.roster.enter()
+        self.missing = set(self.roster.members)
+        return Verdict(apply=update, go=self.roster.all(), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many of the round are here."""

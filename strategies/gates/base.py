@@ -62,7 +62,7 @@ class Gate(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A gate of which its ``bound`` says everything: see :class:`strategies.protocol.Rhythm`."""
+    """A gate of which its ``bound`` says everything: see :class:`strategies.protocol.BoundedStalenessHint`."""
 
     @property
     def bound(self) -> int | None:

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.roll import Roll
+from strategies.gates.roster import Roster
 from strategies.protocol import Grad, Started
 
 
@@ -57,11 +57,11 @@ class BlocksGate:
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them."""
-        self.roll, self.version = Roll(workers), version
-        self.done = dict.fromkeys(self.roll.all(), 0)
-        self.computing = set(self.roll.members)
+        self.roster, self.version = Roster(workers), version
+        self.done = dict.fromkeys(self.roster.all(), 0)
+        self.computing = set(self.roster.members)
         self.buffer: list[Grad] = []
-        return self.roll.all()
+        return self.roster.all()
 
     def portion(self, worker: int) -> tuple[int, int]:
         """The parts of a batch are computed in turn."""
@@ -85,9 +85,9 @@ class BlocksGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """A worker that restarts can still become whole; one that left may have been, and is not waited for."""
         if restarting:
-            self.roll.lost_work |= self.computing & {worker}
+            self.roster.lost_work |= self.computing & {worker}
             return NOTHING
-        self.roll.leave(worker)
+        self.roster.leave(worker)
         self.computing.discard(worker)
         if self.done.get(worker, 0) < self.blocks:
             self.done.pop(worker, None)
@@ -95,7 +95,7 @@ class BlocksGate:
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes the part that it lost; a new one enters with the next update."""
-        if not self.roll.admits(worker):
+        if not self.roster.admits(worker):
             return NOTHING
         self.computing.add(worker)
         self.done.setdefault(worker, 0)
@@ -103,13 +103,13 @@ class BlocksGate:
 
     def _test(self) -> Verdict:
         whole = sum(done >= self.blocks for done in self.done.values())
-        if whole < min(self.num_whole, len(self.done)) or not (self.buffer or self.roll.deserted):
+        if whole < min(self.num_whole, len(self.done)) or not (self.buffer or self.roster.deserted):
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []
         self.version += any(grad.samples for grad in update)
-        self.roll.enter()
-        self.done = dict.fromkeys(self.roll.all(), 0)
-        go = self.roll.members - self.computing
+        self.roster.enter()
+        self.done = dict.fromkeys(self.roster.all(), 0)
+        go = self.roster.members - self.computing
         self.computing |= go
         return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
 

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.roll import Roll
+from strategies.gates.roster import Roster
 from strategies.protocol import AnyEvent, Grad, Started
 
 LATE_BEGINS = ("in_time", "next_update")
@@ -58,18 +58,18 @@ class DelayedGate:
         """How many are waited for, whoever leaves or joins later."""
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """The gate goes by the clock."""
         self.now_s = event.t
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them, now."""
-        self.roll, self.version = Roll(workers), version
+        self.roster, self.version = Roster(workers), version
         self.updated_s, self.period_s = self.now_s, 0.0
-        self.base = dict.fromkeys(self.roll.all(), version)
+        self.base = dict.fromkeys(self.roster.all(), version)
         self.begun_s = dict.fromkeys(self.base, self.now_s)
         self.buffer: list[Grad] = []
-        return self.roll.all()
+        return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Too late: drop and recompute. Otherwise buffer, and update when enough fresh ones are here."""
@@ -84,27 +84,27 @@ class DelayedGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """What a restarting worker lost it computes again on newer parameters; one that left is not waited for."""
         if restarting:
-            self.roll.lost_work |= self.base.keys() & {worker}
+            self.roster.lost_work |= self.base.keys() & {worker}
             return NOTHING
         self.base.pop(worker, None)
-        self.roll.leave(worker)
+        self.roster.leave(worker)
         return self._test()
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes if its work was lost; a new one enters with the next update."""
-        if not self.roll.admits(worker):
+        if not self.roster.admits(worker):
             return NOTHING
         return Verdict(go=self._go(worker))
 
     def _test(self) -> Verdict:
         fresh = sum(not grad.samples or grad.version == self.version for grad in self.buffer)
-        coming = sum(base == self.version or worker in self.roll.lost_work for worker, base in self.base.items())
-        if fresh < min(self.num_fresh, fresh + coming) or not (self.buffer or self.roll.deserted):
+        coming = sum(base == self.version or worker in self.roster.lost_work for worker, base in self.base.items())
+        if fresh < min(self.num_fresh, fresh + coming) or not (self.buffer or self.roster.deserted):
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []
         self.version += any(grad.samples for grad in update)
-        entered = self.roll.enter()
-        go = (self.roll.members & {grad.worker for grad in update} | entered) - self.base.keys()
+        entered = self.roster.enter()
+        go = (self.roster.members & {grad.worker for grad in update} | entered) - self.base.keys()
         self.period_s, self.updated_s = self.now_s - self.updated_s, self.now_s
         return Verdict(apply=update, go=self._go(*sorted(go)), opens=not update)
 
@@ -118,7 +118,7 @@ class DelayedGate:
         """Whether what it would begin now will be late by ``max_delay_versions`` at most."""
         takes_s = self.now_s - self.begun_s.get(worker, self.now_s)
         ready_s = self.now_s + takes_s - self.updated_s
-        begins = self.late_begin == "in_time" and worker in self.roll.members
+        begins = self.late_begin == "in_time" and worker in self.roster.members
         return begins and ready_s < (self.max_delay_versions + 1) * self.period_s
 
     def log_state(self) -> dict[str, float | int | str]:

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.roll import Roll
+from strategies.gates.roster import Roster
 from strategies.protocol import Grad, Started
 
 
@@ -55,10 +55,10 @@ class FirstFreshGate:
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them, backups included."""
-        self.roll = Roll(workers)
+        self.roster = Roster(workers)
         self.version = version
         self.buffer: dict[int, Grad] = {}
-        return self.roll.all()
+        return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
         """Late: drop and recompute. Fresh: buffer, and update when enough are here."""
@@ -70,23 +70,23 @@ class FirstFreshGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Keep waiting for a worker that restarts; one that left may complete the round by leaving."""
         if restarting:
-            self.roll.lost_work |= self.roll.members & {worker} - self.buffer.keys()
+            self.roster.lost_work |= self.roster.members & {worker} - self.buffer.keys()
             return NOTHING
-        self.roll.leave(worker)
+        self.roster.leave(worker)
         return self._test()
 
     def joined(self, worker: int) -> Verdict:
         """A returning member computes if its work was lost; a new one enters with the next round."""
-        return Verdict(go=(worker,)) if self.roll.admits(worker) else NOTHING
+        return Verdict(go=(worker,)) if self.roster.admits(worker) else NOTHING
 
     def _test(self) -> Verdict:
-        enough = len(self.buffer) >= self.num_needed or self.roll.members <= self.buffer.keys()
-        if not enough or not (self.buffer or self.roll.deserted):
+        enough = len(self.buffer) >= self.num_needed or self.roster.members <= self.buffer.keys()
+        if not enough or not (self.buffer or self.roster.deserted):
             return NOTHING
         update, self.buffer = by_worker(self.buffer.values()), {}
         self.version += any(grad.samples for grad in update)
-        go = {grad.worker for grad in update} | self.roll.enter()
-        return Verdict(apply=update, go=tuple(sorted(go & self.roll.members)), opens=not update)
+        go = {grad.worker for grad in update} | self.roster.enter()
+        return Verdict(apply=update, go=tuple(sorted(go & self.roster.members)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
         """How many of the needed are here."""

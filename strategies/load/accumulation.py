@@ -9,10 +9,10 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
 from strategies.load.drifts import Drifts
-from strategies.load.micro_batches import Plan, solve, solve_anyhow
+from strategies.load.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
-from strategies.watching.warmup import Warmup
 
 MOST_PROFILES = 3
 """A cluster whose speeds change all the time is not made for this; a profile costs a third of its iterations."""
@@ -86,12 +86,12 @@ class AccumulationLoad:
         self._measured: dict[int, list[tuple[float, float]]] = {worker: [] for worker in started.workers}
         self._accum = dict.fromkeys(started.workers, 1)
         self._profile: list[Sizes] = []
-        self._plan: Plan | None = None
+        self._plan: BatchPlan | None = None
         self._tries = 0
         self._drifts = Drifts(self.check_iters, self.type_ratio)
         self._members: tuple[int, ...] = ()
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """The times of micro-batches."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             grad, accum = event.grad, self._accum[event.grad.worker]

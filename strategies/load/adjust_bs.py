@@ -10,8 +10,8 @@ from typing import ClassVar, final
 
 from strategies.hooks import Peers, Tick
 from strategies.load.round_sizes import round_sizes, slowest_s
+from strategies.monitoring.detector import Paces, StragglerDetector
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, Restored, Started, Wake
-from strategies.watching.detector import Paces, StragglerDetector
 
 CALM_DECISIONS = 2
 """published: decisions without a transient straggler after which sizes may become even again, ..."""
@@ -59,7 +59,7 @@ class AdjustBS:
         """The size of its round."""
         return Compute(worker=worker, num_samples=self._sizes[worker])
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """The next incarnation of a worker that is gone will be a newcomer."""
         match event:
             case Lost(restarting=False):

@@ -10,8 +10,8 @@ from strategies.checks import check_whole
 from strategies.hooks import Peers
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.regaining import Regaining
+from strategies.monitoring.forecast import Forecast
 from strategies.protocol import Compute, Started
-from strategies.watching.forecast import Forecast
 
 
 @final

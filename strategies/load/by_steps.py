@@ -8,8 +8,8 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.leader_straggler import Balancer
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
-from strategies.watching.warmup import Warmup
 
 
 @final
@@ -74,7 +74,7 @@ class StepsLoad:
         self._times: dict[int, float] = {}
         self._round = started.workers
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """The times of this round."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             timings = event.timings

@@ -8,9 +8,9 @@ from typing import Protocol, final
 import msgspec
 
 from strategies.checks import check_number, check_whole
-from strategies.load.micro_batches import Device
+from strategies.load.micro_batches import DeviceLimits
 from strategies.load.profiling import Curve
-from strategies.watching.clustering import cluster_by_ratio
+from strategies.monitoring.clustering import cluster_by_ratio
 
 MAX_TYPES = 4
 """Every combination of accumulations is tried: 5^4 with the paper's bounds."""
@@ -43,7 +43,9 @@ def is_complete(settings: Settings) -> bool:
     return bool(settings.devices) and all(spec.samples_per_s for spec in (settings.devices or {}).values())
 
 
-def find_devices(settings: Settings, measured: Measured, workers: Sequence[int]) -> tuple[list[Device], list[int]]:
+def find_devices(
+    settings: Settings, measured: Measured, workers: Sequence[int]
+) -> tuple[list[DeviceLimits], list[int]]:
     """(devices, index of the device of each of ``workers``), with what has been measured of them so far."""
     if settings.types is None:
         groups = _grouped(measured, workers, settings.type_ratio)
@@ -65,7 +67,7 @@ def _grouped(measured: Measured, workers: Sequence[int], ratio: float) -> list[l
     return [groups[0] + unknown, *groups[1:]] if groups else [unknown]
 
 
-def _device(settings: Settings, name: str, measured: Measured, group: Sequence[int]) -> Device:
+def _device(settings: Settings, name: str, measured: Measured, group: Sequence[int]) -> DeviceLimits:
     spec = (settings.devices or {}).get(name, DeviceSpec())
     pairs = [pair for worker in group for pair in measured.get(worker, ())]
     curve = Curve(pairs) if pairs and spec.samples_per_s is None else None
@@ -75,9 +77,9 @@ def _device(settings: Settings, name: str, measured: Measured, group: Sequence[i
         low = 1 if curve is None else curve.saturation_samples
         low = low if high is None else min(low, high)
     if curve is not None and settings.curve == "measured":
-        return Device(name, curve.seconds, low, high)
+        return DeviceLimits(name, curve.seconds, low, high)
     speed = spec.samples_per_s or (1.0 if curve is None else curve.samples_per_s)
-    return Device(name, lambda samples: samples / speed, low, high)
+    return DeviceLimits(name, lambda samples: samples / speed, low, high)
 
 
 def check_types(types: object, devices: object) -> None:

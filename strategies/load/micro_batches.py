@@ -24,7 +24,7 @@ EARLIER = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceLimits:
     """A type of device: ``seconds(b)`` of one micro-batch, non-decreasing, and its bounds in samples.
 
     ``low_samples`` is the saturation point, below which a micro-batch is hardly faster; ``high_samples`` what memory
@@ -47,7 +47,7 @@ class Device:
         return accum * self.low_samples, None if self.high_samples is None else accum * self.high_samples
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """``accum[k]`` micro-batches for type k, ``totals[i]`` samples for worker i; the slowest needs ``slowest_s``."""
 
     accum: tuple[int, ...]
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     below_saturation: bool = False
 
 
-def solve(total: int, devices: Sequence[Device], types: Sequence[int], accums: range) -> Plan:
+def solve(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], accums: range) -> BatchPlan:
     """The best plan for workers of ``types`` (indices into ``devices``).
 
     Least time first, then fewest micro-batches, then the lexicographically smallest C.
@@ -69,7 +69,7 @@ def solve(total: int, devices: Sequence[Device], types: Sequence[int], accums: r
     def micro_batches(accum: tuple[int, ...]) -> int:
         return sum(counts[kind] * times for kind, times in enumerate(accum))
 
-    best: Plan | None = None
+    best: BatchPlan | None = None
     for accum in sorted(product(accums, repeat=len(devices)), key=lambda accum: (micro_batches(accum), accum)):
         if not _reaches(total, devices, counts, accum, None if best is None else best.slowest_s * EARLIER):
             continue
@@ -79,7 +79,7 @@ def solve(total: int, devices: Sequence[Device], types: Sequence[int], accums: r
     return best
 
 
-def solve_anyhow(total: int, devices: Sequence[Device], types: Sequence[int], accums: range) -> Plan:
+def solve_anyhow(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], accums: range) -> BatchPlan:
     """As :func:`solve`; where that is impossible below saturation, and at worst beyond what memory is said to hold.
 
     For jobs that run: what was asked for may have become impossible when a worker left.
@@ -99,7 +99,7 @@ def solve_anyhow(total: int, devices: Sequence[Device], types: Sequence[int], ac
 
 
 def _reaches(
-    total: int, devices: Sequence[Device], counts: Counter[int], accum: Sequence[int], within_s: float | None
+    total: int, devices: Sequence[DeviceLimits], counts: Counter[int], accum: Sequence[int], within_s: float | None
 ) -> bool:
     """Whether ``total`` samples fit the bounds, and, unless None, can be done in ``within_s``."""
     least, most = 0, 0.0
@@ -111,7 +111,7 @@ def _reaches(
     return least <= total <= most
 
 
-def _most_within(device: Device, accum: int, low: int, high: int, within_s: float) -> float:
+def _most_within(device: DeviceLimits, accum: int, low: int, high: int, within_s: float) -> float:
     """The largest total in [low, high] that is done in time; minus infinity when not even the smallest is."""
     if low > high or device.total_s(low, accum) > within_s:
         return float("-inf")
@@ -124,20 +124,20 @@ def _most_within(device: Device, accum: int, low: int, high: int, within_s: floa
     return low
 
 
-def _split(total: int, devices: Sequence[Device], types: Sequence[int], accum: tuple[int, ...]) -> Plan:
+def _split(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], accum: tuple[int, ...]) -> BatchPlan:
     bounds = [devices[kind].bounds(accum[kind]) for kind in types]
     times = [partial(_time_and_size, devices[kind], accum[kind]) for kind in types]
     totals = split_by_time(total, times, [low for low, _ in bounds], [high for _, high in bounds])
     slowest_s = max(time(samples)[0] for time, samples in zip(times, totals, strict=True))
-    return Plan(accum, tuple(totals), slowest_s)
+    return BatchPlan(accum, tuple(totals), slowest_s)
 
 
-def _time_and_size(device: Device, accum: int, samples: int) -> tuple[float, int]:
+def _time_and_size(device: DeviceLimits, accum: int, samples: int) -> tuple[float, int]:
     """Where a curve is flat, equal devices shall have equal sizes."""
     return device.total_s(samples, accum), samples
 
 
-def _obstacle(total: int, devices: Sequence[Device], counts: Counter[int], accums: range) -> str:
+def _obstacle(total: int, devices: Sequence[DeviceLimits], counts: Counter[int], accums: range) -> str:
     """Which bounds no accumulation gets around."""
     lows = sum(counts[kind] * device.bounds(accums[0])[0] for kind, device in enumerate(devices))
     highs = [device.bounds(accums[-1])[1] for device in devices]

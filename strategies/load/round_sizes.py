@@ -19,7 +19,7 @@ def round_sizes(
 ) -> dict[int, int]:
     """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
 
-    An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.watching.pace.Base`).
+    An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.monitoring.pace.Base`).
 
     Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
     gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.

@@ -11,9 +11,9 @@ from strategies.checks import check_number, check_whole
 from strategies.gates.base import Verdict
 from strategies.gates.groups import GroupsGate
 from strategies.hooks import Peers
+from strategies.monitoring.base import ExpectsTimes
+from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
-from strategies.watching.base import ExpectsTimes
-from strategies.watching.clustering import cluster_by_ratio
 
 
 @final
@@ -49,7 +49,7 @@ class Regroup:
         self._times_s: dict[int, float] = {}
         self._since = 0
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """What is known of a worker that has left goes with it."""
         if isinstance(event, Lost) and not event.restarting:
             self._times_s.pop(event.worker, None)

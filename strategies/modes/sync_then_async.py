@@ -11,11 +11,11 @@ from strategies.checks import check_choice, check_number
 from strategies.gates.base import Verdict
 from strategies.gates.switching import SwitchingGate
 from strategies.hooks import Order, Peers
+from strategies.monitoring.base import FlagsStragglers
 from strategies.nodes.pause import Pause
 from strategies.nodes.relaunch import Relaunch
 from strategies.nodes.timers import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Restart, Restored, Started, Wake, Woke
-from strategies.watching.base import FlagsStragglers
 
 
 @final
@@ -76,7 +76,7 @@ class SyncThenAsync:
         self._stragglers.restarted = self._relaunch.ordered
         self._probe_due_s = math.inf
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Who is gone, and what a restore takes back; the gate begins in the mode that is wanted."""
         self._updated = False
         match event:
@@ -88,7 +88,7 @@ class SyncThenAsync:
                     self._begin_relaunch()
                 self._pause = Pause(math.inf if self._relaunch.under_way else None)
                 self._probe_due_s = math.inf
-        self._relaunch.saw(event)
+        self._relaunch.observe_event(event)
         if isinstance(event, Started | Restored):
             self._gate.together = self._wants_sync()
             self._gate.slow = self._stragglers.left_out if self.straggler_policy == "elastic" else frozenset()

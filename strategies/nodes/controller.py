@@ -25,7 +25,7 @@ class Controller:
         self._halted = False
         self._decided = ""
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """What the scheduler expects, and whether everything is paused."""
         match event:
             case Scheduling(pending_s=pending_s):

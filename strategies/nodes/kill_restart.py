@@ -8,9 +8,9 @@ from typing import ClassVar, final
 
 from strategies.checks import check_number, check_whole
 from strategies.hooks import Peers, Tick
+from strategies.monitoring.detector import StragglerDetector
 from strategies.nodes.restarts import Restarts
 from strategies.protocol import AnyCommand, Command, Restart, Started, Wake
-from strategies.watching.detector import StragglerDetector
 
 
 @final

@@ -36,7 +36,7 @@ class Relaunch:
         """Whether this is the loss of a process that it has restarted itself."""
         return not event.restarting and f"worker:{event.worker}" in self.ordered
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Who is there, and what has been done."""
         match event:
             case Lost(worker=worker):

@@ -52,7 +52,7 @@ from strategies.protocol.events import (
     Updated,
     Woke,
 )
-from strategies.protocol.strategy import DATA_POLICIES, Rhythm, Strategy
+from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, NodeUse, Part, ProtocolError
 
@@ -62,6 +62,7 @@ __all__ = [
     "AnyEvent",
     "Apply",
     "Arrived",
+    "BoundedStalenessHint",
     "Checkpoint",
     "Command",
     "Compute",
@@ -80,7 +81,6 @@ __all__ = [
     "ProtocolError",
     "Restart",
     "Restored",
-    "Rhythm",
     "Scheduling",
     "Score",
     "Scored",

@@ -14,7 +14,7 @@ DATA_POLICIES = ("dynamic", "shared", "even")
 """Of the data service; see :class:`Strategy`."""
 
 
-class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
+class BoundedStalenessHint(msgspec.Struct, frozen=True, kw_only=True):
     """A strategy that is a bounded gate and nothing else: what a runtime may then know beforehand.
 
     Every worker computes its nominal batch whenever it is at most ``bound`` iterations ahead of the slowest (None:
@@ -71,7 +71,7 @@ class Strategy(Protocol):
         """Likewise when they need a job of so many epochs, or of an end at all (None: it ends by time)."""
         return None
 
-    def rhythm(self) -> Rhythm | None:
+    def staleness_hint(self) -> BoundedStalenessHint | None:
         """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""
         return None
 

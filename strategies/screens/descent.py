@@ -50,7 +50,7 @@ class DescentScreen:
         self._score = 0.0
         self._forget()
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """A worker that is gone waits for no judgement."""
         if isinstance(event, Restored):
             self._forget()

@@ -30,15 +30,15 @@ from bench.stats import block_median, median_gap
 from bench.tasks import ROUNDS
 from injectors.plan import build_plan
 from injectors.schedule import Schedule
-from runtime.api import Experiment
+from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.board import Board
-from runtime.live.transport.board import create as create_board
+from runtime.live.transport.buffers import SharedBuffers
+from runtime.live.transport.buffers import create as create_board
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.loop import Loop
@@ -71,17 +71,17 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     said: list[Any] = []
     hub = Hub(loop, secret, transport, 0, "", lambda _: True, lambda _, m: said.append(m), lambda _: None)
     board_fd = create_board() if transport == "shm" else -1
-    board = Board(board_fd, num_floats, 1) if transport == "shm" else None
+    buffers = SharedBuffers(board_fd, num_floats, 1) if transport == "shm" else None
     pid = os.fork()
     if pid == 0:
         try:
-            store = Store(np.zeros(num_floats, np.float32), {"name": "sgd"}, board)
+            store = Store(np.zeros(num_floats, np.float32), {"name": "sgd"}, buffers)
             Server(_bare_spec(hub, secret, transport), Identity("server", 0), store, num_floats).run()
         finally:
             os._exit(0)
     while not any(isinstance(message, TaskReady) for message in said):
         loop.turn(0.1)
-    links = ServerLinks(num_floats, secret, Identity("worker", 0), board)
+    links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers)
     links.attach(0, [said[0].address])
     stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
     links.close()
@@ -172,7 +172,7 @@ def _run(
         recorder = recorder_of(run_dir)
         backend = {"_target_": BACKENDS[framework], "num_threads": 1}
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
-        experiment = Experiment(
+        experiment = RunSpec(
             job=_job(num_workers, num_servers, iterations, max_time_s),
             strategy=strategy or BSP(),
             record=Fanout(recorder, watch),

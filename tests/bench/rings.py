@@ -11,9 +11,9 @@ from bench.peers import ranks
 from bench.stats import median_gap
 from runtime.core.vectors import aligned_vector
 from runtime.live.tasks.collectives.ring import Ring
+from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.address import listen
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.entrance import Entrance
 from runtime.live.transport.messages import Peer
 
 WARM_UP = 5
@@ -38,7 +38,7 @@ def _rank(
 ) -> list[float]:
     vector = aligned_vector(nbytes // 4)
     vector[:] = 1.0
-    ring = Ring(Identity("worker", rank), secret, Entrance(secret, [doors[rank][0]]), {}, lambda: None)
+    ring = Ring(Identity("worker", rank), secret, Acceptor(secret, [doors[rank][0]]), {}, lambda: None)
     ring.form(0, peers)
     barrier.wait(ranks.TIMEOUT_S)
     stamps = [time.perf_counter()]

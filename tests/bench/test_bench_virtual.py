@@ -24,17 +24,17 @@ from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import cut_for
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.fast_path.regular import rhythm_of
+from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
-from runtime.virtual.tasks.learner import NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.support.harness import make_experiment, make_job
+from tests.support.harness import make_job, make_run_spec
 from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
@@ -65,15 +65,15 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
         max_time_s=1e6,
     )
     columns = None if full else recorder.rows
-    experiment = make_experiment(job, strategy, recorder, run_dir, columns=columns)
+    experiment = make_run_spec(job, strategy, recorder, run_dir, columns=columns)
     begun = time.perf_counter()
     if full:
-        Session(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE).run()
+        VirtualSession(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE).run()
     else:
-        rhythm = rhythm_of(job, strategy, COSTS, scored=False)
-        assert rhythm is not None
-        kind = Rounds if rhythm.bound == 0 else Waves
-        kind(experiment, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, rhythm).run()
+        staleness_hint = hint_of(job, strategy, COSTS, scored=False)
+        assert staleness_hint is not None
+        kind = Rounds if staleness_hint.bound == 0 else Waves
+        kind(experiment, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, staleness_hint).run()
     recorder.close()
     return time.perf_counter() - begun
 
@@ -187,9 +187,9 @@ def train(name: str, rounds: int, run_dir: Path) -> tuple[float, float]:
     run_dir.mkdir()
     model = Timed(TorchModel(BenchTask(model=name, num_workers=4), 0, 1))
     job = make_job(num_samples=1280, global_batch_samples=128, epochs=rounds // 10, max_time_s=1e6, lr=0.01)
-    experiment = make_experiment(job, BSP(), Recorder(run_dir), run_dir)
+    experiment = make_run_spec(job, BSP(), Recorder(run_dir), run_dir)
     learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
-    session = Session(experiment, calm(), learner, COSTS, PROFILE)
+    session = VirtualSession(experiment, calm(), learner, COSTS, PROFILE)
     begun = time.perf_counter()
     session.run()
     return time.perf_counter() - begun, model.spent_s

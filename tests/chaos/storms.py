@@ -45,7 +45,7 @@ def rage(run: Run, num_faults: int, seed: int) -> Counter[Kind]:
         stop, ends = chance.random() < STOP_FRAC, chance.random() < CONTINUE_FRAC
         pause_s = chance.uniform(0.0, 0.6 * LEASE_S)
         pid = run.pids().get((role, number), 0)
-        if not run.strike((role, number), signal.SIGSTOP if stop else signal.SIGKILL):
+        if not run.unregister((role, number), signal.SIGSTOP if stop else signal.SIGKILL):
             continue
         counts[role, "SIGSTOP" if stop else "SIGKILL"] += 1
         if stop and ends:

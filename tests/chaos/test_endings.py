@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_of, listening_sockets
-from tests.support.runs import DIGITS, LEDGER, Record, Run, processes_of, read_lines
+from tests.support.runs import DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
 
 pytestmark = pytest.mark.alone  # it looks at all ports, of which another run may get one next
 
@@ -224,7 +224,7 @@ def test_an_interrupted_sweep_begins_no_other_job(start: Start, tmp_path: Path) 
     oracle = Oracle(tmp_path)
     run = start("run", *LEDGER, "strategy=bsp,asp", "workload.epochs=null", "max_time_s=60", sweep=True)
     run.await_that(lambda: any(run.run_dir.rglob("events.jsonl")), "a job")
-    first = Record(next(run.run_dir.rglob("events.jsonl")).parent)
+    first = RecordSink(next(run.run_dir.rglob("events.jsonl")).parent)
     run.await_that(lambda: first.version >= 10, "some training")
     end_by(run, oracle, signal.SIGINT, group=True)
     assert len(list(run.run_dir.rglob("events.jsonl"))) == 1

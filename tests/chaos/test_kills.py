@@ -102,14 +102,14 @@ def test_killed_and_nothing_is_left(
 
 
 def end_by_killing(run: Run, victim: str, chance: random.Random) -> None:
-    pid = strike(run, VICTIMS[victim], chance)
+    pid = unregister(run, VICTIMS[victim], chance)
     if victim == "cpulimit":  # nobody's end: another takes its place
         run.await_that(lambda: cpulimit(run) not in (None, pid), "another cpulimit")
         run.process.kill()
     assert run.process.wait(20) != 0
 
 
-def strike(run: Run, find: Find, chance: random.Random) -> int:
+def unregister(run: Run, find: Find, chance: random.Random) -> int:
     """SIGKILL at a random moment, or as soon after it as the victim is there; returns who it was."""
     time.sleep(chance.random() * LENGTH_S)
     deadline = time.monotonic() + 20

@@ -21,7 +21,7 @@ def test_a_stopped_agent_ends_the_run_when_it_is_needed(start: Start) -> None:
     run.await_training(5)
     os.kill(run.agent_pid, signal.SIGSTOP)
     run.await_progress(50)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     assert "worker 1" in run.fail(90)
 
 

@@ -77,12 +77,12 @@ class Scribe(Desk):
             f"[worker {order.worker} computes gradient {order.grad_id}: {samples} on version {order.version}]"
         )
 
-    def refer(self, number: int, version: int) -> None:
-        super().refer(number, version)
+    def compute_reference(self, number: int, version: int) -> None:
+        super().compute_reference(number, version)
         self.noted_meanwhile.append(f"[reference {number} is computed on version {version}]")
 
-    def weigh(self, grad_id: int, reference: int) -> None:
-        super().weigh(grad_id, reference)
+    def inner_products(self, grad_id: int, reference: int) -> None:
+        super().inner_products(grad_id, reference)
         self.noted_meanwhile.append(f"[gradient {grad_id} is compared with reference {reference}]")
 
     def read_notes(self) -> None:
@@ -166,7 +166,7 @@ def fire(desk: Desk) -> None:
 def score(desk: Desk, grad_id: int, cosine: float) -> None:
     """Of a gradient whose mean is twice as long as that of the reference, which is 1."""
     sqr_grad = 4.0 * desk.grads[grad_id].samples ** 2
-    desk.weighed(grad_id, desk.references[-1][0], cosine, sqr_grad, float(desk.job.validation_samples**2))
+    desk.score_parts(grad_id, desk.references[-1][0], cosine, sqr_grad, float(desk.job.validation_samples**2))
 
 
 HAPPENINGS: dict[str, Callable[..., object]] = {
@@ -179,7 +179,7 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "lost N": lambda desk, worker: desk.lose(worker),
     "lost N for good": lambda desk, worker: desk.lose(worker, restarting=False),
     "joined N": lambda desk, worker: desk.join(worker),
-    "referred": lambda desk: desk.referred(),
+    "referred": lambda desk: desk.reference_ready(),
     "scored N downhill": lambda desk, grad: score(desk, grad, 0.5),
     "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
     "server lost": lambda desk: desk.lose_server(),

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from runtime.core.ledger import Ledger
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from runtime.core.ledger import GradientLedger
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
 from strategies.protocol import (
     AnyCommand,
@@ -151,7 +151,7 @@ class RigidGate(FirstFreshGate):
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         verdict = super().lost(worker, restarting)
-        self.roll.members |= {1000 + worker} if not restarting else set()
+        self.roster.members |= {1000 + worker} if not restarting else set()
         return verdict
 
 
@@ -173,7 +173,7 @@ class ForgetsWhenPickled(Sound):
         state = dict(vars(self))
         if "_version" in state:
             state["_gate"] = AllGate()
-            state["_gate"].begin(self._gate.roll.members, self._version)  # type: ignore[attr-defined]
+            state["_gate"].begin(self._gate.roster.members, self._version)  # type: ignore[attr-defined]
         return state
 
 
@@ -232,7 +232,7 @@ def test_a_planted_fault_is_found(cls: type[Strategy], mode: str, checkers: set[
 # ---- the audit does not lean on the ledger --------------------------------------------------------------------------
 
 
-class Blind(Ledger):
+class Blind(GradientLedger):
     """Refuses nothing."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome
+from runtime.api import Outcome, RunSpec
 from runtime.live import LiveRuntime
 from runtime.live.hosts import rules
 
@@ -14,6 +14,6 @@ from runtime.live.hosts import rules
 class BrokenLinks(LiveRuntime):  # type: ignore[misc]
     """As ``runtime=live``."""
 
-    def run(self, experiment: Experiment, schedule: Schedule) -> Outcome:
+    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         rules.burst_bytes = lambda rate: 600
         return super().run(experiment, schedule)

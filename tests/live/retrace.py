@@ -23,14 +23,14 @@ from runtime.training.optimizers import make_optimizer
 from strategies.protocol import Timings
 from tests.support.harness import make_job
 from tests.support.invariants import strategy_of
-from tests.support.runs import ROOT, Record
+from tests.support.runs import ROOT, RecordSink
 from workloads.digits import Digits
 
 
 class Retracing:
     """A Port. ``told`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
 
-    def __init__(self, run: Record) -> None:
+    def __init__(self, run: RecordSink) -> None:
         about, seed = run.meta["job"], run.meta["seed"]
         fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
         job = make_job(**{**fields, "num_servers": 1, "eval_every_s": None, "checkpoint_every_s": None, "seed": seed})
@@ -40,7 +40,7 @@ class Retracing:
         self.optimizer = make_optimizer(num_elements=len(self.params), **rule)
         self.holdout = Holdout(job.num_samples + job.validation_samples, job.validation_samples, seed)
         self.seed, self.grads, self.orders = seed, {}, {}  # type: tuple[int, dict[int, Any], dict[int, Any]]
-        self.versions, self.weighed = [self.params.copy()], {}  # type: tuple[list[Any], dict[int, int]]
+        self.versions, self.score_parts = [self.params.copy()], {}  # type: tuple[list[Any], dict[int, int]]
         self.told: list[tuple[float, ...]] = []
         self.computed: list[tuple[float, ...]] = []
         self.record: list[Any] = []
@@ -66,9 +66,9 @@ class Retracing:
     def scored(self, t: float, grad_id: int, event: dict[str, Any]) -> None:
         """The reference was renewed when the last one was there, of which the record tells the version alone."""
         scoring = self.core.executor.scoring
-        while grad_id not in self.weighed:
+        while grad_id not in self.score_parts:
             assert scoring.under_way is not None
-            scoring.referred(scoring.under_way.number)
+            scoring.reference_ready(scoring.under_way.number)
         reference = self.gradient(self.holdout.indices, self.versions[event["ref_version"]])
         held_out, samples = self.core.job.validation_samples, event["grad"]["samples"]
         g, r = self.grads[grad_id].astype(float) / samples, reference.astype(float) / held_out
@@ -76,7 +76,7 @@ class Retracing:
         dot, sqr_g, sqr_r = event["dot"], event["sqr_grad"], event["sqr_ref"]
         self.told.append((dot, sqr_g, sqr_r))
         part = Products(dot=dot * samples * held_out, sqr_grad=sqr_g * samples**2, sqr_ref=sqr_r * held_out**2)
-        self.core.weighed(t, 0, grad_id, self.weighed.pop(grad_id), part)
+        self.core.score_parts(t, 0, grad_id, self.score_parts.pop(grad_id), part)
 
     def gradient(self, indices: NDArray[np.int64], params: NDArray[np.float32]) -> NDArray[np.float32]:
         """Of the summed loss."""
@@ -92,7 +92,7 @@ class Retracing:
         indices = kept[sample_indices(order.ranges, self.core.cut, self.seed)]
         self.orders[order.grad_id], self.grads[order.grad_id] = order, self.gradient(indices, self.params)
 
-    def refer(self, number: int, version: int) -> None:
+    def compute_reference(self, number: int, version: int) -> None:
         pass
 
     def apply(self, order: ApplyOrder) -> None:
@@ -100,8 +100,8 @@ class Retracing:
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         self.versions.append(self.params.copy())
 
-    def weigh(self, grad_id: int, reference: int) -> None:
-        self.weighed[grad_id] = reference
+    def inner_products(self, grad_id: int, reference: int) -> None:
+        self.score_parts[grad_id] = reference
 
     def drop(self, grads: tuple[int, ...]) -> None:
         pass

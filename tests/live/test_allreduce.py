@@ -59,7 +59,7 @@ def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
     calm, hit = start("calm", *more), start("hit", *more)
     for worker in (2, 0):
         hit.await_training(hit.version + 3)
-        assert hit.strike(("worker", worker))
+        assert hit.unregister(("worker", worker))
         hit.await_events("Restored", len(hit.events("Restored")) + 1)
     calm.finish()
     hit.finish()
@@ -79,7 +79,7 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
     for _ in range(12):
         time.sleep(dice.random() * 0.02)
         restored = len(run.events("Restored"))
-        struck = [run.strike(("worker", worker)) for worker in dice.sample(range(4), dice.choice([1, 1, 2]))]
+        struck = [run.unregister(("worker", worker)) for worker in dice.sample(range(4), dice.choice([1, 1, 2]))]
         assert any(struck)
         run.await_events("Restored", restored + 1)
         run.await_progress(8)
@@ -93,14 +93,14 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
 def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> None:
     run = start("run", *ENDLESS, "eval_every_s=0.1")
     run.await_events("Evaluated", 2)
-    assert run.strike(("worker", 0), signal.SIGSTOP)
+    assert run.unregister(("worker", 0), signal.SIGSTOP)
     (lost,) = run.await_events("Lost")
     assert (lost["worker"], lost["restarting"]) == (0, True)
     assert lost["reason"].startswith("no sign of life for ")
     (restored,) = run.await_events("Restored")
     assert restored["workers"] == [0, 1, 2, 3]
     run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
-    assert run.strike(("evaluator", 0))
+    assert run.unregister(("evaluator", 0))
     run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
     run.interrupt()
     assert len(run.events("Lost")) == 1
@@ -114,7 +114,7 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
     agent = run.agent_pid
     os.kill(agent, signal.SIGSTOP)  # so that nobody is back before the last is gone
-    assert all(run.strike(("worker", worker)) for worker in range(4))
+    assert all(run.unregister(("worker", worker)) for worker in range(4))
     os.kill(agent, signal.SIGCONT)
     restored = run.await_events("Restored")[-1]
     stored = {note["version"] for note in run.notes("Checkpointed")}
@@ -128,7 +128,7 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
 def test_without_restarts_the_others_go_on_at_once(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "runtime.max_restarts=0")
     run.await_training(5)
-    assert run.strike(("worker", 0))
+    assert run.unregister(("worker", 0))
     run.finish()
     (lost,) = run.events("Lost")
     assert (lost["worker"], lost["restarting"]) == (0, False)
@@ -164,7 +164,7 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
     hosts = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05", "cluster.hosts.latency_ms=1")
     run = start("run", *LEDGER, *hosts, ALLREDUCE, "workload.epochs=null", "save_parameters=true", "eval_every_s=0.3")
     run.await_training(10)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     run.await_events("Restored")
     run.await_progress(20)
     run.await_events("Evaluated", 2)
@@ -192,7 +192,7 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
     run = start("run", *ENDLESS, "topology.collective=gloo")
     for worker in (1, 0):
         run.await_training(run.version + 5)
-        assert run.strike(("worker", worker))
+        assert run.unregister(("worker", worker))
         run.await_events("Restored", len(run.events("Restored")) + 1)
     run.await_progress(20)
     run.interrupt()
@@ -204,7 +204,7 @@ def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
     settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
     run = start("run", *DIGITS, ALLREDUCE, *settings)
     run.await_training(5)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     line = run.fail()
     assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on without it" in line
     assert run.finished["status"] == "failed"

@@ -92,7 +92,7 @@ def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
     ) as run:
         run.await_training(3)
         os.kill(run.agent_pid, signal.SIGSTOP)
-        assert run.strike(("worker", 1))
+        assert run.unregister(("worker", 1))
         run.await_events("Lost")
         run.await_training(run.version + 6)
         assert not run.events("Joined")

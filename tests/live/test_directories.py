@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.runs import ROOT, Record
+from tests.support.runs import ROOT, RecordSink
 
 pytestmark = pytest.mark.live
 
@@ -45,7 +45,7 @@ def run_from(place: Path, checkout: Path, *words: str) -> subprocess.CompletedPr
 
 def metrics(run_dir: Path) -> dict[str, float]:
     """Of the last evaluation."""
-    found: dict[str, float] = Record(run_dir).events("Evaluated")[-1]["metrics"]
+    found: dict[str, float] = RecordSink(run_dir).events("Evaluated")[-1]["metrics"]
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     assert meta["job"]["task_fields"]["data_dir"] == "data"  # as it was written, or equal runs would differ
     virtual = run_from(outside, checkout, *JOB, "runtime=virtual", *NOMINAL, *more, "hydra.run.dir=v")
     assert virtual.returncode == 0, virtual.stderr
-    ends = [Record(outside / name).notes("Finished")[0]["parameters_sha256"] for name in ("out", "v")]
+    ends = [RecordSink(outside / name).notes("Finished")[0]["parameters_sha256"] for name in ("out", "v")]
     assert ends[0] == ends[1]  # BSP is bit-equal, on the same data
 
 

@@ -47,11 +47,11 @@ def leave_alone(run: Run) -> None:
 def kill_a_worker_and_a_server(run: Run) -> None:
     """The server dies when there is a checkpoint that is neither the beginning nor the present."""
     run.await_training(UPDATES // 4)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     run.await_events("Joined")
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
     run.await_training(run.notes("Checkpointed")[-1]["version"] + 2)
-    assert run.strike(("server", 1))
+    assert run.unregister(("server", 1))
     run.await_events("Restored")
 
 
@@ -66,7 +66,7 @@ def kill_at_the_barrier(run: Run) -> None:
     run.await_that(lambda: stuck_at(run, {"arrived": 3}), "three at the barrier")
     round_before = run.version
     os.kill(agent, signal.SIGSTOP)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     run.await_events("Lost")
     os.kill(slow, signal.SIGCONT)
     run.await_training(round_before + 1)

@@ -52,7 +52,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
     run.await_training(5)
 
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     (lost,) = run.await_events("Lost")
     assert (lost["worker"], lost["restarting"], lost["reason"]) == (1, True, "killed by signal 9")
     (joined,) = run.await_events("Joined")
@@ -71,7 +71,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert lost["reason"].startswith("no sign of life for ")
     assert run.await_events("Joined", 2)[1]["incarnation"] == 1
 
-    assert run.strike(("evaluator", 0))
+    assert run.unregister(("evaluator", 0))
     run.await_that(lambda: len([n for n in run.notes("Launched") if n["role"] == "evaluator"]) == 2, "a new evaluator")
     run.await_progress(20)
     run.interrupt()
@@ -86,7 +86,7 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
     run = start("run", *DIGITS, *wide, "cluster.num_workers=2", "runtime.iteration_deadline_s=30")
     run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
-    assert run.strike(("worker", 0))
+    assert run.unregister(("worker", 0))
     run.finish()
     kinds = [line["event"]["type"] if line["kind"] == "event" else line["note"]["type"] for line in run.lines()]
     assert kinds.index("Exited") < kinds.index("Started"), "it died too late to show anything"
@@ -100,7 +100,7 @@ def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Sta
     wide = ("workload.task.hidden_units=200000", "runtime.max_restarts=0")
     run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
     run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
-    assert run.strike(("worker", 0))
+    assert run.unregister(("worker", 0))
     assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
@@ -123,7 +123,7 @@ def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
-    assert run.strike(("worker", 2))
+    assert run.unregister(("worker", 2))
     run.finish()
     (lost,) = run.events("Lost")
     assert (lost["worker"], lost["restarting"]) == (2, False)
@@ -135,8 +135,8 @@ def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start
 def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
     run = start("run", *ENDLESS, "runtime.max_restarts=0", "cluster.num_workers=2")
     run.await_training(5)
-    assert run.strike(("worker", 0))
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 0))
+    assert run.unregister(("worker", 1))
     assert "no worker is left" in run.fail()
     assert run.finished["status"] == "failed"
 
@@ -149,7 +149,7 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}", "topology.num_servers=3")
     run.await_notes("Checkpointed", 2)
 
-    assert run.strike(("server", 1))
+    assert run.unregister(("server", 1))
     (lost,) = run.await_events("ServerLost")
     assert (lost["server"], lost["reason"]) == (1, "killed by signal 9")
     (restored,) = run.await_events("Restored")
@@ -157,15 +157,15 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert restored["workers"] == [0, 1, 2, 3]
     run.await_progress(20)
 
-    assert run.strike(("server", 0), signal.SIGSTOP)
+    assert run.unregister(("server", 0), signal.SIGSTOP)
     lost = run.await_events("ServerLost", 2)[1]
     assert lost["server"] == 0
     assert lost["reason"].startswith("no sign of life for ")
     run.await_events("Restored", 2)
     run.await_progress(20)
 
-    assert run.strike(("server", 2))
-    assert run.strike(("worker", 3))
+    assert run.unregister(("server", 2))
+    assert run.unregister(("worker", 3))
     run.await_events("Restored", 3)
     run.await_progress(20)
     run.interrupt()
@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    assert run.strike(("server", 0))
+    assert run.unregister(("server", 0))
     line = run.fail()
     assert "checkpoints/" in line
     assert "damaged" in line

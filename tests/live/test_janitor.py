@@ -15,41 +15,41 @@ from typing import NamedTuple
 
 import pytest
 
-from runtime.live.machines import hiring, janitor
+from runtime.live.machines import janitor, janitor_process
 from runtime.live.machines.cgroups import CgroupUnavailable, find
-from runtime.live.machines.hiring import start_janitor
+from runtime.live.machines.crash_registry import CrashRegistry
 from runtime.live.machines.janitor import identify, reap
-from runtime.live.machines.leftovers import Ledger
+from runtime.live.machines.janitor_process import start_janitor
 from tests.support.runs import ROOT, alive, kill_quietly, marks
 
 pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
 DEADLINE_S = 20.0
-MOMENTS = ("hired", "announced", "made", "confirmed", "nested", "inhabited", "stopped")
+MOMENTS = ("started", "announced", "made", "confirmed", "nested", "inhabited", "stopped")
 """In the life of an owner, one after the other."""
 
 OWNERS = """
 import os, signal, subprocess, sys
-from runtime.live.machines import hiring, janitor
+from runtime.live.machines import janitor, janitor_process
 from runtime.live.machines.cgroups import run_group
 
 def owner(run_id, moment):
     def reach(name):
         if name == moment:
-            print(hired.pid, *others, flush=True)
+            print(ours.pid, *others, flush=True)
             while True:
                 signal.pause()
 
-    def entrust(path):
+    def register(path):
         if path.exists():
             reach("made")
-        hiring.entrust(path)
+        janitor_process.register(path)
         reach("confirmed" if path.exists() else "announced")
 
     others = []
     os.dup2(1, 77)  # something that it must not keep open
-    hired = hiring.hire()
-    reach("hired")
-    group = run_group(run_id, entrust=entrust)
+    ours = janitor_process.the_janitor()
+    reach("started")
+    group = run_group(run_id, register=register)
     leaf = group.create("host-0").create("worker-0")
     leaf.set_cores(0.5)
     reach("nested")
@@ -63,7 +63,7 @@ def owner(run_id, moment):
         if not others[-1]:
             signal.pause()
     elif moment == "shared":
-        hired.share()
+        ours.share()
         others.append(subprocess.Popen(["sleep", "60"], close_fds=False).pid)
     reach("forked")
     reach("shared")
@@ -79,7 +79,7 @@ for line in sys.stdin:
 """
 
 
-class Owner(NamedTuple):
+class OwningProcess(NamedTuple):
     """A process that makes groups, paused at some moment of its life."""
 
     pid: int
@@ -108,11 +108,11 @@ class Owners:
         self.process.stdin.flush()
         return self.numbers()[0], self.base / f"stragglab-{run_id}"
 
-    def start(self, moment: str) -> Owner:
+    def start(self, moment: str) -> OwningProcess:
         """Start one and wait until it is there."""
         pid, path = self.tell(moment)
-        hired, *others = self.numbers()
-        return Owner(pid, path, hired, others)
+        janitor, *others = self.numbers()
+        return OwningProcess(pid, path, janitor, others)
 
     def numbers(self) -> list[int]:
         """One line of its output."""
@@ -121,13 +121,13 @@ class Owners:
 
 
 @pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CrashRegistry:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Ledger()
+    return CrashRegistry()
 
 
 @pytest.fixture
-def owners(tmp_path: Path, ledger: Ledger) -> Iterator[Owners]:
+def owners(tmp_path: Path, ledger: CrashRegistry) -> Iterator[Owners]:
     try:
         find("cpu").probe()
     except CgroupUnavailable as error:
@@ -148,7 +148,7 @@ def until(reached: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
-def nothing_is_left_of(owner: Owner, ledger: Ledger) -> None:
+def nothing_is_left_of(owner: OwningProcess, ledger: CrashRegistry) -> None:
     until(lambda: not alive(owner.janitor), "the janitor's end")
     assert not owner.path.exists()
     assert not any(alive(pid) for pid in owner.others)
@@ -167,17 +167,17 @@ def cleanup(*argv: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, ledger: Ledger, moment: str) -> None:
+def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
     assert owner.path.exists() == (MOMENTS.index(moment) >= MOMENTS.index("made"))
-    assert len(ledger.entries()) == (moment != "hired")
+    assert len(ledger.entries()) == (moment != "started")
     assert all(alive(pid) for pid in [owner.janitor, *owner.others])
     owner.kill()
     nothing_is_left_of(owner, ledger)
     assert os.listdir(ledger.path) == []
 
 
-def test_killed_at_any_moment_twenty_times(owners: Owners, ledger: Ledger) -> None:
+def test_killed_at_any_moment_twenty_times(owners: Owners, ledger: CrashRegistry) -> None:
     random = Random(7)
     for _ in range(20):
         pid, path = owners.tell("never")
@@ -189,7 +189,7 @@ def test_killed_at_any_moment_twenty_times(owners: Owners, ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("moment", ["forked", "shared"])
-def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, ledger: Ledger, moment: str) -> None:
+def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
     owner.kill()
     time.sleep(0.2)
@@ -202,7 +202,7 @@ def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, ledger: 
 # ---- the janitor ----------------------------------------------------------------------------------------------------
 
 
-def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: Ledger) -> None:
+def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     about = Path(f"/proc/{owner.janitor}")
     until(lambda: os.readlink(about / "cwd") == "/" and len(os.listdir(about / "fd")) == 3, "its readiness")
@@ -217,35 +217,35 @@ def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: Ledge
     nothing_is_left_of(owner, ledger)
 
 
-def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: Ledger) -> None:
-    hired = start_janitor()
-    group = find("cpu").create("0123456789abcdef", hired.entrust)
+def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: CrashRegistry) -> None:
+    janitor = start_janitor()
+    group = find("cpu").create("0123456789abcdef", janitor.register)
     assert len(ledger.entries()) == 1
     group.remove()
-    assert hired.dismiss()
+    assert janitor.dismiss()
     assert ledger.entries() == []
 
 
 def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hiring, "_hired", [])
-    with pytest.raises(RuntimeError, match=r"hire\(\) first"):
-        find("cpu").create("0123456789abcdef", hiring.entrust)
-    hired = start_janitor()
-    kill_quietly(hired.pid)
-    os.waitpid(hired.pid, 0)
+    monkeypatch.setattr(janitor_process, "_janitors", [])
+    with pytest.raises(RuntimeError, match=r"the_janitor\(\) first"):
+        find("cpu").create("0123456789abcdef", janitor_process.register)
+    janitor = start_janitor()
+    kill_quietly(janitor.pid)
+    os.waitpid(janitor.pid, 0)
     with pytest.raises(RuntimeError, match="start the run again"):
-        find("cpu").create("0123456789abcdef", hired.entrust)
-    os.close(hired.writing)
+        find("cpu").create("0123456789abcdef", janitor.register)
+    os.close(janitor.writing)
     assert not (find("cpu").base / "stragglab-0123456789abcdef").exists()
-    assert hired.ledger.entries() == []
+    assert janitor.ledger.entries() == []
 
 
-def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: Ledger) -> None:
+def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: CrashRegistry) -> None:
     owner = owners.start("inhabited")
-    hired = start_janitor()
+    janitor = start_janitor()
     with pytest.raises(ValueError, match="run_id of its own"):
-        hired.entrust(owner.path)
-    assert hired.dismiss()
+        janitor.register(owner.path)
+    assert janitor.dismiss()
     assert all(alive(pid) for pid in owner.others)
     owner.kill()
     nothing_is_left_of(owner, ledger)
@@ -255,7 +255,7 @@ def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: Ledge
 
 
 @pytest.mark.parametrize("moment", ["announced", "made", "confirmed", "nested", "stopped"])
-def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger: Ledger, moment: str) -> None:
+def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
     kill_quietly(owner.janitor)
     owner.kill()
@@ -270,11 +270,11 @@ def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger:
     assert os.listdir(ledger.path) == []
 
 
-def test_the_next_run_that_starts_cleans_up(owners: Owners, ledger: Ledger) -> None:
+def test_the_next_run_that_starts_cleans_up(owners: Owners, ledger: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     kill_quietly(owner.janitor)
     owner.kill()
-    successor = owners.start("hired")
+    successor = owners.start("started")
     nothing_is_left_of(owner, ledger)
     successor.kill()
     nothing_is_left_of(successor, ledger)
@@ -283,7 +283,7 @@ def test_the_next_run_that_starts_cleans_up(owners: Owners, ledger: Ledger) -> N
 # ---- other people's groups ------------------------------------------------------------------------------------------
 
 
-def test_another_run_is_not_touched(owners: Owners, ledger: Ledger) -> None:
+def test_another_run_is_not_touched(owners: Owners, ledger: CrashRegistry) -> None:
     one, other = owners.start("inhabited"), owners.start("stopped")
     one.kill()
     nothing_is_left_of(one, ledger)
@@ -294,7 +294,9 @@ def test_another_run_is_not_touched(owners: Owners, ledger: Ledger) -> None:
     nothing_is_left_of(other, ledger)
 
 
-def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(owners: Owners, ledger: Ledger) -> None:
+def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(
+    owners: Owners, ledger: CrashRegistry
+) -> None:
     owner = owners.start("confirmed")
     owner.path.rmdir()
     owner.path.mkdir()

@@ -90,7 +90,7 @@ def test_whoever_dies_while_scores_are_waited_for(start: Start, transport: str) 
         run.await_events("Scored", before + 5)
         os.kill(scorer, signal.SIGSTOP)
         run.await_that(lambda: waiting(run) >= 3, "waiting workers")
-        assert run.strike(victim)
+        assert run.unregister(victim)
         if victim[0] != "scorer":
             run.await_events("Lost" if victim[0] == "worker" else "Restored")
             kill_or_let_go_on(scorer)
@@ -118,7 +118,7 @@ def kill_or_let_go_on(scorer: int) -> None:
 def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Start) -> None:
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, "workload.epochs=null", "runtime.max_restarts=0")
     run.await_events("Scored", 5)
-    assert run.strike(("scorer", 0))
+    assert run.unregister(("scorer", 0))
     assert "scorer is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 

@@ -63,14 +63,14 @@ def assert_turned_away(sock: socket.socket) -> None:
 def say(*words: bytes) -> Attack:
     """Strangers who speak at once and are to be turned away at once."""
 
-    def strangers(where: list[Address], stack: ExitStack) -> None:
+    def unauthenticated(where: list[Address], stack: ExitStack) -> None:
         for address in where:
             sock = stack.enter_context(dial(address))
             for word in words:
                 sock.sendall(word)
             assert_turned_away(sock)
 
-    return strangers
+    return unauthenticated
 
 
 def call_with(secret: bytes, identity: Identity) -> Attack:
@@ -144,7 +144,7 @@ def job(start: Start, *more: str, deaths: int = 1) -> Iterator[Run]:
     """A job in its second incarnation of worker 1; nobody may die but by our own hand."""
     run = start("run", *ENDLESS, *more, known_secret=True)
     run.await_training(5)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     run.await_events("Joined")
     yield run
     run.interrupt()
@@ -167,7 +167,7 @@ def test_a_full_house_keeps_nobody_of_ours_out(start: Start) -> None:
     """While strangers hold as many connections as they get, a worker dies and comes back."""
     with job(start, deaths=2) as run, ExitStack() as stack:
         hundred_connections(addresses(run), stack)
-        assert run.strike(("worker", 0))
+        assert run.unregister(("worker", 0))
         run.await_events("Joined", 2)
         run.await_progress(40)
 

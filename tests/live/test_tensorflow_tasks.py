@@ -144,7 +144,7 @@ def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start:
     run = start("run", *TENSORFLOW, *PACED)
     run.await_training(5, START_S)
     before = run.pid_of("worker", 1)
-    assert run.strike(("worker", 1))
+    assert run.unregister(("worker", 1))
     run.await_events("Joined", timeout_s=START_S)
     assert run.pid_of("worker", 1) != before
     run.finish(START_S)

@@ -14,10 +14,10 @@ from runtime.core.job import ComputeOrder
 from strategies.antdt_dd import AntDTDD
 from strategies.bsp import BSP
 from strategies.load.device_types import DeviceSpec
-from strategies.load.micro_batches import Device, Plan, solve, solve_anyhow
+from strategies.load.micro_batches import BatchPlan, DeviceLimits, solve, solve_anyhow
 from strategies.load.profiling import Curve, profile_rounds
+from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import Apply, Compute
-from strategies.watching.clustering import cluster_by_ratio
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
@@ -26,11 +26,11 @@ FOUR_AND_FOUR = [0] * 4 + [1] * 4
 """Workers of Cluster-B: four V100, four P100."""
 
 
-def device(name: str, speed: float, low: int = 1, high: int | None = None) -> Device:
-    return Device(name, lambda samples: samples / speed, low, high)
+def device(name: str, speed: float, low: int = 1, high: int | None = None) -> DeviceLimits:
+    return DeviceLimits(name, lambda samples: samples / speed, low, high)
 
 
-def pair(low: int, high: int) -> list[Device]:
+def pair(low: int, high: int) -> list[DeviceLimits]:
     return [device("v100", 300, low, high), device("p100", 100, low, high)]
 
 
@@ -82,11 +82,11 @@ def test_fewer_micro_batches_break_ties_then_the_smallest_c() -> None:
     alike = [device("a", 1, 1, 4), device("b", 1, 1, 4)]
     plan = solve(12, alike, [0, 1], range(1, 6))
     assert (plan.accum, plan.totals) == ((2, 2), (6, 6))
-    steep = Device("c", lambda samples: 1.0, 1, 4)
+    steep = DeviceLimits("c", lambda samples: 1.0, 1, 4)
     assert solve(12, [steep, steep], [0, 1], range(1, 6)).accum == (1, 2)
 
 
-def every_plan(total: int, devices: list[Device], types: list[int], accums: range) -> float:
+def every_plan(total: int, devices: list[DeviceLimits], types: list[int], accums: range) -> float:
     """By trying everything."""
     best = inf
     for accum in product(accums, repeat=len(devices)):
@@ -109,7 +109,7 @@ def test_nothing_is_better(speeds: list[int], lows: list[int], rooms: list[int],
     """Eq. 4 is a minimum. Against all choices of C and all splits, for three workers of two types whose time is flat
     at first."""
     devices = [
-        Device(f"type {k}", lambda samples, k=k: max(samples, flat) / speeds[k], lows[k], lows[k] + rooms[k])
+        DeviceLimits(f"type {k}", lambda samples, k=k: max(samples, flat) / speeds[k], lows[k], lows[k] + rooms[k])
         for k in range(2)
     ]
     types, accums = [0, 1, 1], range(1, 4)
@@ -132,7 +132,7 @@ def test_below_saturation_is_said() -> None:
     with pytest.raises(ValueError, match=r"least micro-batches \(v100 128, p100 128\), 1 per worker, sum to 1024"):
         solve(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
     plan = solve_anyhow(768, pair(128, 256), FOUR_AND_FOUR, range(1, 6))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, BatchPlan)
     assert plan.below_saturation
     assert plan.slowest_s == pytest.approx(0.48)
 
@@ -375,9 +375,9 @@ def test_every_worker_has_a_type() -> None:
         AntDTDD(types=TYPES).validate(4)
 
 
-def flat(name: str) -> Device:
+def flat(name: str) -> DeviceLimits:
     """A micro-batch of any size, up to four samples, takes a second."""
-    return Device(name, lambda samples: 1.0, 1, 4)
+    return DeviceLimits(name, lambda samples: 1.0, 1, 4)
 
 
 def test_of_equally_fast_plans_it_is_the_one_with_the_fewest_micro_batches() -> None:

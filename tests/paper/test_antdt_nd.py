@@ -13,8 +13,8 @@ from runtime.core.scheduling import ConstantPending
 from strategies.antdt_nd import AntDTND
 from strategies.asp import ASP
 from strategies.bsp import BSP
+from strategies.monitoring.flags import slow
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
-from strategies.watching.flags import slow
 from tests.contract.catalogue import MODES, make, scenario
 from tests.support.faults import Crash, Outage
 from tests.support.harness import HeapRun, Seconds, make_job

@@ -11,8 +11,8 @@ import pytest
 from runtime.core.job import ComputeOrder
 from strategies.antdt_nd import AntDTND
 from strategies.bsp import BSP
+from strategies.monitoring.detector import NEVER_MATURE
 from strategies.protocol import Compute, Restart
-from strategies.watching.detector import NEVER_MATURE
 from tests.support.harness import HeapRun, Seconds, make_job
 
 SHIPPED: dict[str, Any] = {

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from strategies.asp import ASP
 from strategies.bsp import BSP
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.dynamic_x import DynamicX
 from strategies.gates import GroupsGate, Verdict
+from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started
-from strategies.watching.clustering import cluster_by_ratio
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful

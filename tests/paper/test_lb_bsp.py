@@ -13,8 +13,8 @@ from runtime.core.job import ComputeOrder
 from strategies.bsp import BSP
 from strategies.lb_bsp import LBBSP
 from strategies.load.leader_straggler import Balancer
+from strategies.monitoring.forecast import Forecast
 from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
-from strategies.watching.forecast import Forecast
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, first_difference, played, unconserved, unlawful

@@ -128,7 +128,7 @@ def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
     not after 4.9 s, but after 5.2; over at 12 s."""
     detector, flagged = SlowFor(0.2, 5.0), []
     for t, deviation_frac in SERIES:
-        detector.saw(t, 3, deviation_frac)
+        detector.observe_event(t, 3, deviation_frac)
         flagged += [t] if detector.flagged else []
     assert flagged == [10.2]
 

@@ -25,7 +25,7 @@ def judged(g: tuple[float, float], r: tuple[float, float], **fields: Any) -> Des
     strategy = ZenoPP(**{"validation_samples": 5, **fields})
     desk = Desk(strategy, make_job(**JOB, lr=0.1)).start()
     desk.arrive(0)
-    desk.referred()
+    desk.reference_ready()
     tell(desk, 0, g, r)
     return desk
 
@@ -34,7 +34,7 @@ def tell(desk: Desk, grad: int, g: tuple[float, float], r: tuple[float, float]) 
     sqr_g, sqr_r = sum(x * x for x in g), sum(x * x for x in r)
     cosine = sum(x * y for x, y in zip(g, r, strict=True)) / sqrt(sqr_g * sqr_r) if sqr_g * sqr_r else 0.0
     held_out = desk.job.validation_samples
-    desk.weighed(grad, desk.references[-1][0], cosine, 4 * sqr_g, held_out**2 * sqr_r)
+    desk.score_parts(grad, desk.references[-1][0], cosine, 4 * sqr_g, held_out**2 * sqr_r)
 
 
 def score(desk: Desk) -> float:
@@ -161,7 +161,7 @@ def test_a_worker_goes_on_when_its_gradient_is_judged() -> None:
     desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
     desk.arrive(0)
     assert desk.busy_workers() == [1]
-    desk.referred()
+    desk.reference_ready()
     tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
     assert desk.busy_workers() == [0, 1]
     assert desk.busy()[0].version == 1, "on the newest parameters"
@@ -184,7 +184,7 @@ def test_who_dies_while_its_gradient_is_judged_begins_once() -> None:
     desk.lose(0)
     desk.join(0)
     assert isinstance(desk.events[-1], Joined)
-    desk.referred()
+    desk.reference_ready()
     tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
     assert desk.updates == 1
     assert [type(event) for event in desk.events[-3:]] == [Lost, Joined, Scored]

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from runtime.api import Experiment
+from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder, ComputeOrder, Job
@@ -65,9 +65,7 @@ def make_job(**changes: Any) -> Job:
     return Job(**{**fields, **changes})
 
 
-def make_experiment(
-    job: Job, strategy: Strategy, record: Any, run_dir: Path = Path("nowhere"), **more: Any
-) -> Experiment:
+def make_run_spec(job: Job, strategy: Strategy, record: Any, run_dir: Path = Path("nowhere"), **more: Any) -> RunSpec:
     """Of a job without a backend; ``more`` are other fields, such as ``columns`` or ``transport``."""
     fields: dict[str, Any] = {
         "transport": "tcp",
@@ -82,7 +80,7 @@ def make_experiment(
     }
     fields |= more
     built = {name: instantiate(fields[f"{name}_spec"], name) for name in ("backend", "task")}
-    return Experiment(job=job, strategy=strategy, record=record, run_dir=run_dir, **built, **fields)
+    return RunSpec(job=job, strategy=strategy, record=record, run_dir=run_dir, **built, **fields)
 
 
 class Puppet(Strategy):

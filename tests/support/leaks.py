@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.live.machines.leftovers import Ledger, is_alive, ledger_dir
+from runtime.live.machines.crash_registry import CrashRegistry, is_alive, registry_dir
 from tests.support.runs import SESSION, Run, alive, every_pid
 
 GRACE_S = 1.0
@@ -115,17 +115,19 @@ def named_namespaces() -> set[str]:
 
 def crash_ledger() -> set[str]:
     """What runs write down outside for the case that they cannot clean up themselves."""
-    if not ledger_dir().is_dir():
+    if not registry_dir().is_dir():
         return set()
-    return {name for name in os.listdir(ledger_dir()) if not name.endswith(tuple(f"{run}.json" for run in strangers()))}
+    return {
+        name for name in os.listdir(registry_dir()) if not name.endswith(tuple(f"{run}.json" for run in strangers()))
+    }
 
 
 def strangers() -> tuple[str, ...]:
     """Ids of living runs that are not of this session: somebody else may work on the same machine."""
-    if not ledger_dir().is_dir():
+    if not registry_dir().is_dir():
         return ()
     ours = marked_processes()
-    return tuple(one.run_id for one in Ledger().entries() if is_alive(one) and one.owner.pid not in ours)
+    return tuple(one.run_id for one in CrashRegistry().entries() if is_alive(one) and one.owner.pid not in ours)
 
 
 KERNEL_THINGS: dict[str, Callable[[], set[str]]] = {

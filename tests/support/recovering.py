@@ -83,7 +83,7 @@ class Recovering:
             case effects.Halt(key, generation):
                 task = self.recovery.tasks[key]
                 self.happen(t, inputs.Halted(key, task.incarnation, generation, inputs.NOTHING))
-            case effects.Form(key, generation):
+            case effects.Reconfigure(key, generation):
                 attached = inputs.Attached(key, self.recovery.tasks[key].incarnation, generation)
                 if self.recovery.state.started:
                     self._later(t, attached)

@@ -166,7 +166,7 @@ class World:
         self.attached[process] = generation
         self.give(inputs.Attached(*process, generation))
 
-    def _answer_formed(self, process: Process, form: effects.Form) -> None:
+    def _answer_formed(self, process: Process, form: effects.Reconfigure) -> None:
         if form.source >= 0:
             self.held[process] = self.held[self.newest["worker", form.source]]
         elif form.number >= 0:
@@ -288,7 +288,7 @@ class World:
         self.owed = [about for about in self.owed if about[0] not in ("step", *formed) or about[1] != process]
         self.owed.append(("halted", process, effect.generation))
 
-    def _on_Form(self, effect: effects.Form) -> None:
+    def _on_Form(self, effect: effects.Reconfigure) -> None:
         process = self.newest[effect.key]
         assert process in self.built
         assert effect.key in effect.ring
@@ -380,7 +380,7 @@ class World:
         def plain(part: object) -> object:
             if isinstance(part, Process):
                 return (part.key, part.incarnation - incarnations[part.key])
-            if isinstance(part, effects.Form):
+            if isinstance(part, effects.Reconfigure):
                 return (part.key, part.generation - state.generation, part.ring, part.source, part.number, part.anew)
             return part
 

@@ -37,7 +37,7 @@ runpy.run_path("run.py", run_name="__main__")
 Key = tuple[str, int]
 
 
-class Record:
+class RecordSink:
     """What a run has written so far."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -98,7 +98,7 @@ class Record:
         return parameters
 
 
-class Run(Record):
+class Run(RecordSink):
     """One process of ``run.py`` with a run directory (or a sweep directory) and a temporary directory of its own."""
 
     def __init__(
@@ -209,7 +209,7 @@ class Run(Record):
         """The agent's."""
         return self.agents[0]
 
-    def strike(self, key: Key, number: int = signal.SIGKILL) -> bool:
+    def unregister(self, key: Key, number: int = signal.SIGKILL) -> bool:
         """Send a signal to the newest incarnation of a task; False if that is gone already."""
         pid = self.pids().get(key)
         return pid is not None and pid in processes_of(self.run_dir, [pid]) and kill_quietly(pid, number)

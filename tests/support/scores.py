@@ -1,4 +1,4 @@
-"""Scores without gradients: a Port's ``refer`` and ``weigh``, answered by the test or by chance."""
+"""Scores without gradients: ``compute_reference`` and ``inner_products`` of a Port, answered by tests or by chance."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ class Scores:
     def at(self, t: float | None) -> float:
         raise NotImplementedError
 
-    def refer(self, number: int, version: int) -> None:
+    def compute_reference(self, number: int, version: int) -> None:
         self.references.append((number, version))
         if self.push:
-            self.push(self.t + 0.5 * self.cosine(-number)[1], 0, lambda t: self.core.executor.scoring.referred(number))
+            self.push(
+                self.t + 0.5 * self.cosine(-number)[1], 0, lambda t: self.core.executor.scoring.reference_ready(number)
+            )
 
-    def weigh(self, grad_id: int, reference: int) -> None:
+    def inner_products(self, grad_id: int, reference: int) -> None:
         self.weighings.append((grad_id, reference))
         if self.push:
             self.push(self.t + self.cosine(grad_id)[1], 0, lambda t: self._answer(t, grad_id, reference))
@@ -57,13 +59,13 @@ class Scores:
     def _answer(self, t: float, grad_id: int, reference: int) -> None:
         samples, held_out = self.grads[grad_id].samples, self.core.job.validation_samples
         for server in range(self.core.job.num_servers):
-            self.weighed(grad_id, reference, self.cosine(grad_id)[0], samples**2, held_out**2, server, t)
+            self.score_parts(grad_id, reference, self.cosine(grad_id)[0], samples**2, held_out**2, server, t)
 
-    def referred(self) -> None:
+    def reference_ready(self) -> None:
         """The servers hold the reference that was asked for last."""
-        self.core.executor.scoring.referred(self.references[-1][0])
+        self.core.executor.scoring.reference_ready(self.references[-1][0])
 
-    def weighed(
+    def score_parts(
         self,
         grad_id: int,
         reference: int,
@@ -75,4 +77,4 @@ class Scores:
     ) -> None:
         """A server's part: squared norms are those of sums."""
         part = Products(dot=cosine * sqrt(sqr_grad * sqr_ref), sqr_grad=sqr_grad, sqr_ref=sqr_ref)
-        self.core.weighed(self.at(None) if t is None else t, server, grad_id, reference, part)
+        self.core.score_parts(self.at(None) if t is None else t, server, grad_id, reference, part)

@@ -15,18 +15,18 @@ import numpy as np
 from injectors.patterns import Combined, Persistent, Transient
 from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, plan_json
 from injectors.schedule import Schedule
-from runtime.api import Experiment
+from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.learner import RealLearner
+from runtime.virtual.tasks.model_state import RealLearner
 from strategies.protocol import Strategy
-from tests.support.harness import MAX_STEPS, make_experiment, make_job
+from tests.support.harness import MAX_STEPS, make_job, make_run_spec
 
 HORIZON_S = 24.0
 """Accidents happen before; a calm job takes about so long."""
@@ -296,7 +296,7 @@ class VirtualRun:
             self.experiment = self._experiment(recorder, learning)
             self.learner = make_learner(self.experiment)
             schedule = Schedule(plan or world.plan)
-            self.session = Session(
+            self.session = VirtualSession(
                 self.experiment,
                 schedule,
                 self.learner,
@@ -312,21 +312,21 @@ class VirtualRun:
             recorder.close()
             self.data = recorder.path.read_bytes()
 
-    def _experiment(self, recorder: Recorder, learning: str) -> Experiment:
+    def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
         backend = {"_target_": BACKENDS[learning]}
         world, run_dir = self.world, recorder.path.parent
         job = msgspec.structs.replace(world.job, validation_samples=self.strategy.validation_samples)
-        return make_experiment(job, self.strategy, recorder, run_dir, backend_spec=backend, transport=world.transport)
+        return make_run_spec(job, self.strategy, recorder, run_dir, backend_spec=backend, transport=world.transport)
 
     def _play(self) -> None:
         session = self.session
         session.begin()
         for one in self.world.accidents:
             if one.role == "server":
-                strike = partial(session.supervisor.lose_server, one.id, "killed")
+                unregister = partial(session.supervisor.lose_server, one.id, "killed")
             else:
-                strike = partial(session.supervisor.lose_worker, one.id, "killed", restarting=one.restarting)
-            session.clock.at(one.at_s, MESSAGE, strike)
+                unregister = partial(session.supervisor.lose_worker, one.id, "killed", restarting=one.restarting)
+            session.clock.at(one.at_s, MESSAGE, unregister)
         for _ in range(MAX_STEPS):
             if session.over:
                 break

@@ -103,7 +103,7 @@ class Halt(Effect, frozen=True):
     generation: int
 
 
-class Form(Effect, frozen=True):
+class Reconfigure(Effect, frozen=True):
     """This replica is one of ``ring``; answered by ``Attached``.
 
     It takes the parameters over from worker ``source``, reads checkpoint ``number``, goes back to the initial
@@ -193,7 +193,7 @@ class Failed(Effect, frozen=True):
 
 OfProcess = Launch | Kill | Fence | Wait
 OfCheckpoint = Store | Load | Checkpointed | MayLeave
-OfGroup = Attach | Halt | Form | Donate
+OfGroup = Attach | Halt | Reconfigure | Donate
 News = (
     WorkerLost | WorkerJoined | AuxiliaryLost | AuxiliaryJoined | ServerLost | RolledBack | Restored | Started | Failed
 )

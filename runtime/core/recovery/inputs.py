@@ -30,7 +30,7 @@ class Ready(Input, frozen=True):
 
 
 class Attached(Input, frozen=True):
-    """It is connected as an :class:`~runtime.core.recovery.effects.Attach` or ``Form`` of this generation asked."""
+    """It has the connections that the ``Attach`` or ``Reconfigure`` of this ``generation`` asked for."""
 
     key: Key
     incarnation: int

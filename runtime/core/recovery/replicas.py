@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
-from runtime.core.recovery.effects import Donate, Form, Halt, Restored
+from runtime.core.recovery.effects import Donate, Halt, Reconfigure, Restored
 from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
@@ -107,12 +107,12 @@ class Replicas:
         number = checkpoints.complete
         self._restored = Restored(*checkpoints.contents.get(number, (0, b"")))
         for key in self.ring:
-            self._form(key, number=number, anew=number < 0)
+            self._reconfigure(key, number=number, anew=number < 0)
 
     def _from_each_other(self, found: Agreement) -> None:
         self._restored = Restored(found.version, None)
         for key in self.ring:
-            self._form(key, source=found.source if key[1] in found.behind else -1)
+            self._reconfigure(key, source=found.source if key[1] in found.behind else -1)
         for worker in found.behind:
             self._donate(found.source, worker)
 
@@ -124,15 +124,15 @@ class Replicas:
             return
         self.ring = tuple(sorted((*self.ring, *new)))
         for key in self.ring:
-            self._form(key, source=self._speaker if key in new else -1)
+            self._reconfigure(key, source=self._speaker if key in new else -1)
         for _, worker in sorted(new):
             self._donate(self._speaker, worker)
 
-    def _form(self, key: Key, source: int = -1, number: int = -1, anew: bool = False) -> None:
+    def _reconfigure(self, key: Key, source: int = -1, number: int = -1, anew: bool = False) -> None:
         """Who only hears of newcomers stays attached."""
         if source >= 0 or self.state.phase == Phase.ATTACHING:
             self.state.tasks[key].step(TaskStep.DETACHED)
-        self.state.emit(Form(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
+        self.state.emit(Reconfigure(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
 
     def _donate(self, source: int, worker: int) -> None:
         to = self.state.tasks["worker", worker]

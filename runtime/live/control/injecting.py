@@ -14,7 +14,7 @@ from typing import Protocol
 from injectors.plan import RULES, Kind
 from injectors.schedule import Change, Schedule
 from runtime.errors import is_full
-from runtime.live.machines.machines import Machines
+from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, Message, Throttle
 from runtime.live.transport.task_spec import Place
@@ -22,7 +22,7 @@ from runtime.live.transport.task_spec import Place
 KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
 
 
-class Owner(Protocol):
+class InjectorOwner(Protocol):
     """What the injector asks of the session."""
 
     def note(self, kind: str, /, **fields: object) -> None:
@@ -50,7 +50,12 @@ class Injector:
     """``tell`` sends a message to the agent, which answers each with one ``Actuated``, in order."""
 
     def __init__(
-        self, schedule: Schedule, machines: Machines, loop: Loop, owner: Owner, tell: Callable[[Message], None]
+        self,
+        schedule: Schedule,
+        machines: HostMachines,
+        loop: Loop,
+        owner: InjectorOwner,
+        tell: Callable[[Message], None],
     ) -> None:
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
@@ -63,7 +68,7 @@ class Injector:
 
     def prepare(self) -> None:
         """Before the job starts: quotas of hosts that the agent has to keep."""
-        if self.machines.means.host_quotas == "duty" and self.machines.hosts is not None:
+        if self.machines.mechanisms.host_quotas == "duty" and self.machines.hosts is not None:
             for host in self.machines.hosts.hosts:
                 if host.cores is not None:
                     self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty")
@@ -145,7 +150,7 @@ class Injector:
                 self.owner.release(task)
 
     def _throttle(self, change: Change, begun_s: float) -> None:
-        by = self.machines.means.throttles
+        by = self.machines.mechanisms.throttles
         if by != "cgroup":
             self._ask(change, by)
             return

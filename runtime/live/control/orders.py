@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from runtime.core.recovery.effects import Attach, Donate, Fence, Form, Halt, Kill, Launch, Load, OfGroup, Store
+from runtime.core.recovery.effects import Attach, Donate, Fence, Halt, Kill, Launch, Load, OfGroup, Reconfigure, Store
 from runtime.core.recovery.task import Key
 from runtime.live.control.tasks import BESIDE, Task
 from runtime.live.transport import messages
@@ -63,8 +63,8 @@ class Orders:
                 self._attach(effect)
             case Halt():
                 self.hub.send(effect.key, messages.Halt(generation=effect.generation))
-            case Form():
-                self._form(effect)
+            case Reconfigure():
+                self._reconfigure(effect)
             case Donate():
                 role, number = "reader", effect.to[1]
                 self.hub.send(effect.key, Deliver(role=role, id=number, incarnation=effect.incarnation))
@@ -78,9 +78,9 @@ class Orders:
         servers = tuple(address for address in addresses if address)
         self.hub.send(effect.key, messages.Attach(generation=effect.generation, servers=servers))
 
-    def _form(self, effect: Form) -> None:
+    def _reconfigure(self, effect: Reconfigure) -> None:
         peers = tuple(self._peer(self.tasks[key]) for key in effect.ring)
-        form = messages.Form(
+        form = messages.Reconfigure(
             generation=effect.generation,
             peers=peers,
             source=effect.source,

@@ -10,7 +10,7 @@ from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Assess, Message, Refer, Update, Work, encode
+from runtime.live.transport.messages import ComputeReference, EvaluateVersion, Message, Update, Work, encode
 
 EVALUATION_TICKETS = 1 << 48
 """Tickets of evaluations start here; those of gradients below."""
@@ -18,7 +18,7 @@ REFERENCE_TICKETS = 1 << 49
 """Those of reference gradients."""
 
 
-class Owner(Protocol):
+class PortOwner(Protocol):
     """What the port hands on to the session."""
 
     def woke(self, tag: str) -> None:
@@ -53,7 +53,7 @@ class Owner(Protocol):
 class LivePort:
     """Collects the orders of a turn; :meth:`flush` sends them, servers first since they are on the critical path."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: Owner, num_servers: int, disturb: Disturb) -> None:
+    def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, num_servers: int, disturb: Disturb) -> None:
         self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
         self.servers = [("server", server) for server in range(num_servers)]
         self.tickets: dict[int, tuple[float, int]] = {}
@@ -83,16 +83,16 @@ class LivePort:
         """Free memory on the servers."""
         self._drop += grads
 
-    def refer(self, number: int, version: int) -> None:
+    def compute_reference(self, number: int, version: int) -> None:
         """Parameters to the scorer, then the order."""
         incarnation = self.owner.scorer_incarnation()
         if incarnation is not None:
             ticket = REFERENCE_TICKETS + number
             self._deliver.append(("scorer", 0, incarnation, ticket))
-            self._refer.append(Refer(ticket=ticket))
+            self._refer.append(ComputeReference(ticket=ticket))
             self.owner.referring(number, incarnation)
 
-    def weigh(self, grad_id: int, reference: int) -> None:
+    def inner_products(self, grad_id: int, reference: int) -> None:
         """After what was ordered before."""
         self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
 
@@ -120,7 +120,9 @@ class LivePort:
         self.tickets[ticket] = (self.loop.now, version)
         self._deliver_to_evaluator(incarnation, ticket)
         self.flush()
-        self.hub.send(("evaluator", 0), Assess(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
+        self.hub.send(
+            ("evaluator", 0), EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else "")
+        )
 
     def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
         self._deliver.append(("evaluator", 0, incarnation, ticket))
@@ -132,8 +134,8 @@ class LivePort:
         for order in work:
             self.sent_s[order.worker] = self.loop.now
             self.hub.send(("worker", order.worker), Work(order=order))
-        refer, self._refer = self._refer, []
-        for message in refer:
+        compute_reference, self._refer = self._refer, []
+        for message in compute_reference:
             self.hub.send(("scorer", 0), message)
         restarts, self._restarts = self._restarts, []
         for node, pending_s in restarts:
@@ -148,7 +150,7 @@ class LivePort:
         if not (self._drop or self._apply or self._deliver or self._weigh):
             return
         update = Update(
-            drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver), weigh=tuple(self._weigh)
+            drop=tuple(self._drop), apply=self._apply, deliver=tuple(self._deliver), inner_products=tuple(self._weigh)
         )
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)

@@ -6,17 +6,17 @@ from typing import Any, Protocol
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.live.control.port import LivePort, Owner
+from runtime.live.control.port import LivePort, PortOwner
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Deliver, Free, Message, Reduce, TakePart, Work, encode
+from runtime.live.transport.messages import Deliver, DropGradients, JoinCollective, Message, Reduce, Work, encode
 
 REMEMBERED_VERSIONS = 4
 """Replicas are at most two updates behind what has been ordered: one may not have completed the last but one, whose
 result another has already used for the gradients of the last."""
 
 
-class ReplicaOwner(Owner, Protocol):
+class ReplicaPortOwner(PortOwner, Protocol):
     """What the port must know besides."""
 
     def replicas(self) -> tuple[int, ...]:
@@ -35,9 +35,9 @@ class ReplicaOwner(Owner, Protocol):
 class ReplicaPort(LivePort):
     """As :class:`LivePort`; ``states`` holds what the data service was before each of the last updates, by version."""
 
-    owner: ReplicaOwner
+    owner: ReplicaPortOwner
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaOwner, num_servers: int, disturb: Disturb) -> None:
+    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, num_servers: int, disturb: Disturb) -> None:
         super().__init__(hub, loop, owner, num_servers, disturb)
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
@@ -56,7 +56,7 @@ class ReplicaPort(LivePort):
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Whoever holds them forgets them."""
-        self._tell_all(Free(grads=grads))
+        self._tell_all(DropGradients(grads=grads))
 
     def flush(self) -> None:
         """Send what was ordered."""
@@ -85,7 +85,7 @@ class ReplicaPort(LivePort):
 class NativePort(ReplicaPort):
     """For ``DistributedDataParallel``: when one computes, all take part."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaOwner, num_servers: int, disturb: Disturb) -> None:
+    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, num_servers: int, disturb: Disturb) -> None:
         super().__init__(hub, loop, owner, num_servers, disturb)
         self._computing: dict[int, int] = {}
 
@@ -100,6 +100,6 @@ class NativePort(ReplicaPort):
             ticket = min(self._computing.values())
             for worker in self.owner.replicas():
                 if worker not in self._computing:
-                    self._tell(worker, TakePart(ticket=ticket))
+                    self._tell(worker, JoinCollective(ticket=ticket))
             self._computing.clear()
         super().flush()

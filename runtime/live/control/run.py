@@ -17,19 +17,19 @@ from pathlib import Path
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome, outcome_of, record_outcome
+from runtime.api import Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
 from runtime.core.coordinator import Coordinator
 from runtime.errors import is_full, no_space
-from runtime.live.control.cast import INSEPARABLE, port_for
+from runtime.live.control.factory import INSEPARABLE, port_for
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
-from runtime.live.control.session import Session
+from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
-from runtime.live.control.supervisor import Supervisor
+from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.telemetry import Sampler
 from runtime.live.machines.machines import build_machines
-from runtime.live.machines.means import Means
+from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.tasks.interpreter import program, surroundings
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -46,7 +46,7 @@ class LiveRun:
     """Machines, agent, tasks; the loop that carries what they say."""
 
     def __init__(
-        self, processes: Processes, experiment: Experiment, schedule: Schedule, hosts: Hosts | None, means: Means
+        self, processes: Processes, experiment: RunSpec, schedule: Schedule, hosts: Hosts | None, mechanisms: Mechanisms
     ) -> None:
         self.processes, self.experiment, self.schedule = processes, experiment, schedule
         self.on_hosts = hosts is not None
@@ -55,8 +55,8 @@ class LiveRun:
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
         tasks += [f"worker:{number}" for number in range(experiment.job.num_workers)]
-        self.machines, self.obstacle = build_machines(hosts, means, tasks, float(self.threads))
-        self.session = Session(self.loop, self._supervisor, experiment.record)
+        self.machines, self.obstacle = build_machines(hosts, mechanisms, tasks, float(self.threads))
+        self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
             self.secret,
@@ -80,7 +80,7 @@ class LiveRun:
         self.session.agent_words = self._agent_words
         self.agent: subprocess.Popen[bytes] | None = None
 
-    def _supervisor(self, session: Session) -> Supervisor:
+    def _supervisor(self, session: LiveSession) -> LiveSupervisor:
         asked, job = self.processes, self.experiment.job
         cold = int(not self.experiment.backend.fork_safe)
         deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=self.on_hosts)
@@ -95,7 +95,7 @@ class LiveRun:
             inseparable=self.experiment.collective == INSEPARABLE,
             scores=job.validation_samples > 0,
         )
-        return Supervisor(self.loop, settings, job.num_workers, job.num_servers, session)
+        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
@@ -205,7 +205,7 @@ class LiveRun:
             devices=self.processes.devices,
             threads=self.threads,
             evaluator_niceness=self.processes.evaluator_niceness,
-            weighs_samples=experiment.job.weighs_samples and Partition in experiment.strategy.needs,
+            supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
         )

@@ -10,13 +10,13 @@ import msgspec
 
 from runtime.api import RunStatus
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import Record
+from runtime.core.job import RecordSink
 from runtime.core.stuck import Vigil
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import REFERENCE_TICKETS, LivePort
 from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.control.speakers import refuse_foreign
-from runtime.live.control.supervisor import Supervisor
+from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.tasks import BESIDE
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub
@@ -24,13 +24,13 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
-    Assessed,
     Busy,
     Goodbye,
     Message,
-    Referred,
+    ReferenceReady,
     Report,
-    Weighed,
+    ScoreParts,
+    VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
@@ -50,10 +50,10 @@ class MakeCoordinator(Protocol):
         ...
 
 
-class Session:
+class LiveSession:
     """Listens to the supervisor and to the tasks; speaks to the coordinator."""
 
-    def __init__(self, loop: Loop, supervisor_of: Callable[[Session], Supervisor], record: Record) -> None:
+    def __init__(self, loop: Loop, supervisor_of: Callable[[LiveSession], LiveSupervisor], record: RecordSink) -> None:
         self.loop, self.record = loop, record
         self.supervisor = supervisor_of(self)
         self.coordinator: Coordinator
@@ -100,14 +100,14 @@ class Session:
         match message:
             case Report():
                 self._report(identity, message)
-            case Assessed():
+            case VersionEvaluated():
                 self._assessed(message)
-            case Referred():
+            case ReferenceReady():
                 number = message.ticket - REFERENCE_TICKETS
-                self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
-            case Weighed():
+                self._drive(lambda _: self.coordinator.executor.scoring.reference_ready(number))
+            case ScoreParts():
                 about = (message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
-                self._drive(lambda t: self.coordinator.weighed(t, identity.id, *about))
+                self._drive(lambda t: self.coordinator.score_parts(t, identity.id, *about))
             case Actuated():
                 self.injector.answered(message)
             case Busy():
@@ -132,7 +132,7 @@ class Session:
         with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
         self._drive(lambda t: self.coordinator.arrived(t, *with_grad))
 
-    def _assessed(self, assessed: Assessed) -> None:
+    def _assessed(self, assessed: VersionEvaluated) -> None:
         asked = self.port.tickets.pop(assessed.ticket, None)
         if asked is None:
             return

@@ -5,30 +5,30 @@ from __future__ import annotations
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
-    Assessed,
     Attached,
-    Beat,
     Busy,
     Exited,
     Forked,
     Halted,
+    Heartbeat,
+    LinkLost,
     Loaded,
     MalformedMessage,
     Message,
-    Referred,
+    ReferenceReady,
     Report,
     Saved,
-    Severed,
+    ScoreParts,
     TaskReady,
-    Weighed,
+    VersionEvaluated,
 )
 
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
-    "worker": frozenset({TaskReady, Beat, Attached, Severed, Report, Halted, Saved}),
-    "server": frozenset({TaskReady, Beat, Saved, Loaded, Busy, Weighed}),
-    "evaluator": frozenset({TaskReady, Beat, Attached, Severed, Assessed}),
-    "scorer": frozenset({TaskReady, Beat, Attached, Severed, Referred}),
+    "worker": frozenset({TaskReady, Heartbeat, Attached, LinkLost, Report, Halted, Saved}),
+    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts}),
+    "evaluator": frozenset({TaskReady, Heartbeat, Attached, LinkLost, VersionEvaluated}),
+    "scorer": frozenset({TaskReady, Heartbeat, Attached, LinkLost, ReferenceReady}),
 }
 """By role; a worker that is a replica also halts, and stores checkpoints."""
 

@@ -27,12 +27,12 @@ from runtime.live.transport.messages import (
     Exited,
     Forked,
     Halted,
+    LinkLost,
     Loaded,
     MalformedMessage,
     Message,
     Report,
     Saved,
-    Severed,
     TaskReady,
 )
 
@@ -40,7 +40,7 @@ SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
 
 
-class Supervisor:
+class LiveSupervisor:
     """Of all tasks but the agent. ``listener`` is told what matters to the job."""
 
     def __init__(self, loop: Loop, settings: Settings, num_workers: int, num_servers: int, listener: Listener) -> None:
@@ -124,7 +124,7 @@ class Supervisor:
             return self._from_agent(message)
         task = self.tasks[identity.role, identity.id]
         task.heard_s = self.loop.now
-        if isinstance(message, Severed):
+        if isinstance(message, LinkLost):
             self._severed(identity, message)
             return True
         given = self._understood(task, identity.incarnation, message)
@@ -156,7 +156,7 @@ class Supervisor:
                 return inputs.Halted(task.key, incarnation, message.generation, message.version)
         return None
 
-    def _severed(self, identity: Identity, message: Severed) -> None:
+    def _severed(self, identity: Identity, message: LinkLost) -> None:
         """A task lost a server. If no server turns out to be dead, its connection was at fault: start it again."""
         key = (identity.role, identity.id)
         lost = inputs.LinkLost(key, identity.incarnation, message.generation, message.reason)

@@ -28,8 +28,8 @@ from runtime.live.machines.cgroup_files import (
 
 __all__ = ["Cgroup", "CgroupUnavailable", "Hierarchy", "QuotaRefused", "Throttled", "find", "run_group"]
 
-Entrust = Callable[[Path], None]
-"""Told of a run's directory before it is made, and again when it is there: ``hiring.entrust``."""
+Register = Callable[[Path], None]
+"""Told of a run's directory before it is made, and again when it is there: ``janitor_process.register``."""
 
 PREFIX = "stragglab-"
 ROUNDING = 1e-3
@@ -77,7 +77,7 @@ class Cgroup:
         return self.paths[0]
 
     @property
-    def entrances(self) -> tuple[str, ...]:
+    def process_files(self) -> tuple[str, ...]:
         """A process that writes ``0`` to each of these files is in the group."""
         return tuple(str(path / "cgroup.procs") for path in self.paths)
 
@@ -89,8 +89,8 @@ class Cgroup:
 
     def enter(self) -> None:
         """Move the calling process here, before it has threads or much memory: what it has is accounted elsewhere."""
-        for entrance in self.entrances:
-            self._any().kernel.write(Path(entrance), "0")
+        for file in self.process_files:
+            self._any().kernel.write(Path(file), "0")
 
     def procs(self) -> list[int]:
         """Processes in here as far as the caller can see them; groups below are not included."""
@@ -216,9 +216,9 @@ class Hierarchy:
         self.kind, self.base, self.version = kind, base.path, base.version
         self.files = base
 
-    def create(self, run_id: str, entrust: Entrust | None = None) -> Cgroup:
+    def create(self, run_id: str, register: Register | None = None) -> Cgroup:
         """The group of a run, all by itself; :func:`run_group` makes one in several hierarchies."""
-        return _create([self], run_id, entrust)
+        return _create([self], run_id, register)
 
     def probe(self) -> None:
         """Try it with a group that is gone when this returns; raises :class:`CgroupUnavailable`.
@@ -238,25 +238,25 @@ class Hierarchy:
             group.remove()
 
 
-def run_group(run_id: str, cpu: bool = True, memory: bool = False, entrust: Entrust | None = None) -> Cgroup:
+def run_group(run_id: str, cpu: bool = True, memory: bool = False, register: Register | None = None) -> Cgroup:
     """The group of a run for the limits that it needs; raises :class:`CgroupUnavailable`.
 
-    ``run_id``: 16 hexadecimal digits, from 64 random bits. ``entrust`` hears of every directory of it.
+    ``run_id``: 16 hexadecimal digits, from 64 random bits. ``register`` hears of every directory of it.
     """
     kinds: list[Kind] = [*(["cpu"] if cpu else []), *(["memory"] if memory else [])]  # type: ignore[list-item]
-    return _create([find(kind) for kind in kinds], run_id, entrust)
+    return _create([find(kind) for kind in kinds], run_id, register)
 
 
-def _create(hierarchies: Sequence[Hierarchy], run_id: str, entrust: Entrust | None) -> Cgroup:
+def _create(hierarchies: Sequence[Hierarchy], run_id: str, register: Register | None) -> Cgroup:
     group = Cgroup({})
     for hierarchy in hierarchies:
         path = hierarchy.base / f"{PREFIX}{run_id}"
         try:
-            if entrust is not None:
-                entrust(path)
+            if register is not None:
+                register(path)
             group.parts[hierarchy.kind] = hierarchy.files.below(path.name, hierarchy.kind)
-            if entrust is not None:
-                entrust(path)
+            if register is not None:
+                register(path)
         except BaseException as error:
             group.remove()
             if not isinstance(error, OSError):

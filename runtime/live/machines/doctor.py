@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from runtime.containment import Isolation, is_linux, obstacle
 from runtime.errors import print_error
-from runtime.live.machines.means import Missing
+from runtime.live.machines.mechanisms import Missing
 
 ROOT = Path(__file__).resolve().parents[3]
 PROBE_DEADLINE_S = 20.0

@@ -1,12 +1,12 @@
 """The janitor: a small process that outlives a run and removes its control groups, which no namespace takes away.
 
 It reads the names of directories from a pipe until nobody holds the other end any more, which the kernel sees to
-however a run ends. Then it kills what is left in them, removes them, strikes the run from the crash ledger
-(``runtime.live.machines.leftovers``) and ends.
+however a run ends. Then it kills what is left in them, removes them, removes the run from the crash registry
+(``runtime.live.machines.crash_registry``) and ends.
 
-**Who may hold the writing end**: the process that hired the janitor and those forked from it to go on with the run
+**Who may hold the writing end**: the process that started the janitor and those forked from it to go on with the run
 (``runtime.containment``). Programs that these start get it only where asked (``Janitor.share``). Whoever holds it
-puts the cleaning off, so tasks must not. Those who hire one find that in :mod:`runtime.live.machines.hiring`.
+puts the cleaning off, so tasks must not. How one is started stands in :mod:`runtime.live.machines.janitor_process`.
 
 This file is the janitor's program. It runs without ``site`` and imports next to nothing, so that it costs no more
 than a bare interpreter (9 MB, most of it shared): ``Directory`` is a tuple and lines are plain text.
@@ -175,7 +175,7 @@ def main() -> None:
     directories = _listen(0)
     left = {run_id_of(path) for path in reap(list(directories.values()))}
     for run_id in {run_id_of(path) for path in directories} - left:
-        strike(sys.argv[1], run_id)
+        unregister(sys.argv[1], run_id)
     os._exit(1 if left else 0)
 
 
@@ -195,7 +195,7 @@ def _listen(descriptor: int) -> dict[str, Directory]:
     return directories
 
 
-def strike(ledger: str, run_id: str) -> None:
+def unregister(ledger: str, run_id: str) -> None:
     """Nothing is left of a run: take it out of the ledger."""
     for name in (f"{run_id}.json", f".{run_id}.new"):
         with contextlib.suppress(OSError):

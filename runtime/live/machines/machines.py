@@ -13,7 +13,7 @@ import msgspec
 
 from runtime.cluster.hosts import Host, Hosts, Placement
 from runtime.containment import Isolation, inside
-from runtime.live.machines.means import NOTHING, Means
+from runtime.live.machines.mechanisms import NOTHING, Mechanisms
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
 
@@ -30,22 +30,26 @@ PRIVATE = Path("/dev/shm")
 RELAY_EXIT_S = 2.0
 
 
-def build_machines(hosts: Hosts | None, means: Means, tasks: list[str], cores_each: float) -> tuple[Machines, str]:
+def build_machines(
+    hosts: Hosts | None, mechanisms: Mechanisms, tasks: list[str], cores_each: float
+) -> tuple[HostMachines, str]:
     """The machines and, if these could not be built, why; then they are those of a run without any."""
     from runtime.live.machines.cgroups import CgroupUnavailable, QuotaRefused
 
     run_id = secrets.token_hex(8)
     try:
-        return Machines(run_id, hosts, means, tasks, cores_each), ""
+        return HostMachines(run_id, hosts, mechanisms, tasks, cores_each), ""
     except (OSError, CgroupUnavailable, QuotaRefused) as error:
-        return Machines(run_id, None, NOTHING, tasks, cores_each), f"the emulated hosts could not be built: {error}"
+        return HostMachines(run_id, None, NOTHING, tasks, cores_each), f"the emulated hosts could not be built: {error}"
 
 
-class Machines:
+class HostMachines:
     """Built before the agent starts. ``run_id``: 16 random hex digits, in every name that others could see."""
 
-    def __init__(self, run_id: str, hosts: Hosts | None, means: Means, tasks: list[str], cores_each: float) -> None:
-        self.run_id, self.hosts, self.means, self.tasks = run_id, hosts, means, tasks
+    def __init__(
+        self, run_id: str, hosts: Hosts | None, mechanisms: Mechanisms, tasks: list[str], cores_each: float
+    ) -> None:
+        self.run_id, self.hosts, self.mechanisms, self.tasks = run_id, hosts, mechanisms, tasks
         self.cores_each = cores_each
         self.placement = None if hosts is None else Placement(hosts)
         self.groups: dict[str, Cgroup] = {}
@@ -55,9 +59,9 @@ class Machines:
         self._relay: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            if means.cgroups:
+            if mechanisms.cgroups:
                 self._make_groups()
-            if means.network:
+            if mechanisms.network:
                 self._make_network()
             stack.pop_all()
         self.places = {task: self._place(task) for task in tasks}
@@ -111,14 +115,14 @@ class Machines:
     def _make_groups(self) -> None:
         """A group for each task, within one for each host, within one for the run."""
         from runtime.live.machines.cgroups import run_group
-        from runtime.live.machines.hiring import entrust
+        from runtime.live.machines.janitor_process import register
 
-        root = run_group(self.run_id, cpu=self.means.cpu_groups, memory=self.means.memory, entrust=entrust)
+        root = run_group(self.run_id, cpu=self.mechanisms.cpu_groups, memory=self.mechanisms.memory, register=register)
         self.groups[""] = root
         for host in self.hosts.hosts if self.hosts is not None else ():
             group = root.create(f"host-{host.number}")
             self.groups[f"host:{host.number}"] = group
-            if host.cores is not None and self.means.host_quotas == "cgroup":
+            if host.cores is not None and self.mechanisms.host_quotas == "cgroup":
                 group.set_cores(host.cores)
             if host.memory_bytes is not None:
                 group.set_memory_bytes(host.memory_bytes)
@@ -135,10 +139,10 @@ class Machines:
             raise RuntimeError("emulated hosts need a network of their own: call runtime.containment.contain first")
         self.network = Network(self.run_id, [(host.number, host.link_bytes_per_s) for host in self.hosts.hosts])
         check_links(self.network)
-        if self.means.latency == "netem":
+        if self.mechanisms.latency == "netem":
             for host in self.hosts.hosts:
                 self.network.set_latency(host.number, host.latency_s)
-        elif self.means.latency == "relay":
+        elif self.mechanisms.latency == "relay":
             self._start_relay()
 
     def _start_relay(self) -> None:
@@ -177,7 +181,7 @@ class Machines:
         return () if self.network is None else tuple(self.network.namespace_fds)
 
     def _place(self, task: str) -> Place:
-        files = tuple(self.groups[task].entrances) if task in self.groups else ()
+        files = tuple(self.groups[task].process_files) if task in self.groups else ()
         if self.placement is None or self.network is None:
             return Place(cgroup_files=files)
         host = self.placement.host(task)
@@ -189,7 +193,7 @@ class Machines:
             cgroup_files=files,
             address=self.network.addresses[host.number],
             port=SERVER_PORT + int(number) if serves else 0,
-            known_as=self._relayed(int(number)) if serves and self.means.latency == "relay" else None,
+            known_as=self._relayed(int(number)) if serves and self.mechanisms.latency == "relay" else None,
             side_path=self._private(task.replace(":", "-")) if serves else "",
             device=None if host.device is None else msgspec.structs.asdict(host.device),
         )

@@ -52,7 +52,7 @@ class Agent:
 
     def __init__(self, spec: object) -> None:
         from injectors.actuators.throttles import Throttles
-        from runtime.live.transport import board
+        from runtime.live.transport import buffers
         from runtime.live.transport.address import connect
         from runtime.live.transport.auth import Identity, call
         from runtime.live.transport.channel import LoopChannel
@@ -60,7 +60,7 @@ class Agent:
 
         assert isinstance(spec, TaskSpec)
         self.spec = spec
-        self.board_fd = board.create() if spec.transport == "shm" else -1
+        self.board_fd = buffers.create() if spec.transport == "shm" else -1
         self.tasks: dict[int, tuple[str, int, int]] = {}
         self.selector = selectors.DefaultSelector()
         wake_read, self.wake_write = os.pipe()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Attach, Attached, Goodbye, Message, Severed
+from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost, Message
 
 
 def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message]) -> None:
@@ -29,12 +29,12 @@ def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Mess
     try:
         return obey(message)
     except ConnectionError as error:
-        return Severed(generation=generation, reason=str(error))
+        return LinkLost(generation=generation, reason=str(error))
 
 
 def _attach(links: ServerLinks, message: Attach) -> Message:
     try:
         links.attach(message.generation, message.servers)
     except OSError as error:
-        return Severed(generation=message.generation, reason=str(error))
+        return LinkLost(generation=message.generation, reason=str(error))
     return Attached(generation=message.generation)

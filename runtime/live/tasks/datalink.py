@@ -71,7 +71,7 @@ class DataLink:
         header = unpack(self._header)
         expected = store.num_bytes
         fits = header.kind == PUSH and header.length == expected and header.generation == generation
-        if not fits or (store.on_board and not self._brings_reference):
+        if not fits or (store.shares_memory and not self._brings_reference):
             raise ConnectionError(f"refused {header}: a push of {expected} bytes in generation {generation} would fit")
         self._ticket = header.ticket
         if expected:
@@ -87,7 +87,7 @@ class DataLink:
 
     def _take(self, store: Store, vector: FloatVector) -> None:
         if self._brings_reference:
-            store.refer(self._ticket, vector)
+            store.compute_reference(self._ticket, vector)
         else:
             store.hold(self._ticket, vector)
 
@@ -99,8 +99,8 @@ class DataLink:
     # ---- parameters out ----------------------------------------------------------------------------------------------
 
     def deliver(self, store: Store, generation: int, ticket: int) -> None:
-        """Send the parameters of now, or say where on the board they are."""
-        if store.on_board:
+        """Send the parameters of now, or say which slot of the shared buffers holds them."""
+        if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
             return
         payload = as_bytes(store.params)

@@ -12,7 +12,7 @@ from runtime.live.tasks.worker import run_task
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Assess, Assessed, Message
+from runtime.live.transport.messages import EvaluateVersion, Message, VersionEvaluated
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import publish_array
 
@@ -29,7 +29,7 @@ class Evaluator:
         serve(self.channel, self.links, self._obey)
 
     def _obey(self, order: Message) -> Message:
-        if not isinstance(order, Assess):
+        if not isinstance(order, EvaluateVersion):
             raise RuntimeError(f"an evaluator cannot obey {order}")
         self.links.receive_params(order.ticket)
         self.model.attach(self.links.params, self.links.grad)
@@ -37,7 +37,7 @@ class Evaluator:
         digest = hashlib.sha256(self.links.params.tobytes()).hexdigest() if order.digest else ""
         if order.save_to:
             publish_array(Path(order.save_to), self.links.params)
-        return Assessed(ticket=order.ticket, metrics=metrics, sha256=digest)
+        return VersionEvaluated(ticket=order.ticket, metrics=metrics, sha256=digest)
 
 
 def evaluator_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:

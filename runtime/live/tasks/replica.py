@@ -17,32 +17,32 @@ import msgspec
 from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
-from runtime.live.tasks.copies import Copy
+from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
 from runtime.live.tasks.worker import Worker
+from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
 from runtime.live.transport.address import connect, listen, set_deadline
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.channel import BlockingChannel
-from runtime.live.transport.entrance import CALL_DEADLINE_S, Entrance
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, as_bytes, pack, unpack
 from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.interruptible import Interrupted, Orders, receive_all, send_all
 from runtime.live.transport.messages import (
     Attached,
     Deliver,
-    Form,
-    Free,
+    DropGradients,
     Goodbye,
     Halt,
     Halted,
+    JoinCollective,
+    LinkLost,
     Message,
+    Reconfigure,
     Reduce,
     SaveCheckpoint,
-    Severed,
-    TakePart,
     TaskReady,
     Work,
 )
-from runtime.live.transport.patient import Interrupted, Orders, receive_all, send_all
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import path_of, read_checkpoint
 
@@ -53,8 +53,10 @@ EVALUATOR_DEADLINE_S = 2.0
 class Replica:
     """Obeys; whatever goes wrong with another replica is reported, and then only a halt is heard."""
 
-    def __init__(self, worker: Worker, copy: Copy, orders: Orders, entrance: Entrance, collective: Collective) -> None:
-        self.worker, self.copy, self.orders, self.entrance = worker, copy, orders, entrance
+    def __init__(
+        self, worker: Worker, copy: ReplicaState, orders: Orders, acceptor: Acceptor, collective: Collective
+    ) -> None:
+        self.worker, self.copy, self.orders, self.acceptor = worker, copy, orders, acceptor
         self.collective = collective
         self.me = copy.identity
         self.directory = Path(worker.spec.run_dir) / "checkpoints"
@@ -81,7 +83,7 @@ class Replica:
                 raise
             self.broken = True
             self.collective.close()
-            answer = Severed(generation=self.generation, reason=str(error))
+            answer = LinkLost(generation=self.generation, reason=str(error))
         if answer is not None:
             self.worker.channel.tell(answer)
 
@@ -91,14 +93,14 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
-            case TakePart():
+            case JoinCollective():
                 self._take_part(message)
-            case Free():
+            case DropGradients():
                 self.copy.drop(message.grads)
             case Deliver():
                 self._deliver(message)
-            case Form():
-                return self._form(message)
+            case Reconfigure():
+                return self._reconfigure(message)
             case SaveCheckpoint():
                 return save_part(self.directory, message, self.copy, 0)
             case _:
@@ -115,7 +117,7 @@ class Replica:
         reduced_s, self._reduced_s = self._reduced_s, 0.0
         return msgspec.structs.replace(report, pull_s=report.pull_s + reduced_s)
 
-    def _take_part(self, message: TakePart) -> None:
+    def _take_part(self, message: JoinCollective) -> None:
         from runtime.live.tasks.collectives.native_ddp import NativeModel
 
         model = self.worker.model
@@ -142,13 +144,13 @@ class Replica:
         """Everything that is under way is void, and every connection of before is closed."""
         self.generation, self.broken = message.generation, False
         self.collective.close()
-        self.entrance.forget_before(message.generation)
+        self.acceptor.forget_before(message.generation)
         self._hang_up_on_evaluator()
         self.copy.drop(tuple(self.copy.grads))
         version = self.copy.version if self.whole else NOTHING
         self.worker.channel.tell(Halted(generation=self.generation, version=version))
 
-    def _form(self, message: Form) -> Message:
+    def _reconfigure(self, message: Reconfigure) -> Message:
         self.generation = message.generation
         self.collective.form(message.generation, message.peers)
         if message.source >= 0:
@@ -162,7 +164,7 @@ class Replica:
         self.whole = True
         return Attached(generation=message.generation)
 
-    def _take_over(self, message: Form) -> None:
+    def _take_over(self, message: Reconfigure) -> None:
         """All state of another replica, which has been told to expect us."""
         source = next(peer for peer in message.peers if peer.worker == message.source)
         shortcuts = self.worker.spec.shortcuts("worker", self.me.id)
@@ -192,7 +194,7 @@ class Replica:
 
     def _hand_over(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)
-        with self.entrance.take(reader, self.orders.look) as sock:
+        with self.acceptor.take(reader, self.orders.look) as sock:
             vectors = [as_bytes(vector) for vector in self.copy.vectors()]
             steps = self.copy.optimizer.steps
             header = pack(PARAMS, self.generation, 0, self.copy.version, sum(map(len, vectors)), steps)
@@ -203,7 +205,7 @@ class Replica:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)
         if self._evaluator is None or self._evaluator[0] != reader:
             self._hang_up_on_evaluator()
-            self._evaluator = (reader, self.entrance.take(reader, self.orders.look, EVALUATOR_DEADLINE_S))
+            self._evaluator = (reader, self.acceptor.take(reader, self.orders.look, EVALUATOR_DEADLINE_S))
         payload = as_bytes(self.copy.params)
         header = pack(PARAMS, self.generation, message.ticket, self.copy.version, len(payload))
         for part in (memoryview(header), payload):
@@ -229,11 +231,11 @@ def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
         if place.side_path:
             beside, side = listen("unix", path=place.side_path)
             listeners.append(beside)
-        entrance, orders = Entrance(spec.secret, listeners), Orders(channel)
-        copy = Copy(model.initial_parameters(), spec.optimizer, identity)
-        collective = make_collective(spec, identity, entrance, orders.look)
+        acceptor, orders = Acceptor(spec.secret, listeners), Orders(channel)
+        copy = ReplicaState(model.initial_parameters(), spec.optimizer, identity)
+        collective = make_collective(spec, identity, acceptor, orders.look)
         worker = Worker(spec, channel, with_collective(model, collective), copy)
-        replica = Replica(worker, copy, orders, entrance, collective)
+        replica = Replica(worker, copy, orders, acceptor, collective)
         channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))
         replica.run()
     except ConnectionError:

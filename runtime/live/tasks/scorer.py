@@ -15,7 +15,7 @@ from runtime.live.tasks.worker import run_task
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Message, Refer, Referred
+from runtime.live.transport.messages import ComputeReference, Message, ReferenceReady
 from runtime.live.transport.task_spec import TaskSpec
 
 
@@ -33,7 +33,7 @@ class Scorer:
         serve(self.channel, self.links, self._obey)
 
     def _obey(self, order: Message) -> Message:
-        if not isinstance(order, Refer):
+        if not isinstance(order, ComputeReference):
             raise RuntimeError(f"a scorer cannot obey {order}")
         if self.batch is None:
             self.batch = self.model.batch(self.indices)
@@ -41,7 +41,7 @@ class Scorer:
         self.model.attach(self.links.params, self.links.grad)
         self.model.gradient(self.batch, micro_batches(len(self.indices), 1))
         self.links.push(order.ticket)
-        return Referred(ticket=order.ticket)
+        return ReferenceReady(ticket=order.ticket)
 
 
 def scorer_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:

@@ -18,7 +18,7 @@ from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.store import Store, save_part
 from runtime.live.transport.address import connect, listen, tune
 from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
-from runtime.live.transport.board import Board
+from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.messages import (
@@ -29,9 +29,9 @@ from runtime.live.transport.messages import (
     Loaded,
     Message,
     SaveCheckpoint,
+    ScoreParts,
     TaskReady,
     Update,
-    Weighed,
     encode,
 )
 from runtime.live.transport.task_spec import TaskSpec
@@ -50,7 +50,7 @@ class Server:
         self.directory = Path(spec.run_dir) / "checkpoints"
         self.selector = selectors.DefaultSelector()
         self.links: dict[tuple[str, int], DataLink] = {}
-        self.strangers: dict[DataLink, None] = {}
+        self.unauthenticated: dict[DataLink, None] = {}
         self.fenced: dict[tuple[str, int], int] = {}
         self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
         self.running = True
@@ -59,13 +59,13 @@ class Server:
         self.address = place.known_as or address
         self.listeners, self.side = [listener], None
         if place.side_path:
-            entrance, self.side = listen("unix", path=place.side_path)
-            self.listeners.append(entrance)
+            acceptor, self.side = listen("unix", path=place.side_path)
+            self.listeners.append(acceptor)
         sock = connect(spec.coordinator)
         call(sock, spec.secret, identity)
         self.control = LoopChannel(sock)
-        for entrance in self.listeners:
-            self.selector.register(entrance, selectors.EVENT_READ, entrance)
+        for acceptor in self.listeners:
+            self.selector.register(acceptor, selectors.EVENT_READ, acceptor)
         self.selector.register(sock, selectors.EVENT_READ, self.control)
 
     def send(self, message: Message) -> None:
@@ -130,17 +130,19 @@ class Server:
             self.busy_s += time.perf_counter() - begun
             self.updates += 1
         for role, number, incarnation, ticket in message.deliver:
-            if self.store.on_board:  # booked whether or not the reader is still there: all servers must agree on slots
+            if (
+                self.store.shares_memory
+            ):  # booked whether or not the reader is still there: all servers must agree on slots
                 self.store.deliver((role, number), ticket)
             link = self.links.get((role, number))
             if link is not None and link.identity.incarnation == incarnation:
                 self._deliver(link, ticket)
-        for grad_id, ticket in message.weigh:
+        for grad_id, ticket in message.inner_products:
             begun = time.perf_counter()
-            part = self.store.weigh(grad_id, ticket)
+            part = self.store.inner_products(grad_id, ticket)
             self.busy_s += time.perf_counter() - begun
             if part is not None:
-                self.send(Weighed(grad_id=grad_id, ticket=ticket, part=part))
+                self.send(ScoreParts(grad_id=grad_id, ticket=ticket, part=part))
 
     def _deliver(self, link: DataLink, ticket: int) -> None:
         try:
@@ -184,7 +186,7 @@ class Server:
 
     def _periodic(self) -> None:
         now = time.monotonic()
-        for stranger in [link for link in self.strangers if now - link.since > HANDSHAKE_DEADLINE_S]:
+        for stranger in [link for link in self.unauthenticated if now - link.since > HANDSHAKE_DEADLINE_S]:
             self._hang_up(stranger)
         if self.updates:
             self.send(
@@ -199,15 +201,15 @@ class Server:
             sock, _ = listener.accept()
         except OSError:  # it has gone again
             return
-        if len(self.strangers) >= MAX_UNAUTHENTICATED:
-            self._hang_up(next(iter(self.strangers)))
+        if len(self.unauthenticated) >= MAX_UNAUTHENTICATED:
+            self._hang_up(next(iter(self.unauthenticated)))
         try:
             tune(sock)
             link = DataLink(sock, self.spec.secret)
         except OSError:
             sock.close()
             return
-        self.strangers[link] = None
+        self.unauthenticated[link] = None
         self.selector.register(sock, selectors.EVENT_READ, link)
 
     def _serve_link(self, link: DataLink, events: int) -> None:
@@ -215,7 +217,7 @@ class Server:
             if events & selectors.EVENT_WRITE:
                 link.flush()
             if events & selectors.EVENT_READ:
-                if link in self.strangers:
+                if link in self.unauthenticated:
                     self._greet(link)
                 else:
                     link.receive(self.store, self.generation)
@@ -231,7 +233,7 @@ class Server:
         if stale or link.identity.role not in ("worker", "evaluator", "scorer"):
             raise AuthError(f"{who} of an old incarnation or generation")
         link.welcome()
-        self.strangers.pop(link, None)
+        self.unauthenticated.pop(link, None)
         if (old := self.links.get(who)) is not None:
             self._hang_up(old)
         self.links[who] = link
@@ -243,7 +245,7 @@ class Server:
             self.selector.modify(link.sock, events, link)
 
     def _hang_up(self, link: DataLink) -> None:
-        self.strangers.pop(link, None)
+        self.unauthenticated.pop(link, None)
         if self.links.get(link.who) is link:
             del self.links[link.who]
         if link.sock.fileno() >= 0:
@@ -260,8 +262,8 @@ def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
     lo, hi = server_range(num_parameters, spec.num_servers, identity.id)
     initial = parameters[lo:hi].copy()
     del parameters
-    board = Board(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
+    buffers = SharedBuffers(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
     try:
-        Server(spec, identity, Store(initial, spec.optimizer, board, lo), num_parameters).run()
+        Server(spec, identity, Store(initial, spec.optimizer, buffers, lo), num_parameters).run()
     except ConnectionError:
         os._exit(0)

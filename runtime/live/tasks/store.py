@@ -12,7 +12,7 @@ from typing import Any
 from runtime.core.job import ApplyOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.transport.board import Board, SlotTable
+from runtime.live.transport.buffers import SharedBuffers, SlotTable
 from runtime.live.transport.messages import SaveCheckpoint, Saved
 from runtime.record.checkpoint import path_of, write_checkpoint
 from runtime.training.optimizers import Optimizer, make_optimizer
@@ -23,18 +23,18 @@ PREFIX = "optimizer."
 class Store:
     """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, wherever that lies.
 
-    Without a ``board`` all memory is the store's own. With one, gradients lie in their workers' rows (``_row_of`` says
-    which), and every version of the parameters is written to a slot that nobody reads.
+    Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
+    (``_row_of`` says which), and every version of the parameters is written to a slot that nobody reads.
     """
 
     def __init__(
-        self, initial: FloatVector, optimizer: dict[str, Any], board: Board | None = None, lo: int = 0
+        self, initial: FloatVector, optimizer: dict[str, Any], buffers: SharedBuffers | None = None, lo: int = 0
     ) -> None:
         self.initial = initial.copy()
         hi = lo + len(initial)
-        self.on_board = board is not None
-        self._slots = [slot[lo:hi] for slot in board.slots] if board else [aligned_vector(len(initial))]
-        self._rows = [row[lo:hi] for row in board.grads] if board else []
+        self.shares_memory = buffers is not None
+        self._slots = [slot[lo:hi] for slot in buffers.slots] if buffers else [aligned_vector(len(initial))]
+        self._rows = [row[lo:hi] for row in buffers.grads] if buffers else []
         self._optimizer_fields = {name: value for name, value in optimizer.items() if name != "lr"}
         self.table = SlotTable(len(self._slots))
         self.grads: dict[int, FloatVector] = {}
@@ -72,13 +72,13 @@ class Store:
         self.grads[grad_id] = grad
         self._own.add(grad_id)
 
-    def refer(self, ticket: int, reference: FloatVector) -> None:
+    def compute_reference(self, ticket: int, reference: FloatVector) -> None:
         """What gradients are compared with from now on has come in full into one of our buffers."""
         if self._reference is not None:
             self.release(self._reference[1])
         self._reference = (ticket, reference)
 
-    def weigh(self, grad_id: int, ticket: int) -> Products | None:
+    def inner_products(self, grad_id: int, ticket: int) -> Products | None:
         """Compare a gradient with reference ``ticket``; None when one of them is not here any more."""
         row = self._row_of.get(grad_id)
         grad = self.grads.get(grad_id) if row is None else self._rows[row]
@@ -129,7 +129,7 @@ class Store:
         grads = [self._take(grad_id) for grad_id in order.grads]
         self.table.release(order.grads)
         before = self.params
-        if self.on_board:
+        if self.shares_memory:
             self.table.advance()
         self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
         self.version = order.version

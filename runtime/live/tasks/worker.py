@@ -18,7 +18,7 @@ from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.pacing import Pacer
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.board import Board
+from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.links import ServerLinks
@@ -126,10 +126,10 @@ def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> No
         channel = BlockingChannel(spec.coordinator, spec.secret, identity)
         start_heartbeat(channel, spec.heartbeat_s)
         model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
-        if spec.weighs_samples and identity.role == "worker":
+        if spec.supports_sample_weights and identity.role == "worker":
             model.expect_weights()
-        board = Board(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
-        links = ServerLinks(model.num_parameters, spec.secret, identity, board)
+        buffers = SharedBuffers(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
+        links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
         links.shortcuts = spec.shortcuts(identity.role, identity.id)
         task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))

@@ -24,7 +24,7 @@ _HEADER = struct.Struct("<IBxxxIQQQI")
 class Header(msgspec.Struct, frozen=True, gc=False):
     """``ticket`` names the gradient or the delivery, ``length`` counts payload bytes that follow on the socket.
 
-    Without any, the payload lies on the board, parameters in ``slot``.
+    Without any, the payload is in the shared buffers, parameters in ``slot``.
     """
 
     kind: int

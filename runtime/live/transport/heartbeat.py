@@ -6,9 +6,9 @@ import contextlib
 import threading
 from typing import Protocol
 
-from runtime.live.transport.messages import Beat, encode
+from runtime.live.transport.messages import Heartbeat, encode
 
-_BEAT = encode(Beat())
+_HEARTBEAT = encode(Heartbeat())
 
 
 class Sender(Protocol):
@@ -26,6 +26,6 @@ def start_heartbeat(channel: Sender, period_s: float) -> None:
     def beat() -> None:
         with contextlib.suppress(OSError):
             while not pause.wait(period_s):
-                channel.send(_BEAT)
+                channel.send(_HEARTBEAT)
 
     threading.Thread(target=beat, name="heartbeat", daemon=True).start()

@@ -41,7 +41,7 @@ class Hub:
         self.loop, self.secret = loop, secret
         self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
         self.peers: dict[Key, tuple[Identity, LoopChannel]] = {}
-        self.strangers: dict[socket.socket, None] = {}
+        self.unauthenticated: dict[socket.socket, None] = {}
         self.listener, self.address = self._listen(transport, port, path)
         loop.watch(self.listener, self._accept)
 
@@ -76,7 +76,7 @@ class Hub:
         """Hang up on everybody."""
         for key in list(self.peers):
             self.hang_up(key)
-        for sock in [*self.strangers, self.listener]:
+        for sock in [*self.unauthenticated, self.listener]:
             self.loop.forget(sock)
             sock.close()
 
@@ -87,9 +87,11 @@ class Hub:
             sock, _ = self.listener.accept()
         except OSError:  # it has gone again
             return
-        if len(self.strangers) >= MAX_UNAUTHENTICATED:  # the oldest has had its chance; ours prove themselves at once
-            self._turn_away(next(iter(self.strangers)))
-        self.strangers[sock] = None
+        if (
+            len(self.unauthenticated) >= MAX_UNAUTHENTICATED
+        ):  # the oldest has had its chance; ours prove themselves at once
+            self._turn_away(next(iter(self.unauthenticated)))
+        self.unauthenticated[sock] = None
         try:
             tune(sock)
             greeting = Greeting(sock, self.secret)
@@ -100,11 +102,11 @@ class Hub:
         self.loop.after(HANDSHAKE_DEADLINE_S, lambda: self._expire(sock))
 
     def _expire(self, sock: socket.socket) -> None:
-        if sock in self.strangers:
+        if sock in self.unauthenticated:
             self._turn_away(sock)
 
     def _turn_away(self, sock: socket.socket) -> None:
-        self.strangers.pop(sock, None)
+        self.unauthenticated.pop(sock, None)
         self.loop.forget(sock)
         sock.close()
 
@@ -119,7 +121,7 @@ class Hub:
         except OSError:
             self._turn_away(sock)
             return
-        del self.strangers[sock]
+        del self.unauthenticated[sock]
         channel = LoopChannel(sock)
         self.hang_up((identity.role, identity.id))
         self.peers[identity.role, identity.id] = (identity, channel)

@@ -10,22 +10,26 @@ from collections.abc import Sequence
 from runtime.core.vectors import FloatVector, aligned_vector, server_range
 from runtime.live.transport.address import Address, connect
 from runtime.live.transport.auth import Identity, call
-from runtime.live.transport.board import Board
+from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 
 
 class ServerLinks:
     """Flat parameters and gradient of one worker (float32, shape [num_floats]), and the way to and from the servers.
 
-    ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there is a ``board``: then
+    ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there is a ``buffers``: then
     every delivery says in which of its slots the parameters are.
     """
 
-    def __init__(self, num_floats: int, secret: bytes, identity: Identity, board: Board | None = None) -> None:
-        self.num_floats, self.secret, self.identity, self.board = num_floats, secret, identity, board
-        self.shares_grad = board is not None and identity.role == "worker"
-        self.params: FloatVector = board.slots[0] if board else aligned_vector(num_floats)
-        self.grad: FloatVector = board.grads[identity.id] if board and self.shares_grad else aligned_vector(num_floats)
+    def __init__(
+        self, num_floats: int, secret: bytes, identity: Identity, buffers: SharedBuffers | None = None
+    ) -> None:
+        self.num_floats, self.secret, self.identity, self.buffers = num_floats, secret, identity, buffers
+        self.shares_grad = buffers is not None and identity.role == "worker"
+        self.params: FloatVector = buffers.slots[0] if buffers else aligned_vector(num_floats)
+        self.grad: FloatVector = (
+            buffers.grads[identity.id] if buffers and self.shares_grad else aligned_vector(num_floats)
+        )
         self.shortcuts: dict[Address, Address] = {}
         """Servers on this task's own host are reached without the detour that makes the others far."""
         self.received_s = 0.0
@@ -71,22 +75,22 @@ class ServerLinks:
         for sock, (params, _) in zip(self.socks, self._views, strict=True):
             header = self._expect(sock, PARAMS, ticket)
             version = header.version
-            if header.length != (0 if self.board is not None else len(params)):
+            if header.length != (0 if self.buffers is not None else len(params)):
                 raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
-            if self.board is None:
+            if self.buffers is None:
                 begun = time.perf_counter()
                 _receive_into(sock, params)
                 self.received_s += time.perf_counter() - begun
-            elif header.slot < len(self.board.slots):
-                self.params = self.board.slots[header.slot]
+            elif header.slot < len(self.buffers.slots):
+                self.params = self.buffers.slots[header.slot]
             else:
-                raise ConnectionError(f"refused {header}: the board has {len(self.board.slots)} slots")
+                raise ConnectionError(f"refused {header}: there are {len(self.buffers.slots)} slots")
         return version
 
     def push(self, ticket: int) -> None:
         """Hand the gradient to all servers and return when all of them hold it.
 
-        A worker's on a board is where they read it as soon as it is computed, so there is nothing to send: the
+        A worker's in shared buffers is where they read it as soon as it is computed, so there is nothing to send: the
         coordinator's order to use it tells them all they need. Raises ``ConnectionError`` when a server is gone.
         """
         if self.shares_grad:

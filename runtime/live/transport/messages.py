@@ -93,7 +93,7 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
     order: ComputeOrder
 
 
-class Assess(Message, frozen=True, kw_only=True, tag=True):
+class EvaluateVersion(Message, frozen=True, kw_only=True, tag=True):
     """Evaluate the parameters that the servers deliver under ``ticket``."""
 
     ticket: int
@@ -101,7 +101,7 @@ class Assess(Message, frozen=True, kw_only=True, tag=True):
     digest: bool = False
 
 
-class Refer(Message, frozen=True, kw_only=True, tag=True):
+class ComputeReference(Message, frozen=True, kw_only=True, tag=True):
     """Scorer: compute a reference gradient on the parameters that the servers deliver, and hand it to them."""
 
     ticket: int
@@ -128,10 +128,10 @@ class Freeze(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Update(Message, frozen=True, kw_only=True, tag=True):
-    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver, weigh.
+    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver, compare.
 
-    ``deliver`` holds (role, id, incarnation, ticket) of who gets the parameters of now, ``weigh`` gradients that are to
-    be compared with a reference, and its ticket.
+    ``deliver`` holds (role, id, incarnation, ticket) of who gets the current parameters, ``inner_products`` gradients
+    that are to be compared with a reference, and its ticket.
     """
 
     drop: tuple[int, ...] = ()
@@ -139,7 +139,7 @@ class Update(Message, frozen=True, kw_only=True, tag=True):
     delay_s: float = 0.0
     slowdown_frac: float = 0.0
     deliver: tuple[tuple[str, int, int, int], ...] = ()
-    weigh: tuple[tuple[int, int], ...] = ()
+    inner_products: tuple[tuple[int, int], ...] = ()
 
 
 class Fence(Message, frozen=True, kw_only=True, tag=True):
@@ -181,12 +181,12 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Halt(Message, frozen=True, kw_only=True, tag=True):
-    """Somebody is gone: what is under way is void. Say which version you hold, and wait for ``Form``."""
+    """Somebody is gone: what is under way is void. Say which version you hold, and wait for ``Reconfigure``."""
 
     generation: int
 
 
-class Form(Message, frozen=True, kw_only=True, tag=True):
+class Reconfigure(Message, frozen=True, kw_only=True, tag=True):
     """These are the replicas from now on, in the order of the ring.
 
     Take the parameters over from worker ``source``, or read a checkpoint; with neither (-1) keep yours, or, ``anew``,
@@ -206,13 +206,13 @@ class Reduce(Message, frozen=True, kw_only=True, tag=True):
     order: ApplyOrder
 
 
-class Free(Message, frozen=True, kw_only=True, tag=True):
+class DropGradients(Message, frozen=True, kw_only=True, tag=True):
     """Forget these gradients."""
 
     grads: tuple[int, ...]
 
 
-class TakePart(Message, frozen=True, kw_only=True, tag=True):
+class JoinCollective(Message, frozen=True, kw_only=True, tag=True):
     """Others compute, and need you (``DistributedDataParallel``): hold what comes of it under ``ticket``."""
 
     ticket: int
@@ -268,14 +268,14 @@ class Halted(Message, frozen=True, kw_only=True, tag=True):
     version: int
 
 
-class Severed(Message, frozen=True, kw_only=True, tag=True):
+class LinkLost(Message, frozen=True, kw_only=True, tag=True):
     """A server's connection broke."""
 
     generation: int
     reason: str
 
 
-class Assessed(Message, frozen=True, kw_only=True, tag=True):
+class VersionEvaluated(Message, frozen=True, kw_only=True, tag=True):
     """Metrics of one snapshot."""
 
     ticket: int
@@ -283,13 +283,13 @@ class Assessed(Message, frozen=True, kw_only=True, tag=True):
     sha256: str = ""
 
 
-class Referred(Message, frozen=True, kw_only=True, tag=True):
+class ReferenceReady(Message, frozen=True, kw_only=True, tag=True):
     """All servers hold a reference gradient."""
 
     ticket: int
 
 
-class Weighed(Message, frozen=True, kw_only=True, tag=True):
+class ScoreParts(Message, frozen=True, kw_only=True, tag=True):
     """A server has compared its part of a gradient with its part of the reference ``ticket``."""
 
     grad_id: int
@@ -322,7 +322,7 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
     injected_s: float
 
 
-class Beat(Message, frozen=True, kw_only=True, tag=True):
+class Heartbeat(Message, frozen=True, kw_only=True, tag=True):
     """Alive."""
 
 
@@ -337,16 +337,16 @@ AnyMessage = (
     | Exited
     | Attach
     | Work
-    | Assess
-    | Refer
+    | EvaluateVersion
+    | ComputeReference
     | Goodbye
     | Update
     | Fence
     | Halt
-    | Form
+    | Reconfigure
     | Reduce
-    | Free
-    | TakePart
+    | DropGradients
+    | JoinCollective
     | Deliver
     | SaveCheckpoint
     | LoadCheckpoint
@@ -354,14 +354,14 @@ AnyMessage = (
     | Attached
     | Report
     | Halted
-    | Severed
-    | Assessed
-    | Referred
-    | Weighed
+    | LinkLost
+    | VersionEvaluated
+    | ReferenceReady
+    | ScoreParts
     | Saved
     | Loaded
     | Busy
-    | Beat
+    | Heartbeat
 )
 
 

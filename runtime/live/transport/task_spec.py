@@ -24,7 +24,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     known_as: Address | None = None
     """Where others reach a server, if not where it listens: a relay that adds latency."""
     side_path: str = ""
-    """Of a server's second entrance, for the evaluator, beside the emulated network."""
+    """Of a server's second address, for the evaluator, beside the emulated network."""
     device: dict[str, float] | None = None
     """Profile of the host's device; None: that of the cluster."""
 
@@ -52,7 +52,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Profile of every worker's device, where they differ."""
     threads: int = 1
     evaluator_niceness: int = 5
-    weighs_samples: bool = False
+    supports_sample_weights: bool = False
     """Whether micro-batches with weights will come."""
     collective: str = ""
     """Who sums the gradients of replicas; empty: there are servers."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.virtual.clock import TIMER, Clock
-from runtime.virtual.tasks.iteration import Crew
-from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.iteration import WorkerModel
+from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup
 
@@ -19,9 +19,9 @@ class VirtualPort:
     def __init__(
         self,
         clock: Clock,
-        learner: Learner,
+        learner: ModelState,
         servers: ServerGroup,
-        workers: Crew,
+        workers: WorkerModel,
         *,
         woke: Callable[[str], None],
         evaluated: Callable[[float, int, dict[str, float]], None],
@@ -50,13 +50,13 @@ class VirtualPort:
         """They are of no more use."""
         self._orders.append(lambda _: self.learner.drop(grads))
 
-    def refer(self, number: int, version: int) -> None:
+    def compute_reference(self, number: int, version: int) -> None:
         """Beside the servers."""
-        self._orders.append(lambda sent_s: self._scorer.refer(number, sent_s))
+        self._orders.append(lambda sent_s: self._scorer.compute_reference(number, sent_s))
 
-    def weigh(self, grad_id: int, reference: int) -> None:
+    def inner_products(self, grad_id: int, reference: int) -> None:
         """On all servers."""
-        self._orders.append(lambda sent_s: self._scorer.weigh(grad_id, reference, sent_s))
+        self._orders.append(lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s))
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Metrics of the parameters of now."""

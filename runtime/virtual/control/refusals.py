@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.api import Circumstances
+from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
@@ -11,7 +11,7 @@ LOADING_FRAC = 0.02
 """Of what a device takes for one sample: a processor that has so much to load shows when it is throttled."""
 
 
-def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, paced_s: float) -> None:
+def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, paced_s: float) -> None:
     """Raise :class:`ConfigError` for what would be without effect.
 
     ``paced_s`` is what the slowest device that paces a worker takes for one sample; 0: none does.
@@ -28,7 +28,7 @@ def refuse_hidden(hosts: Hosts | None, costs: Costs, around: Circumstances, *, p
         _refuse_hidden_hosts(hosts, costs, around)
 
 
-def _refuse_hidden_hosts(hosts: Hosts, costs: Costs, around: Circumstances) -> None:
+def _refuse_hidden_hosts(hosts: Hosts, costs: Costs, around: RunContext) -> None:
     if around.transport != "tcp":
         raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
     if "bandwidth" in around.kinds and costs.link_bytes_per_s is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome, RunStatus, outcome_of, record_outcome
+from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
 from runtime.core.coordinator import Coordinator
@@ -17,13 +17,13 @@ from runtime.core.scoring import Products
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
-from runtime.virtual.control.cast import assemble
+from runtime.virtual.control.factory import assemble
 from runtime.virtual.control.port import VirtualPort
-from runtime.virtual.control.supervisor import Supervisor
+from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -58,7 +58,7 @@ class Stopwatch:
         return spent
 
 
-class Session:
+class VirtualSession:
     """Drives one job to its end; ``supervisor`` has the accidents that may befall it.
 
     Args:
@@ -74,9 +74,9 @@ class Session:
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: RunSpec,
         schedule: Schedule,
-        learner: Learner,
+        learner: ModelState,
         costs: Costs,
         device: DeviceProfile | Profiles | None,
         *,
@@ -89,8 +89,10 @@ class Session:
         self.record = experiment.record
         self.clock = Clock()
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
-        cast = assemble(self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived)
-        self.servers, self.workers, self.machines = cast
+        modelled = assemble(
+            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived
+        )
+        self.servers, self.workers, self.machines = modelled
         self.port = VirtualPort(
             self.clock,
             learner,
@@ -106,9 +108,9 @@ class Session:
                 learner,
                 self.servers,
                 samples=job.validation_samples,
-                on_board=experiment.transport == "shm",
-                referred=self._referred,
-                weighed=self._weighed,
+                shares_memory=experiment.transport == "shm",
+                reference_ready=self._referred,
+                score_parts=self._weighed,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
@@ -124,7 +126,7 @@ class Session:
         )
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
-        self.supervisor = Supervisor(
+        self.supervisor = VirtualSupervisor(
             self.clock,
             costs,
             self.coordinator,
@@ -255,10 +257,10 @@ class Session:
         )
 
     def _referred(self, number: int) -> None:
-        self._drive(lambda _: self.coordinator.executor.scoring.referred(number))
+        self._drive(lambda _: self.coordinator.executor.scoring.reference_ready(number))
 
     def _weighed(self, server: int, grad_id: int, reference: int, part: Products) -> None:
-        self._drive(lambda t: self.coordinator.weighed(t, server, grad_id, reference, part))
+        self._drive(lambda t: self.coordinator.score_parts(t, server, grad_id, reference, part))
 
     def _woke(self, tag: str) -> None:
         self._drive(lambda t: self.coordinator.woke(t, tag))

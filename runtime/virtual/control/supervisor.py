@@ -20,9 +20,9 @@ from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.files import File, Files
 from runtime.virtual.control.standstill import Standstill, parse
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
-from runtime.virtual.tasks.iteration import Crew
-from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.tasks.iteration import WorkerModel
+from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import ServerGroup
 
@@ -32,7 +32,7 @@ BY_PLAN = "killed by the plan"
 
 
 @final
-class Supervisor:
+class VirtualSupervisor:
     """As the live one it is a part of the coordinator, so what befalls a machine while that decides has to wait.
 
     Otherwise the coordinator would go on giving orders to the dead, and hear of a return before it has heard of the
@@ -45,10 +45,10 @@ class Supervisor:
         clock: Clock,
         costs: Costs,
         coordinator: Coordinator,
-        learner: Learner,
+        learner: ModelState,
         servers: ServerGroup,
-        workers: Crew,
-        machines: Machines | None,
+        workers: WorkerModel,
+        machines: ModelledMachines | None,
         *,
         lease_s: float,
         drive: Callable[[Call], None],
@@ -282,14 +282,14 @@ class Supervisor:
                 self._tell(self._t, inputs.Attached(effect.key, incarnation, effect.generation))
             case effects.Halt():
                 self._tell(self._t, inputs.Halted(effect.key, incarnation, effect.generation, self._holds))
-            case effects.Form():
-                self._form(effect)
+            case effects.Reconfigure():
+                self._reconfigure(effect)
             case effects.Donate():
                 pass
             case _:
                 assert_never(effect)
 
-    def _form(self, effect: effects.Form) -> None:
+    def _reconfigure(self, effect: effects.Reconfigure) -> None:
         """A newcomer's copy is a part of its launch; at the start all are alike."""
         state = self.recovery.state
         task = self.recovery.tasks[effect.key]

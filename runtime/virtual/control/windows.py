@@ -8,8 +8,8 @@ from injectors.plan import Kind
 from injectors.schedule import Change, Schedule
 from runtime.cluster.hosts import Hosts, Placement
 from runtime.virtual.clock import PLAN, Clock
-from runtime.virtual.control.supervisor import Supervisor
-from runtime.virtual.machines.machines import SHARED, Machines
+from runtime.virtual.control.supervisor import VirtualSupervisor
+from runtime.virtual.machines.machines import SHARED, ModelledMachines
 
 ACTIVE: frozenset[Kind] = SHARED | {"kill"}
 """Kinds that something must be done for. Delays and slow-downs are asked for where work begins."""
@@ -20,7 +20,12 @@ class Windows:
     """Tells machines and supervisor of every change of the plan, at its time."""
 
     def __init__(
-        self, clock: Clock, schedule: Schedule, hosts: Hosts | None, machines: Machines | None, supervisor: Supervisor
+        self,
+        clock: Clock,
+        schedule: Schedule,
+        hosts: Hosts | None,
+        machines: ModelledMachines | None,
+        supervisor: VirtualSupervisor,
     ) -> None:
         self.clock, self.machines, self.supervisor = clock, machines, supervisor
         self.placement = None if hosts is None else Placement(hosts)

@@ -1,10 +1,10 @@
 """Regular jobs without the coordinator: what a bounded gate does to workers with equal batches, in tight loops.
 
-A strategy that says of itself that it is such a gate (``Strategy.rhythm``) needs no event objects, no ledger and no
-data service when nothing is computed: who may start when follows from the finishing times. With bound 0 a round is a
-few numpy operations on all workers at once; otherwise two heap entries stand for an iteration. The arithmetic is that
-of :mod:`runtime.virtual.tasks.workers` and ``servers``, operation by operation, so the rows of ``iterations.parquet``
-are the same to the bit as those of the full runtime (tested).
+A strategy that says of itself that it is such a gate (``Strategy.staleness_hint``) needs no event objects, no ledger
+and no data service when nothing is computed: who may start when follows from the finishing times. With bound 0 a
+round is a few numpy operations on all workers at once; otherwise two heap entries stand for an iteration. The
+arithmetic is that of :mod:`runtime.virtual.tasks.workers` and ``servers``, operation by operation, so the rows of
+``iterations.parquet`` are the same to the bit as those of the full runtime (tested).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 
 from injectors.plan import Kind
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome, RunStatus, record_outcome
+from runtime.api import Outcome, RunSpec, RunStatus, record_outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import nominal_batches
 from runtime.core.job import Job, Status
@@ -22,9 +22,9 @@ from runtime.errors import is_full, no_space
 from runtime.record.columns import IterationWriter
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter
-from runtime.virtual.tasks.learner import NoLearner
+from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, Servers
-from strategies.protocol import Evaluated, Rhythm, Started, Strategy
+from strategies.protocol import BoundedStalenessHint, Evaluated, Started, Strategy
 
 REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
 """Kinds of disturbance that are known when an iteration begins."""
@@ -32,16 +32,16 @@ TICK_EVERY = 1 << 14
 """Iterations between two looks at the outside world."""
 
 
-def rhythm_of(
+def hint_of(
     job: Job, strategy: Strategy, costs: Costs, *, scored: bool, kinds: frozenset[Kind] = frozenset()
-) -> Rhythm | None:
+) -> BoundedStalenessHint | None:
     """The strategy's rhythm if this job keeps it all the time; None if only the full runtime can tell what happens.
 
     That needs equal batches that fill the epoch, a data policy without leftovers, and nothing that comes in between.
     ``scored``: there is a metric to evaluate. ``kinds``: of disturbances in the plan.
     """
-    rhythm = strategy.rhythm()
-    if rhythm is None or costs.link_bytes_per_s is not None or not _fits(job, strategy.data, rhythm):
+    staleness_hint = strategy.staleness_hint()
+    if staleness_hint is None or costs.link_bytes_per_s is not None or not _fits(job, strategy.data, staleness_hint):
         return None
     if kinds - REGULAR:
         return None
@@ -49,10 +49,10 @@ def rhythm_of(
     late = scored and costs.evaluation_s > 0
     saves = job.checkpoint_every_s and (costs.checkpoint_base_s or costs.disk_bytes_per_s)
     stops = job.stop_at_target or job.stop_at_convergence
-    return None if busy or late or saves or stops else rhythm
+    return None if busy or late or saves or stops else staleness_hint
 
 
-def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
+def _fits(job: Job, data: str, staleness_hint: BoundedStalenessHint) -> bool:
     """Whether every Compute is of one batch and no worker is ever short of data before the end."""
     batch, epochs = job.global_batch_samples, job.epochs
     if not job.num_servers:
@@ -61,7 +61,7 @@ def _fits(job: Job, data: str, rhythm: Rhythm) -> bool:
         return False
     if job.batches_per_shard != 1 and data != "even":
         return False
-    return rhythm.bound == 0 or epochs == 1 or (data == "even" and job.epoch_overlap)
+    return staleness_hint.bound == 0 or epochs == 1 or (data == "even" and job.epoch_overlap)
 
 
 class RegularRun(ABC):
@@ -69,34 +69,34 @@ class RegularRun(ABC):
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: RunSpec,
         rows: IterationWriter,
         schedule: Schedule,
         learner: NoLearner,
         costs: Costs,
         profile: DeviceProfile | None,
-        rhythm: Rhythm,
+        staleness_hint: BoundedStalenessHint,
     ) -> None:
         job = experiment.job
         self.experiment, self.job, self.schedule, self.learner = experiment, job, schedule, learner
         self.record, self.rows = experiment.record, rows
-        self.costs, self.profile, self.rhythm = costs, profile, rhythm
+        self.costs, self.profile, self.staleness_hint = costs, profile, staleness_hint
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
         self.samples = job.global_batch_samples // job.num_workers
         assert job.epochs is not None
         self.total = job.epochs * job.num_samples // self.samples
         """Iterations of all workers together."""
-        share = 1.0 if rhythm.bound == 0 else 1.0 / job.num_workers
-        self.lr_scale = share if rhythm.lr_scale is None else rhythm.lr_scale
+        share = 1.0 if staleness_hint.bound == 0 else 1.0 / job.num_workers
+        self.lr_scale = share if staleness_hint.lr_scale is None else staleness_hint.lr_scale
         self.done = 0
         self.version = 0
         self.t = 0.0
         self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
         self._evaluate_s = job.eval_every_s or math.inf
         self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
-        on_board = experiment.transport == "shm"
-        self.on_board = on_board
-        self.transfer_s = 0.0 if on_board else costs.transfer_s(sum(self.servers.num_bytes))
+        shares_memory = experiment.transport == "shm"
+        self.shares_memory = shares_memory
+        self.transfer_s = 0.0 if shares_memory else costs.transfer_s(sum(self.servers.num_bytes))
         self.data_s = costs.data_s(self.samples)
         self.real_s = costs.compute_s(self.samples)
         self.paced_s = None if profile is None else profile.seconds(self.samples)

@@ -58,7 +58,7 @@ class Rounds(RegularRun):
         compute_s = own_s + injected_s
         since_s = pulled_s + compute_s
         pushed_s = since_s + self.transfer_s
-        taken_s = pushed_s if self.on_board else np.maximum(pushed_s, servers.idle_s)
+        taken_s = pushed_s if self.shares_memory else np.maximum(pushed_s, servers.idle_s)
         idle_since_s[:] = taken_s
         everyone = np.arange(workers)
         columns = {

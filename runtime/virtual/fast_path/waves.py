@@ -64,11 +64,16 @@ class Waves(RegularRun):
 
     def _loop(self) -> None:  # noqa: C901 (one loop, unrolled: calls would cost more than what they do)
         """Two heap entries for an iteration."""
-        bound = math.inf if self.rhythm.bound is None else self.rhythm.bound
+        bound = math.inf if self.staleness_hint.bound is None else self.staleness_hint.bound
         job, costs, servers, samples = self.job, self.costs, self.servers, self.samples
         tick = Clocks(job.num_workers, bound).tick
         decision_s, control_s, transfer_s, data_s = costs.decision_s, costs.control_s, self.transfer_s, self.data_s
-        overshoot_s, real_s, paced_s, on_board = costs.sleep_overshoot_s, self.real_s, self.paced_s, self.on_board
+        overshoot_s, real_s, paced_s, shares_memory = (
+            costs.sleep_overshoot_s,
+            self.real_s,
+            self.paced_s,
+            self.shares_memory,
+        )
         factors = [jitter.factor for jitter in self.jitter]
         targets, delay_for, write = self.targets, self.schedule.delay_for, self.rows.row
         even = self.experiment.strategy.data == "even"
@@ -126,7 +131,7 @@ class Waves(RegularRun):
             while heap:
                 t, kind, _, worker = pop(heap)
                 if kind == PUSHED:
-                    taken_s = t if on_board or servers.idle_s <= t else servers.idle_s
+                    taken_s = t if shares_memory or servers.idle_s <= t else servers.idle_s
                     taken_at_s[worker] = idle_since_s[worker] = taken_s
                     sequence += 1
                     push(heap, (taken_s + control_s, ARRIVED, sequence, worker))

@@ -24,7 +24,7 @@ SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 
 
 @final
-class Machines:
+class ModelledMachines:
     """Carries out what tasks do; what a task was doing when it was forgotten never ends.
 
     Args:

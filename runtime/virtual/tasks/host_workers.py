@@ -14,28 +14,28 @@ from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.tasks.host_servers import HostServers
-from runtime.virtual.tasks.iteration import Arrived, Crew, Iteration
-from runtime.virtual.tasks.learner import Result
+from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
+from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
 
 Step = Callable[[Iteration], object]
 
 
 @final
-class HostWorkers(Crew):
+class HostWorkers(WorkerModel):
     """``profiles[k]`` paces worker k; ``default`` a worker that moves to a host without a device of its own."""
 
     def __init__(
         self,
-        machines: Machines,
+        machines: ModelledMachines,
         costs: Costs,
         profiles: Profiles,
         servers: HostServers | Replicas,
         *,
         default: DeviceProfile | None = None,
-        on_board: bool,
+        shares_memory: bool,
         seed: int,
         arrived: Arrived,
     ) -> None:
@@ -43,7 +43,7 @@ class HostWorkers(Crew):
             machines.clock,
             costs,
             servers.num_bytes,
-            on_board=on_board,
+            shares_memory=shares_memory,
             num_workers=len(profiles),
             seed=seed,
             arrived=arrived,
@@ -51,10 +51,10 @@ class HostWorkers(Crew):
         self.machines, self.profiles, self.servers = machines, list(profiles), servers
         self.default = default
         self.names = [f"worker:{worker}" for worker in range(len(profiles))]
-        self._copy_s = 0.0 if on_board else costs.transfer_per_byte_s * self.model_bytes
+        self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         role, _, number = task.partition(":")
         if role == "worker":
             self.profiles[int(number)] = self.default if device is None else device
@@ -62,7 +62,7 @@ class HostWorkers(Crew):
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         iteration = Iteration(order, result)
         self.under_way[order.worker] = iteration
         iteration.missing = len(self.servers.names) + 1  # and the batch
@@ -87,7 +87,7 @@ class HostWorkers(Crew):
     def _deliver(self, iteration: Iteration, server: int) -> None:
         if iteration.void:
             return
-        if self.on_board:
+        if self.shares_memory:
             self._received(iteration)
             return
         if not iteration.receiving:
@@ -151,7 +151,7 @@ class HostWorkers(Crew):
         iteration.injected_s = now - computed_s
         iteration.compute_s = now - iteration.since_s
         iteration.since_s = now
-        if self.on_board:
+        if self.shares_memory:
             self._end(iteration, now)
         else:
             self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))

@@ -11,7 +11,7 @@ from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter
-from runtime.virtual.tasks.learner import Result
+from runtime.virtual.tasks.model_state import Result
 from strategies.protocol import Timings
 
 
@@ -54,7 +54,7 @@ class Iteration:
 Arrived = Callable[[Iteration, Timings, float], None]
 
 
-class Crew(ABC):
+class WorkerModel(ABC):
     """The workers; ``arrived(iteration, timings, at_s)`` tells when the servers have a gradient."""
 
     def __init__(
@@ -63,12 +63,12 @@ class Crew(ABC):
         costs: Costs,
         num_bytes: list[int],
         *,
-        on_board: bool,
+        shares_memory: bool,
         num_workers: int,
         seed: int,
         arrived: Arrived,
     ) -> None:
-        self.clock, self.costs, self.on_board, self.arrived = clock, costs, on_board, arrived
+        self.clock, self.costs, self.shares_memory, self.arrived = clock, costs, shares_memory, arrived
         self.jitter = [Jitter(seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(num_workers)]
         self.idle_since_s = [0.0] * num_workers
         self.under_way: dict[int, Iteration] = {}

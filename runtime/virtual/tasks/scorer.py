@@ -15,50 +15,55 @@ from typing import final
 from runtime.core.scoring import Products
 from runtime.virtual.clock import MACHINE, MESSAGE, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.learner import Learner
+from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.servers import ServerGroup
 
 
 @final
 class Scorer:
-    """``referred(number)`` and ``weighed(server, grad, reference, part)`` are called when the coordinator hears of it.
+    """Computes reference gradients and inner products, in modelled time.
 
-    ``samples`` are held out; ``on_board``: parameters need not travel.
+    ``reference_ready(number)`` and ``score_parts(server, grad, reference, part)`` are called when the coordinator is
+    told.
+
+    ``samples`` are held out; ``shares_memory``: parameters need not travel.
     """
 
     def __init__(
         self,
         clock: Clock,
         costs: Costs,
-        learner: Learner,
+        learner: ModelState,
         servers: ServerGroup,
         *,
         samples: int,
-        on_board: bool,
-        referred: Callable[[int], None],
-        weighed: Callable[[int, int, int, Products], None],
+        shares_memory: bool,
+        reference_ready: Callable[[int], None],
+        score_parts: Callable[[int, int, int, Products], None],
     ) -> None:
         self.clock, self.costs, self.learner, self.servers = clock, costs, learner, servers
-        self.referred, self.weighed = referred, weighed
+        self.reference_ready, self.score_parts = reference_ready, score_parts
         transfer_s = costs.transfer_s(sum(servers.num_bytes))
-        self._refer_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if on_board else 2)
+        self._reference_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if shares_memory else 2)
 
-    def refer(self, number: int, sent_s: float) -> None:
+    def compute_reference(self, number: int, sent_s: float) -> None:
         """On the parameters of now."""
-        self.learner.refer()
-        self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._refer_s, MACHINE, self._pushed, number))
+        self.learner.compute_reference()
+        self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._reference_s, MACHINE, self._pushed, number))
 
     def _pushed(self, number: int) -> None:
         """The servers take it when they have done what they were ordered before."""
         now, control_s = self.clock.now, self.costs.control_s
-        self.servers.free(now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.referred, number))
+        self.servers.free(
+            now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.reference_ready, number)
+        )
 
-    def weigh(self, grad_id: int, reference: int, sent_s: float) -> None:
+    def inner_products(self, grad_id: int, reference: int, sent_s: float) -> None:
         """Nothing comes of it if the gradient is gone."""
-        parts = self.learner.weigh(grad_id, len(self.servers.names))
+        parts = self.learner.inner_products(grad_id, len(self.servers.names))
         for server, part in enumerate(parts):
-            told = partial(self.weighed, server, grad_id, reference, part)
-            self.servers.weigh(server, sent_s, partial(self._tell, told))
+            told = partial(self.score_parts, server, grad_id, reference, part)
+            self.servers.inner_products(server, sent_s, partial(self._tell, told))
 
     def _tell(self, told: Callable[[], None], at_s: float) -> None:
         self.clock.at(at_s + self.costs.control_s, MESSAGE, told)

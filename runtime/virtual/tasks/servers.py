@@ -41,7 +41,7 @@ class ServerGroup(ABC):
         """Tell ``then`` when all servers have done what they were ordered before ``sent_s``."""
         raise NotImplementedError("there are no servers")
 
-    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+    def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         """A server compares a gradient with the reference; ``then`` is told when it has."""
         raise NotImplementedError("there are no servers that could compare gradients")
 
@@ -107,7 +107,7 @@ class Servers(ServerGroup):
         """See :class:`ServerGroup`."""
         then(max(sent_s + self.costs.control_s, self.idle_s))
 
-    def weigh(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
+    def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         """See :class:`ServerGroup`."""
         seconds = self._compare_s(server)
         self.free_s[server] = max(self.free_s[server], sent_s + self.costs.control_s) + seconds

@@ -16,14 +16,14 @@ from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network
-from runtime.virtual.tasks.iteration import Arrived, Crew, Iteration
-from runtime.virtual.tasks.learner import Result
+from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
+from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 
 
 @final
-class Workers(Crew):
+class Workers(WorkerModel):
     """Devices and their jitter, each undisturbed by its neighbours; ``profiles[k]`` paces worker k."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Workers(Crew):
         servers: Servers | Replicas,
         network: Network | None,
         *,
-        on_board: bool,
+        shares_memory: bool,
         seed: int,
         arrived: Arrived,
     ) -> None:
@@ -42,16 +42,16 @@ class Workers(Crew):
             clock,
             costs,
             servers.num_bytes,
-            on_board=on_board,
+            shares_memory=shares_memory,
             num_workers=len(profiles),
             seed=seed,
             arrived=arrived,
         )
         self.profiles, self.servers, self.network = profiles, servers, network
-        self._transfer_s = 0.0 if on_board else costs.transfer_s(self.model_bytes)
+        self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.Crew`."""
+        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         iteration = Iteration(order, result)
         worker = order.worker
         self.under_way[worker] = iteration
@@ -108,7 +108,7 @@ class Workers(Crew):
     def _pushed(self, iteration: Iteration) -> None:
         """A gradient counts as pushed when the servers, which do one thing at a time, have taken it."""
         if not iteration.void:
-            taken_s = self.clock.now if self.on_board else max(self.clock.now, self.servers.idle_s)
+            taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
 
     def _compute_s(self, iteration: Iteration) -> tuple[float, float]:

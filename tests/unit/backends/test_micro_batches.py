@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from runtime.backends.base import MicroBatch, micro_batches, ordered_batches, weighs_samples
+from runtime.backends.base import MicroBatch, micro_batches, ordered_batches, supports_sample_weights
 from runtime.backends.numpy import NumpyModel
 from runtime.backends.torch import TorchModel
 from runtime.core.job import ComputeOrder, Piece
@@ -184,15 +184,19 @@ def test_a_task_knows_whether_its_samples_are_apart(name: str, task: DatasetTask
     norms = any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in modules)
     drops = any(isinstance(one, torch.nn.Dropout) and one.p > 0 for one in modules)
     assert task.independent_samples is not (norms or drops)
-    assert weighs_samples(task, "torch") == weighs_samples(task, "tensorflow") == weighs_samples(task, "")
-    assert weighs_samples(task, "torch") == task.independent_samples
+    assert (
+        supports_sample_weights(task, "torch")
+        == supports_sample_weights(task, "tensorflow")
+        == supports_sample_weights(task, "")
+    )
+    assert supports_sample_weights(task, "torch") == task.independent_samples
     assert task.independent_samples == (name in TASKS)
 
 
 def test_a_task_that_says_nothing_is_computed_part_by_part() -> None:
-    assert not weighs_samples(Normalised(), "torch")
-    assert weighs_samples(SampleLedger(), "numpy")
-    assert not weighs_samples(SampleLedger(), "torch")
+    assert not supports_sample_weights(Normalised(), "torch")
+    assert supports_sample_weights(SampleLedger(), "numpy")
+    assert not supports_sample_weights(SampleLedger(), "torch")
 
 
 # ---- orders ---------------------------------------------------------------------------------------------------------

@@ -32,14 +32,14 @@ def desk(num_servers: int = 1, num_workers: int = 3, **changes: Any) -> Desk:
 
 def part(at: Desk, server: int, grad_id: int, numbers: Sequence[float], reference: int | None = None) -> None:
     number = at.references[-1][0] if reference is None else reference
-    at.core.weighed(at.at(None), server, grad_id, number, Products(*numbers))
+    at.core.score_parts(at.at(None), server, grad_id, number, Products(*numbers))
 
 
 def test_means_are_told_of_sums_over_all_servers() -> None:
     """Gradients of two samples, a reference of four: dot / (2 x 4), |G|^2 / 2^2, |R|^2 / 4^2."""
     at = desk(num_servers=3)
     at.say(Score(grad=1))
-    at.referred()
+    at.reference_ready()
     part(at, 2, 1, (1.0, 4.0, 16.0))
     part(at, 0, 1, (8.0, 8.0, 32.0))
     assert at.told(Scored) == []
@@ -55,7 +55,7 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
     for order in ((0, 1, 2), (2, 1, 0), (0, 2, 1)):
         at = desk(num_servers=3)
         at.say(Score(grad=0))
-        at.referred()
+        at.reference_ready()
         for server in order:
             part(at, server, 0, parts[server])
         dots += [told.dot for told in at.told(Scored)]
@@ -67,7 +67,7 @@ def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> 
     at = desk()
     at.say(Score(grad=0))
     assert (at.references, at.weighings) == ([(0, 0)], [])
-    at.referred()
+    at.reference_ready()
     at.say(Score(grad=1))
     assert (at.references, at.weighings) == ([(0, 0)], [(0, 0), (1, 0)])
     at.say(apply(2))
@@ -75,7 +75,7 @@ def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> 
     at.say(Score(grad=0, refresh=True))
     assert at.references[1:] == [(1, 1)], "on the parameters of now"
     assert at.weighings == [(0, 0), (1, 0)]
-    at.referred()
+    at.reference_ready()
     assert at.weighings[2:] == [(0, 1)]
 
 
@@ -83,18 +83,18 @@ def test_what_is_asked_for_while_a_reference_is_computed_waits_for_it() -> None:
     at = desk()
     at.say(Score(grad=0), Score(grad=1), Score(grad=2, refresh=True))
     assert (at.references, at.weighings) == ([(0, 0)], [])
-    at.referred()
+    at.reference_ready()
     assert (at.references, at.weighings) == ([(0, 0), (1, 0)], [(0, 0), (1, 0)])
-    at.referred()
+    at.reference_ready()
     assert at.weighings[2:] == [(2, 1)]
 
 
 def test_old_answers_are_not_heard() -> None:
     at = desk()
     at.say(Score(grad=0))
-    at.core.executor.scoring.referred(7)
+    at.core.executor.scoring.reference_ready(7)
     assert at.weighings == []
-    at.referred()
+    at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0), reference=7)
     part(at, 0, 1, (1.0, 1.0, 1.0))
     assert at.told(Scored) == []
@@ -112,9 +112,9 @@ def test_who_takes_over_from_a_dead_scorer_is_asked_again_on_the_parameters_of_t
     at.say(apply(1))
     scoring.repeat()
     assert at.references == [(0, 0), (1, 1)]
-    scoring.referred(0)
+    scoring.reference_ready(0)
     assert at.weighings == [], "the dead have spoken"
-    scoring.referred(1)
+    scoring.reference_ready(1)
     part(at, 0, 0, (1.0, 1.0, 1.0))
     assert at.told(Scored)[0].ref_version == 1
 
@@ -125,10 +125,10 @@ def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool
     at = desk()
     at.say(Score(grad=0), Score(grad=1))
     if refers:
-        at.referred()
+        at.reference_ready()
     at.say(use)
     if not refers:
-        at.referred()
+        at.reference_ready()
         assert at.weighings == [(1, 0)]
     part(at, 0, 0, (1.0, 1.0, 1.0))
     part(at, 0, 1, (1.0, 1.0, 1.0))
@@ -138,7 +138,7 @@ def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool
 def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
     at = desk()
     at.say(Score(grad=0))
-    at.referred()
+    at.reference_ready()
     at.lose_server()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.restore()
@@ -153,7 +153,7 @@ def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
     at = desk()
     at.say(Score(grad=0))
     at.lose(0)
-    at.referred()
+    at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.say(apply(0))
     assert [told.grad.id for told in at.told(Scored)] == [0]
@@ -164,7 +164,7 @@ def test_a_reference_that_is_not_finite_points_nowhere() -> None:
     for numbers in ((float("nan"), 4.0, float("nan")), (float("inf"), 4.0, 1.0), (1.0, 4.0, float("inf"))):
         at = desk()
         at.say(Score(grad=0))
-        at.referred()
+        at.reference_ready()
         part(at, 0, 0, numbers)
         (told,) = at.told(Scored)
         assert (told.dot, told.sqr_grad, told.sqr_ref) == (0.0, 1.0, 0.0)
@@ -177,7 +177,7 @@ def test_a_score_may_be_asked_for_again_once_it_is_told() -> None:
         at.say(Score(grad=0))
     at = desk()
     at.say(Score(grad=0))
-    at.referred()
+    at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.say(Score(grad=0))
     part(at, 0, 0, (1.0, 1.0, 1.0))
@@ -205,7 +205,7 @@ def test_who_finds_no_data_waits_for_scores_that_may_bring_some() -> None:
     at = desk(num_workers=2, num_samples=4, epochs=1)
     at.say(Score(grad=0), Score(grad=1), *compute(0, 1))
     assert at.empties() == []
-    at.referred()
+    at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     assert at.empties() == []
     at.say(Drop(grads=(0,)))

@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import runtime.core.shards
-from runtime.core.ledger import Ledger
+from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.shards import Cut, Epoch, Range, Shards
 from strategies.protocol import ProtocolError
@@ -218,19 +218,19 @@ def test_tests_find_bugs_in_the_sizes_and_the_order_of_data(plant: Plant, monkey
 # ---- the ledger -----------------------------------------------------------------------------------------------------
 
 
-class DoubleUseNotNoticed(Ledger):
+class DoubleUseNotNoticed(GradientLedger):
     def use(self, ids: tuple[int, ...], what: str) -> list[Any]:
         found = super().use(ids, what)
         self.grads.update({grad.id: grad for grad in found})
         return found
 
 
-class UnknownGradientsAreSkipped(Ledger):
+class UnknownGradientsAreSkipped(GradientLedger):
     def use(self, ids: tuple[int, ...], what: str) -> list[Any]:
         return [self.grads.pop(grad_id) for grad_id in ids if grad_id in self.grads]
 
 
-class RefusedGradientsAreGone(Ledger):
+class RefusedGradientsAreGone(GradientLedger):
     def use(self, ids: tuple[int, ...], what: str) -> list[Any]:
         try:
             return super().use(ids, what)
@@ -239,56 +239,56 @@ class RefusedGradientsAreGone(Ledger):
             raise
 
 
-class EmptyGradientsCount(Ledger):
+class EmptyGradientsCount(GradientLedger):
     def arrived(self, grad: Any) -> None:
         self.grads[grad.id] = grad
 
 
-class VoidKeepsGradients(Ledger):
+class VoidKeepsGradients(GradientLedger):
     def void(self) -> None:
         self.busy.clear()
         self.held.clear()
 
 
-class VoidKeepsHeld(Ledger):
+class VoidKeepsHeld(GradientLedger):
     def void(self) -> None:
         self.busy.clear()
         self.grads.clear()
 
 
-class BusyIsNotChecked(Ledger):
+class BusyIsNotChecked(GradientLedger):
     def check_compute(self, command: Any, alive: bool) -> None:
         busy, self.busy = self.busy, {}
         super().check_compute(command, alive)
         self.busy = busy
 
 
-class HeldIsNotChecked(Ledger):
+class HeldIsNotChecked(GradientLedger):
     def check_compute(self, command: Any, alive: bool) -> None:
         held, self.held = self.held, {}
         super().check_compute(command, alive)
         self.held = held
 
 
-class TheDeadMayCompute(Ledger):
+class TheDeadMayCompute(GradientLedger):
     def check_compute(self, command: Any, alive: bool) -> None:
         super().check_compute(command, True)
 
 
-class ShowsEverybodysEvents(Ledger):
-    def saw(self, worker: int, event: Any) -> None:
-        super().saw(0, event)
+class ShowsEverybodysEvents(GradientLedger):
+    def note_event(self, worker: int, event: Any) -> None:
+        super().note_event(0, event)
         self._history = dict.fromkeys(range(9), self._history[0])
 
 
-class ShowsTheFirstEvents(Ledger):
-    def saw(self, worker: int, event: Any) -> None:
+class ShowsTheFirstEvents(GradientLedger):
+    def note_event(self, worker: int, event: Any) -> None:
         if len(self._history.get(worker, ())) < 6:
-            super().saw(worker, event)
+            super().note_event(worker, event)
 
 
-@pytest.mark.parametrize("mutant", Ledger.__subclasses__(), ids=lambda mutant: mutant.__name__)
-def test_tests_find_bugs_in_the_ledger(mutant: type[Ledger]) -> None:
+@pytest.mark.parametrize("mutant", GradientLedger.__subclasses__(), ids=lambda mutant: mutant.__name__)
+def test_tests_find_bugs_in_the_ledger(mutant: type[GradientLedger]) -> None:
     assert findings(test_ledger, mutant)
 
 
@@ -350,6 +350,6 @@ def variants(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
 
 def test_without_a_mutant_nothing_is_found() -> None:
     """The control of these controls."""
-    assert findings(test_ledger, Ledger) == []
+    assert findings(test_ledger, GradientLedger) == []
     assert findings(test_membership) == []
     assert findings(test_shards) == []

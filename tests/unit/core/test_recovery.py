@@ -221,7 +221,7 @@ def wanted(recovery: Recovery, given_input: inputs.AnyInput) -> list[type]:
     return [type(effect) for effect in recovery.receive(given_input)]
 
 
-def strike(world: World, *keys: tuple[str, int]) -> None:
+def unregister(world: World, *keys: tuple[str, int]) -> None:
     for key in keys:
         world.do(("die", world.newest[key]))
 
@@ -231,7 +231,7 @@ def test_a_restart_that_a_loss_has_overtaken_is_void() -> None:
     when a later checkpoint is complete, or when the deadline of the first is over."""
     world = begun(LIVE, 1, 2)
     world.do(("restart", ("server", 1)))
-    strike(world, ("server", 0))
+    unregister(world, ("server", 0))
     world.settle()
     world.check_settled()
     world.do(("save",))
@@ -244,7 +244,7 @@ def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> N
     """It was waited for for ever on the virtual clock: the checkpoint before could not become complete any more."""
     world = begun(rules("virtual", "checkpoint"), 2, 1)
     world.do(("restart", ("server", 0)))
-    strike(world, ("worker", 0))
+    unregister(world, ("worker", 0))
     world.settle()
     world.check_settled()
 
@@ -253,7 +253,7 @@ def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> N
 def test_when_servers_read_after_a_worker_s_loss(kind: str, reads: bool) -> None:
     """While it starts, or when it is back."""
     world = begun(rules(kind, "checkpoint"), 2, 1)
-    strike(world, ("worker", 0))
+    unregister(world, ("worker", 0))
     assert any(about[0] == "loaded" for about in world.owed) == reads
     answered(world, "loaded")
     answered(world, "ready")
@@ -299,11 +299,11 @@ def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> N
 
 def test_who_has_left_is_not_heard_any_more() -> None:
     world = begun(rules("live", "shards", 0), 2, 1)
-    strike(world, ("worker", 0))
+    unregister(world, ("worker", 0))
     assert world.recovery.tasks["worker", 0].state == TaskState.LEFT
     for late in (inputs.Ready(("worker", 0), 1), inputs.Gone(("worker", 0), 1, "x"), inputs.Hold(("worker", 0), "x")):
         assert world.recovery.receive(late) == []
-    strike(world, ("worker", 1))
+    unregister(world, ("worker", 1))
     assert world.failed == "no worker is left"
 
 
@@ -333,7 +333,7 @@ def test_what_cannot_be_is_refused_with_what_went_before_and_changes_nothing() -
         world.recovery.receive(inputs.Ready(("worker", 0), 0))
     assert world.recovery.receive(inputs.Worked(("worker", 0), 0)) == []
     assert world.newest["worker", 0] == Process(("worker", 0), 0)
-    strike(world, ("server", 0))
+    unregister(world, ("server", 0))
     world.settle()
     world.check_settled()
 

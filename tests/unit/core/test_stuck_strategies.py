@@ -17,7 +17,7 @@ from runtime.core.scheduling import ConstantPending
 from runtime.core.stuck import Vigil, awaits, declare
 from runtime.record.recorder import Recorder
 from runtime.record.replay import RecordedEvent, replay
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from strategies.protocol import (
     Arrived,
@@ -171,21 +171,21 @@ def test_time_that_runs_out_while_somebody_computes_is_one() -> None:
 
 def virtual(
     tmp_path: Path, reply: Callable[[Any], Sequence[Any]], plan: Sequence[Disturbance] = (), **changes: Any
-) -> Session:
+) -> VirtualSession:
     from runtime.cluster.device import DeviceProfile
-    from runtime.virtual.tasks.learner import NoLearner
-    from tests.support.harness import make_experiment
+    from runtime.virtual.tasks.model_state import NoLearner
+    from tests.support.harness import make_run_spec
 
     class Told(Puppet):
         needs = frozenset({Compute, Restart})
 
     job = make_job(**{"max_time_s": 900.0, "stuck_after_s": 30.0, "num_workers": 2, **changes})
-    experiment = make_experiment(
+    experiment = make_run_spec(
         job, Told(reply=reply), Recorder(tmp_path), tmp_path, scheduler=ConstantPending(pending_s=50.0)
     )
     schedule = Schedule(Plan(pattern="test", seed=0, horizon_s=900.0, disturbances=tuple(plan)))
     device = DeviceProfile(base_s=1.0, per_sample_s=0.0)
-    return Session(experiment, schedule, NoLearner(100, None), load_costs("ideal").values, device)
+    return VirtualSession(experiment, schedule, NoLearner(100, None), load_costs("ideal").values, device)
 
 
 def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import strategies
 from strategies.bsp import BSP
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import AllGate, BoundedGate
 from strategies.load.shares import SteadyLoad
 from strategies.protocol import Strategy

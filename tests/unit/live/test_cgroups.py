@@ -43,7 +43,7 @@ def test_every_directory_is_entrusted_before_it_is_made_and_when_it_is_there(
     cpu, memory = machine.v1(), machine.v1("memory", "memory")
     monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
     heard: list[tuple[Path, bool]] = []
-    made = run_group(RUN_ID, memory=True, entrust=lambda path: heard.append((path, path.is_dir())))
+    made = run_group(RUN_ID, memory=True, register=lambda path: heard.append((path, path.is_dir())))
     assert made.paths == [cpu / NAME, memory / NAME]
     assert heard == [(path, there) for path in made.paths for there in (False, True)]
 
@@ -52,12 +52,12 @@ def test_a_run_that_cannot_have_one_of_its_groups_has_none(machine: Machine, mon
     cpu, memory = machine.v1(), machine.v1("memory", "memory")
     monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
 
-    def entrust(path: Path) -> None:
+    def register(path: Path) -> None:
         if path.parent == memory:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(CgroupUnavailable, match=r"cannot make .*memory"):
-        run_group(RUN_ID, memory=True, entrust=entrust)
+        run_group(RUN_ID, memory=True, register=register)
     assert not (cpu / NAME).exists()
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from runtime.live.transport.address import Address, connect, listen, set_deadline
 from runtime.live.transport.auth import Identity, check_hello, receive_exactly
 from runtime.live.transport.channel import CHUNK_BYTES, BlockingChannel, LoopChannel
-from runtime.live.transport.messages import MAX_MESSAGE_BYTES, Attached, Beat, Message, Severed, encode
+from runtime.live.transport.messages import MAX_MESSAGE_BYTES, Attached, Heartbeat, LinkLost, Message, encode
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -34,9 +34,9 @@ def messages_in(channel: LoopChannel) -> list[Message]:
     return list(channel.receive())
 
 
-SOME: list[Message] = [Beat(), Attached(generation=300), Severed(generation=1, reason="é" * 70_000), Beat()]
+SOME: list[Message] = [Heartbeat(), Attached(generation=300), LinkLost(generation=1, reason="é" * 70_000), Heartbeat()]
 STREAM = b"".join(encode(message) for message in SOME)
-SHORT = encode(Attached(generation=1)) + encode(Beat())
+SHORT = encode(Attached(generation=1)) + encode(Heartbeat())
 
 
 # ---- the event loop's end, receiving --------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def test_every_cut_of_a_stream(pair: Pair, cut: int) -> None:
     for part in (SHORT[:cut], SHORT[cut:]):
         pair[1].sendall(part)
         got += messages_in(channel)
-    assert got == [Attached(generation=1), Beat()]
+    assert got == [Attached(generation=1), Heartbeat()]
 
 
 def test_byte_by_byte(pair: Pair) -> None:
@@ -58,7 +58,7 @@ def test_byte_by_byte(pair: Pair) -> None:
     for position in range(len(SHORT)):
         pair[1].sendall(SHORT[position : position + 1])
         got += messages_in(channel)
-    assert got == [Attached(generation=1), Beat()]
+    assert got == [Attached(generation=1), Heartbeat()]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
@@ -90,13 +90,13 @@ def until_the_end(channel: LoopChannel) -> list[Message]:
 def test_the_end_of_the_stream_comes_after_what_was_said(pair: Pair) -> None:
     pair[1].sendall(SHORT)
     pair[1].close()
-    assert until_the_end(LoopChannel(pair[0])) == [Attached(generation=1), Beat()]
+    assert until_the_end(LoopChannel(pair[0])) == [Attached(generation=1), Heartbeat()]
 
 
 def test_the_end_of_the_stream_comes_after_what_was_said_in_exactly_one_chunk(pair: Pair) -> None:
     pair[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * CHUNK_BYTES)
-    overhead = len(encode(Severed(generation=1, reason="x" * 200_000))) - 200_000
-    said = [Beat(), Severed(generation=1, reason="x" * (CHUNK_BYTES - len(encode(Beat())) - overhead))]
+    overhead = len(encode(LinkLost(generation=1, reason="x" * 200_000))) - 200_000
+    said = [Heartbeat(), LinkLost(generation=1, reason="x" * (CHUNK_BYTES - len(encode(Heartbeat())) - overhead))]
     pair[1].sendall(b"".join(map(encode, said)))
     pair[1].close()
     assert until_the_end(LoopChannel(pair[0])) == said
@@ -129,7 +129,7 @@ def test_garbage_is_refused_in_one_of_two_ways(data: bytes) -> None:
 def test_what_the_socket_does_not_take_waits_in_order(pair: Pair) -> None:
     pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     channel, reader = LoopChannel(pair[0]), LoopChannel(pair[1])
-    said: list[Message] = [Severed(generation=1, reason=f"{number} " * 1000) for number in range(100)]
+    said: list[Message] = [LinkLost(generation=1, reason=f"{number} " * 1000) for number in range(100)]
     waited = [channel.send(encode(message)) for message in said]
     assert waited[-1]
     assert channel.pending
@@ -149,11 +149,11 @@ def test_the_heartbeat_does_not_break_into_a_message(pair: Pair) -> None:
 
     def beat() -> None:
         for _ in range(beats):
-            channel.send(encode(Beat()))
+            channel.send(encode(Heartbeat()))
 
     thread = threading.Thread(target=beat)
     thread.start()
-    long = Severed(generation=1, reason="x" * 10_000)
+    long = LinkLost(generation=1, reason="x" * 10_000)
     got: list[Message] = []
     for _ in range(50):
         channel.send(encode(long))
@@ -164,7 +164,7 @@ def test_the_heartbeat_does_not_break_into_a_message(pair: Pair) -> None:
         got += messages_in(reader)
     got += messages_in(reader)
     assert got.count(long) == 50
-    assert got.count(Beat()) == beats
+    assert got.count(Heartbeat()) == beats
     assert len(got) == 50 + beats
 
 

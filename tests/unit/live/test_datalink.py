@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
-from runtime.live.transport import board as boards
+from runtime.live.transport import buffers as boards
 from runtime.live.transport.auth import Identity, hello
-from runtime.live.transport.board import Board
+from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Update
@@ -252,45 +252,45 @@ def test_a_reader_that_is_gone_is_an_error_of_its_link_alone(line: Line) -> None
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
+def buffers() -> Iterator[SharedBuffers]:
     fd = boards.create()
-    yield Board(fd, SIZE, 3)
+    yield SharedBuffers(fd, SIZE, 3)
     os.close(fd)
 
 
-def test_on_a_board_only_headers_travel(line: Line, board: Board) -> None:
-    store = Store(vector(3.0), TALLY, board)
+def test_on_a_board_only_headers_travel(line: Line, buffers: SharedBuffers) -> None:
+    store = Store(vector(3.0), TALLY, buffers)
     store.deliver(("worker", 0), 1)
     line.link.deliver(store, GENERATION, 1)
     header = line.header()
     assert (header.kind, header.length) == (PARAMS, 0)
-    assert board.slots[header.slot].tolist() == vector(3.0).tolist()
-    board.grads[0][:] = 2.0
+    assert buffers.slots[header.slot].tolist() == vector(3.0).tolist()
+    buffers.grads[0][:] = 2.0
     store.apply(order(1, 1))
     assert store.params.tolist() == vector(5.0).tolist()
 
 
-def test_on_a_board_a_payload_is_refused(line: Line, board: Board) -> None:
+def test_on_a_board_a_payload_is_refused(line: Line, buffers: SharedBuffers) -> None:
     line.worker.sendall(push(7, FIRST))
     with pytest.raises(ConnectionError, match="refused"):
-        line.link.receive(Store(vector(0.0), TALLY, board), GENERATION)
+        line.link.receive(Store(vector(0.0), TALLY, buffers), GENERATION)
 
 
 def bare_server(store: Store, **links: Any) -> Any:
     """A server without its sockets: what obeys updates."""
     server = Server.__new__(Server)
-    server.store, server.generation, server.fenced, server.strangers = store, GENERATION, {}, set()
+    server.store, server.generation, server.fenced, server.unauthenticated = store, GENERATION, {}, set()
     server.updates, server.busy_s, server.injected_s = 0, 0.0, 0.0
     server.links = links.get("links", {})
     server.selector = SimpleNamespace(modify=lambda *_: None, unregister=lambda *_: None)  # type: ignore[assignment]
     return server
 
 
-def test_servers_choose_alike_although_one_has_noticed_a_death_before_the_other(board: Board) -> None:
+def test_servers_choose_alike_although_one_has_noticed_a_death_before_the_other(buffers: SharedBuffers) -> None:
     """Worker 0 dies; one server has seen its connection end, the other not yet, when the same orders reach both."""
     line = Line()
-    late = bare_server(Store(vector(0.0)[:32], TALLY, board, 0), links={("worker", 0): line.link})
-    early = bare_server(Store(vector(0.0)[32:], TALLY, board, 32), links={})
+    late = bare_server(Store(vector(0.0)[:32], TALLY, buffers, 0), links={("worker", 0): line.link})
+    early = bare_server(Store(vector(0.0)[32:], TALLY, buffers, 32), links={})
     for version in range(1, 4):
         for server in (late, early):
             receive(server.store, 100 + version, np.ones_like(server.store.params))
@@ -298,7 +298,7 @@ def test_servers_choose_alike_although_one_has_noticed_a_death_before_the_other(
             server._obey(Update(apply=order(version, 100 + version), deliver=deliver))
     line.close()
     assert late.store.table.current == early.store.table.current
-    assert board.slots[late.store.table.current].tolist() == vector(3.0).tolist(), "whoever reads gets one version"
+    assert buffers.slots[late.store.table.current].tolist() == vector(3.0).tolist(), "whoever reads gets one version"
 
 
 # ---- the worker's end -----------------------------------------------------------------------------------------------
@@ -307,8 +307,8 @@ def test_servers_choose_alike_although_one_has_noticed_a_death_before_the_other(
 class Servers:
     """Sockets of two servers that a worker is attached to."""
 
-    def __init__(self, num_floats: int, board: Board | None = None) -> None:
-        self.links = ServerLinks(num_floats, SECRET, Identity("worker", 0), board)
+    def __init__(self, num_floats: int, buffers: SharedBuffers | None = None) -> None:
+        self.links = ServerLinks(num_floats, SECRET, Identity("worker", 0), buffers)
         pairs = [socket.socketpair() for _ in range(2)]
         self.theirs = [theirs for _, theirs in pairs]
         half = num_floats // 2

@@ -19,17 +19,17 @@ from runtime.live.transport.address import Address
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.messages import (
     PREFIX_BYTES,
-    Assessed,
     Attach,
-    Beat,
+    ComputeReference,
+    Heartbeat,
     LoadCheckpoint,
     MalformedMessage,
     Message,
-    Refer,
-    Referred,
+    ReferenceReady,
     SaveCheckpoint,
+    ScoreParts,
     Update,
-    Weighed,
+    VersionEvaluated,
     Work,
     decode,
     encode,
@@ -94,7 +94,7 @@ ORDER = ComputeOrder(
     grad_id=7, worker=1, incarnation=2, version=3, ranges=(Range(0, 5, 0, 32),), accum=1, delay_s=0.1, slowdown_frac=0.0
 )
 MESSAGES: list[Message] = [
-    Beat(),
+    Heartbeat(),
     Attach(
         generation=1, servers=(Address(transport="tcp", host="127.0.0.1", port=1), Address(transport="shm", name="x"))
     ),
@@ -106,11 +106,11 @@ MESSAGES: list[Message] = [
     ),
     SaveCheckpoint(id=0, version=0, state=b"\0\xff", keep_from=0),
     LoadCheckpoint(id=-1, generation=2),
-    Assessed(ticket=1 << 48, metrics={"accuracy": 0.5}),
-    Refer(ticket=1 << 49),
-    Referred(ticket=1 << 49),
-    Update(weigh=((7, 1 << 49),)),
-    Weighed(grad_id=7, ticket=1 << 49, part=Products(dot=0.1, sqr_grad=1e-300, sqr_ref=1e76)),
+    VersionEvaluated(ticket=1 << 48, metrics={"accuracy": 0.5}),
+    ComputeReference(ticket=1 << 49),
+    ReferenceReady(ticket=1 << 49),
+    Update(inner_products=((7, 1 << 49),)),
+    ScoreParts(grad_id=7, ticket=1 << 49, part=Products(dot=0.1, sqr_grad=1e-300, sqr_ref=1e76)),
 ]
 
 

@@ -23,15 +23,15 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     AnyMessage,
     Attached,
-    Beat,
     Busy,
     Exited,
     Forked,
+    Heartbeat,
     Launch,
+    LinkLost,
     MalformedMessage,
     Message,
     Report,
-    Severed,
     decode,
     encode,
 )
@@ -83,8 +83,8 @@ class Line:
 
     def turn_while_it_stands(self) -> None:
         """Until everything that was sent to the hub has been read."""
-        self.good.sendall(encode(Beat()))
-        while (GOOD, Beat()) not in self.ear.heard or not self.ear.gone:
+        self.good.sendall(encode(Heartbeat()))
+        while (GOOD, Heartbeat()) not in self.ear.heard or not self.ear.gone:
             self.loop.turn(0.01)
 
 
@@ -124,7 +124,7 @@ def test_a_record_without_room_is_no_fault_of_who_spoke() -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         line.hub.on_message = no_room
-        line.bad.sendall(encode(Beat()))
+        line.bad.sendall(encode(Heartbeat()))
         with pytest.raises(OSError, match="No space"):
             deque(line.loop.turn(0.01) for _ in range(1000))
         assert (line.ear.gone, len(line.hub.peers)) == ([], 2)
@@ -140,9 +140,9 @@ def test_a_message_that_is_for_others_to_say_ends_it_too() -> None:
 # ---- fuzz -----------------------------------------------------------------------------------------------------------
 
 WHOLE: list[Message] = [
-    Beat(),
+    Heartbeat(),
     Attached(generation=3),
-    Severed(generation=1, reason="é"),
+    LinkLost(generation=1, reason="é"),
     Forked(role="worker", id=1, incarnation=0, pid=77),
     Launch(role="worker", id=1, incarnation=0),
     Report(

@@ -11,8 +11,8 @@ from injectors.schedule import Schedule
 from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
 from runtime.live.control.injecting import Injector
-from runtime.live.machines.machines import Machines
-from runtime.live.machines.means import Means
+from runtime.live.machines.machines import HostMachines
+from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
 
 TASKS = ["server:0", "worker:0", "worker:1"]
@@ -67,7 +67,7 @@ class Scene:
     """An injector and all that it speaks to."""
 
     def __init__(self, *windows: Disturbance, throttles: Any = "cgroup", quotas: Any = "cgroup") -> None:
-        means = Means(
+        mechanisms = Mechanisms(
             isolation=Isolation.NETWORK,
             host_quotas=quotas,
             throttles=throttles,
@@ -75,8 +75,8 @@ class Scene:
             network=True,
             memory=False,
         )
-        self.machines = object.__new__(Machines)  # neither groups nor networks are made here
-        self.machines.hosts, self.machines.means, self.machines.tasks = HOSTS, means, TASKS
+        self.machines = object.__new__(HostMachines)  # neither groups nor networks are made here
+        self.machines.hosts, self.machines.mechanisms, self.machines.tasks = HOSTS, mechanisms, TASKS
         self.machines.cores_each = 1.0
         self.machines.placement = Placement(HOSTS)
         self.links = Links()

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.core.recovery.replicas import Agreement, agree
 from runtime.live.control.settings import Settings
-from runtime.live.control.supervisor import SEVERED_GRACE_S, Supervisor
+from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
 from runtime.live.tasks.replica import NOTHING
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
@@ -18,13 +18,13 @@ from runtime.live.transport.messages import (
     Attached,
     Deliver,
     Forked,
-    Form,
     Halt,
     Halted,
     Launch,
+    LinkLost,
+    Reconfigure,
     SaveCheckpoint,
     Saved,
-    Severed,
     TaskReady,
 )
 from tests.unit.live.test_leases import SETTINGS
@@ -57,7 +57,7 @@ class Replicas(World):
         self.clock = Clock()
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = Supervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
+        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
         self.supervisor.begin(self)  # type: ignore[arg-type]
 
     def state_of(self, version: int) -> bytes:
@@ -73,7 +73,7 @@ class Replicas(World):
     def form(self, *workers: int) -> None:
         """These have done what they were last told."""
         for worker in workers:
-            newest = self.said(Form, ("worker", worker))[-1]
+            newest = self.said(Reconfigure, ("worker", worker))[-1]
             self.tell(("worker", worker), Attached(generation=newest.generation))
 
     def halted(self, **versions: int) -> None:
@@ -82,9 +82,9 @@ class Replicas(World):
             self.tell(key, Halted(generation=self.said(Halt, key)[-1].generation, version=version))
 
     @property
-    def forms(self) -> dict[int, Form]:
+    def forms(self) -> dict[int, Reconfigure]:
         """The newest of everybody."""
-        return {key[1]: message for key, message in self.sent if isinstance(message, Form)}
+        return {key[1]: message for key, message in self.sent if isinstance(message, Reconfigure)}
 
 
 def started(**settings: Any) -> Replicas:
@@ -240,7 +240,7 @@ def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
 
 def test_who_breaks_without_anybody_dead_is_started_anew() -> None:
     world = started()
-    world.tell(("worker", 2), Severed(generation=0, reason="reset"))
+    world.tell(("worker", 2), LinkLost(generation=0, reason="reset"))
     world.live(SEVERED_GRACE_S / 2)
     assert world.names() == []
     world.live(2 * SEVERED_GRACE_S)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.tasks.collectives.ring import BLOCK_FLOATS, Ring, steps
+from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.address import Address, listen
 from runtime.live.transport.auth import Greeting, Identity, call
-from runtime.live.transport.entrance import Entrance
 from runtime.live.transport.messages import Peer
 
 SECRET = bytes(32)
@@ -61,8 +61,8 @@ class Rank:
         self.door, self.address = listen("tcp")
         self.look: Callable[[], None] = lambda: None
         me = Identity("worker", worker, incarnation)
-        self.entrance = Entrance(SECRET, [self.door])
-        self.ring = Ring(me, SECRET, self.entrance, {}, lambda: self.look())
+        self.acceptor = Acceptor(SECRET, [self.door])
+        self.ring = Ring(me, SECRET, self.acceptor, {}, lambda: self.look())
         self.peer = Peer(worker, incarnation, self.address)
 
 
@@ -77,7 +77,7 @@ def make() -> Iterator[Callable[..., Rank]]:
     yield one
     for rank in made:
         rank.ring.close()
-        rank.entrance.close()
+        rank.acceptor.close()
 
 
 def form(ranks: Sequence[Rank], generation: int = 0) -> None:
@@ -161,7 +161,7 @@ def test_who_closes_breaks_the_ring_for_all_and_a_new_generation_mends_it(make: 
     raised = reduce(left, vectors_for(3, 100))
     assert all(isinstance(error, OSError) for error in raised), raised
     for rank in left:
-        rank.entrance.forget_before(1)
+        rank.acceptor.forget_before(1)
     form(left, generation=1)
     vectors = vectors_for(3, 100)
     wanted = np.sum(vectors, axis=0)
@@ -215,11 +215,11 @@ def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> N
     socks = [dial(rank.address) for _ in range(2)]
     for sock, identity in zip(socks, (Identity("worker", 1, 1, 3), wanted), strict=True):
         call(sock, SECRET, identity)
-    with rank.entrance.take(wanted, lambda: None, DEADLINE_S) as taken:
+    with rank.acceptor.take(wanted, lambda: None, DEADLINE_S) as taken:
         taken.sendall(b"x")
         assert socks[1].recv(1) == b"x"
     with pytest.raises(ConnectionError, match="does not call"):
-        rank.entrance.take(wanted, lambda: None, 0.0)
+        rank.acceptor.take(wanted, lambda: None, 0.0)
     for sock in socks:
         sock.close()
 
@@ -229,7 +229,7 @@ def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> N
 )
 def test_who_is_of_an_old_generation_or_no_guest_is_turned_away(make: Callable[..., Rank], identity: Identity) -> None:
     rank = make(0)
-    rank.entrance.forget_before(5)
+    rank.acceptor.forget_before(5)
     with dial(rank.address) as sock, pytest.raises(ConnectionError):
         call(sock, SECRET, identity)
 
@@ -238,7 +238,7 @@ def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callab
     rank = make(0)
     with dial(rank.address) as sock:
         call(sock, SECRET, Identity("worker", 1, 0, 4))
-        rank.entrance.forget_before(5)
+        rank.acceptor.forget_before(5)
         with suppress(ConnectionResetError):
             assert sock.recv(1) == b""
 
@@ -250,7 +250,7 @@ def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
 
     def interrupted(greeting: Greeting) -> None:
         welcome(greeting)
-        rank.entrance.forget_before(5)
+        rank.acceptor.forget_before(5)
 
     monkeypatch.setattr(Greeting, "welcome", interrupted)
     with dial(rank.address) as sock:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from runtime.core.job import ApplyOrder
 from runtime.core.vectors import server_range
 from runtime.live.tasks.store import Store
-from runtime.live.transport import board as boards
-from runtime.live.transport.board import Board, SlotTable, num_slots
+from runtime.live.transport import buffers as boards
+from runtime.live.transport.buffers import SharedBuffers, SlotTable, num_slots
 from runtime.record.checkpoint import read_checkpoint, write_checkpoint
 
 Vector = NDArray[np.float32]
@@ -46,9 +46,9 @@ def receive(store: Store, grad_id: int, grad: Vector) -> Vector:
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
+def buffers() -> Iterator[SharedBuffers]:
     fd = boards.create()
-    yield Board(fd, SIZE, WORKERS)
+    yield SharedBuffers(fd, SIZE, WORKERS)
     os.close(fd)
 
 
@@ -134,30 +134,30 @@ def test_a_checkpoint_brings_back_every_bit(tmp_path: Path, optimizer: dict[str,
 # ---- the board ------------------------------------------------------------------------------------------------------
 
 
-def test_a_gradient_in_its_workers_row_is_saved_before_the_worker_writes_the_next(board: Board) -> None:
-    store = Store(vector(0.0), TALLY, board)
+def test_a_gradient_in_its_workers_row_is_saved_before_the_worker_writes_the_next(buffers: SharedBuffers) -> None:
+    store = Store(vector(0.0), TALLY, buffers)
     store.deliver(("worker", 1), 10)
-    board.grads[1][:] = 5.0
+    buffers.grads[1][:] = 5.0
     store.deliver(("worker", 1), 11)
-    board.grads[1][:] = 700.0
+    buffers.grads[1][:] = 700.0
     store.apply(order(1, 10))
     assert store.params.tolist() == vector(5.0).tolist()
 
 
-def test_a_gradient_that_is_used_first_is_never_copied(board: Board) -> None:
-    store = Store(vector(0.0), TALLY, board)
+def test_a_gradient_that_is_used_first_is_never_copied(buffers: SharedBuffers) -> None:
+    store = Store(vector(0.0), TALLY, buffers)
     for version in range(1, 5):
         store.deliver(("worker", 0), version)
-        board.grads[0][:] = version
+        buffers.grads[0][:] = version
         store.apply(order(version, version))
     assert store.params.tolist() == vector(1 + 2 + 3 + 4).tolist()
     assert not store._spare, "no buffer was ever needed"
 
 
-def test_another_workers_gradient_stays_where_it_lies(board: Board) -> None:
-    store = Store(vector(0.0), TALLY, board)
+def test_another_workers_gradient_stays_where_it_lies(buffers: SharedBuffers) -> None:
+    store = Store(vector(0.0), TALLY, buffers)
     store.deliver(("worker", 1), 10)
-    board.grads[1][:] = 5.0
+    buffers.grads[1][:] = 5.0
     store.deliver(("worker", 2), 12)
     store.deliver(("evaluator", 0), 13)
     store.apply(order(1, 10))
@@ -165,9 +165,9 @@ def test_another_workers_gradient_stays_where_it_lies(board: Board) -> None:
     assert not store._spare, "no buffer was needed"
 
 
-def test_a_gradient_that_was_dropped_is_not_saved(board: Board) -> None:
+def test_a_gradient_that_was_dropped_is_not_saved(buffers: SharedBuffers) -> None:
     """Its worker failed half-way: what lies in the row is nothing."""
-    store = Store(vector(0.0), TALLY, board)
+    store = Store(vector(0.0), TALLY, buffers)
     store.deliver(("worker", 1), 10)
     store.drop((10,))
     store.deliver(("worker", 1), 11)
@@ -176,26 +176,26 @@ def test_a_gradient_that_was_dropped_is_not_saved(board: Board) -> None:
         store.apply(order(1, 10))
 
 
-def test_a_version_stays_as_long_as_it_is_read(board: Board) -> None:
-    store = Store(vector(0.0), TALLY, board)
+def test_a_version_stays_as_long_as_it_is_read(buffers: SharedBuffers) -> None:
+    store = Store(vector(0.0), TALLY, buffers)
     store.deliver(("worker", 0), 1)
     slot = store.table.current
     for version in range(1, 10):
         receive(store, 100 + version, vector(1.0))
         store.apply(order(version, 100 + version))
-        assert board.slots[slot].tolist() == vector(0.0).tolist()
+        assert buffers.slots[slot].tolist() == vector(0.0).tolist()
         assert store.params.tolist() == vector(version).tolist()
 
 
-def test_a_synchronous_job_touches_two_slots(board: Board) -> None:
-    store = Store(vector(0.0), TALLY, board)
+def test_a_synchronous_job_touches_two_slots(buffers: SharedBuffers) -> None:
+    store = Store(vector(0.0), TALLY, buffers)
     used = set()
     for version in range(1, 20):
         grads = tuple(version * 10 + worker for worker in range(WORKERS))
         used.add(store.table.current)
         for worker, grad in enumerate(grads):
             store.deliver(("worker", worker), grad)
-            board.grads[worker][:] = 1.0
+            buffers.grads[worker][:] = 1.0
         store.apply(order(version, *grads))
     assert len(used) == 2
 
@@ -215,7 +215,7 @@ def test_servers_choose_alike_and_nobody_reads_what_changes(actions: list[tuple[
     """Any order of deliveries, updates, drops and deaths, on servers that never talk to each other."""
     fd = boards.create()
     try:
-        shared = Board(fd, SIZE, WORKERS)
+        shared = SharedBuffers(fd, SIZE, WORKERS)
         parts = [server_range(SIZE, num_servers, server) for server in range(num_servers)]
         stores = [Store(vector(0.0)[lo:hi], TALLY, shared, lo) for lo, hi in parts]
         readers: dict[tuple[str, int], Reader] = {}
@@ -274,7 +274,7 @@ def test_what_is_delivered_anew_frees_what_was_read_before() -> None:
 def test_every_task_sees_the_same_board() -> None:
     fd = boards.create()
     try:
-        ours, theirs = Board(fd, 5000, WORKERS), Board(fd, 5000, WORKERS)
+        ours, theirs = SharedBuffers(fd, 5000, WORKERS), SharedBuffers(fd, 5000, WORKERS)
         ours.slots[3][4999] = 1.5
         theirs.grads[2][0] = 2.5
         assert theirs.slots[3][4999] == 1.5

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from runtime.live.control.settings import Settings
-from runtime.live.control.supervisor import SEVERED_GRACE_S, Supervisor
+from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
 from runtime.live.control.tasks import MAX_FUTILE
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
@@ -16,19 +16,19 @@ from runtime.live.transport.messages import (
     AgentReady,
     Attach,
     Attached,
-    Beat,
     Exited,
     Fence,
     Forked,
+    Heartbeat,
     KillTask,
     Launch,
+    LinkLost,
     LoadCheckpoint,
     Loaded,
     Message,
     Report,
     SaveCheckpoint,
     Saved,
-    Severed,
     TaskReady,
 )
 from tests.unit.live.test_leases import SETTINGS
@@ -67,7 +67,7 @@ class World:
         self.launched: dict[Key, int] = {}
         """The incarnation that was launched last."""
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = Supervisor(self.clock, Settings(**changed), workers, servers, self)  # type: ignore[arg-type]
+        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, servers, self)  # type: ignore[arg-type]
         self.supervisor.begin(self)  # type: ignore[arg-type]
 
     # the hub
@@ -135,7 +135,7 @@ class World:
             self.clock.pass_to(min(until, self.clock.now + step))
             for key, task in self.supervisor.tasks.items():
                 if task.connected and key not in self.silent:
-                    self.tell(key, Beat())
+                    self.tell(key, Heartbeat())
 
 
 def started(**settings: Any) -> World:
@@ -285,7 +285,7 @@ def test_a_process_that_never_calls_is_not_waited_for_for_ever() -> None:
 def test_a_lost_connection_is_looked_into() -> None:
     """If no server turns out to be dead, the connection was at fault, and its worker starts anew."""
     world = started()
-    world.tell(("worker", 0), Severed(generation=0, reason="reset"))
+    world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     world.live(SEVERED_GRACE_S / 2)
     assert not world.said(KillTask)
     world.live(2 * SEVERED_GRACE_S)
@@ -301,7 +301,7 @@ def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> No
     world.tell(("server", 0), Saved(id=1, seconds=0.1))  # but not its other half
     world.die(("server", 1))
     assert world.heard[-1] == ("server_lost", 1, 0, "killed by signal 9")
-    world.tell(("worker", 0), Severed(generation=0, reason="reset"))
+    world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     assert not world.said(LoadCheckpoint)
     world.connect(("server", 1))
     assert [(m.id, m.generation) for m in world.said(LoadCheckpoint)] == [(0, 1), (0, 1)]
@@ -351,7 +351,7 @@ def test_a_worker_that_cannot_attach_after_a_recovery_starts_anew() -> None:
     world.connect(("server", 1))
     recover(world)
     world.attach(("worker", 1))
-    world.tell(("worker", 0), Severed(generation=1, reason="refused"))
+    world.tell(("worker", 0), LinkLost(generation=1, reason="refused"))
     world.live(2 * SEVERED_GRACE_S)
     assert [(m.role, m.id) for m in world.said(KillTask)] == [("worker", 0)]
     world.connect(("worker", 0))

@@ -6,7 +6,16 @@ import pytest
 
 from runtime.core.recovery.states import Phase
 from runtime.live.control.tasks import MAX_FUTILE
-from runtime.live.transport.messages import Beat, Fence, KillTask, Launch, Loaded, MalformedMessage, Saved, TaskReady
+from runtime.live.transport.messages import (
+    Fence,
+    Heartbeat,
+    KillTask,
+    Launch,
+    Loaded,
+    MalformedMessage,
+    Saved,
+    TaskReady,
+)
 from tests.unit.live.test_supervisor import World, recover, started
 
 
@@ -132,7 +141,7 @@ def test_who_says_what_it_cannot_say_loses_its_connection() -> None:
     world = started()
     with pytest.raises(MalformedMessage, match="TaskReady, out of turn: worker 0 is attached: built is impossible"):
         world.tell(("worker", 0), TaskReady(num_parameters=10))
-    world.tell(("worker", 0), Beat())
+    world.tell(("worker", 0), Heartbeat())
 
 
 def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:

@@ -20,8 +20,8 @@ from omegaconf import OmegaConf
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.record.recorder import Recorder
 from scripts.replay import main
-from strategies.composing.composition import Composition
-from strategies.composing.parts import Parts
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
 from strategies.gates import EachGate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
 from tests.contract.catalogue import faults, spec

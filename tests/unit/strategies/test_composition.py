@@ -21,14 +21,14 @@ from strategies.load.by_steps import StepsLoad
 from strategies.load.shares import EnlargedLoad
 from strategies.modes.regroup import Regroup
 from strategies.modes.sync_then_async import SyncThenAsync
+from strategies.monitoring.detector import StragglerDetector
+from strategies.monitoring.forecast import Forecast
+from strategies.monitoring.own_times import OwnTimes
 from strategies.nodes.kill_restart import KillRestart
-from strategies.protocol import Apply, Compute, Drop, Restart, Rhythm, Score, Started, Strategy, Wake
+from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.screens.descent import DescentScreen
 from strategies.ssp import SSP
 from strategies.static_x import StaticX
-from strategies.watching.detector import StragglerDetector
-from strategies.watching.forecast import Forecast
-from strategies.watching.own_times import OwnTimes
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job
 
@@ -149,10 +149,10 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
 
 def test_what_depends_on_staleness_has_no_rhythm() -> None:
     """A runtime that knew the rates beforehand would get them wrong."""
-    assert ASP().rhythm() is not None
-    assert SSP().rhythm() is not None
-    assert ASP(lr_rule="inverse").rhythm() is None
-    assert SSP(lr_rule="linear").rhythm() is None
+    assert ASP().staleness_hint() is not None
+    assert SSP().staleness_hint() is not None
+    assert ASP(lr_rule="inverse").staleness_hint() is None
+    assert SSP(lr_rule="linear").staleness_hint() is None
 
 
 # ---- what a composition refuses -------------------------------------------------------------------------------------
@@ -235,11 +235,11 @@ def test_what_a_composition_needs_follows_from_its_parts() -> None:
 
 
 def test_a_bounded_gate_alone_has_a_rhythm() -> None:
-    assert composed().rhythm() == Rhythm(bound=2)
-    assert composed(lr_rule="unit").rhythm() == Rhythm(bound=2, lr_scale=1.0)
-    assert composed(load=EnlargedLoad()).rhythm() is None
-    assert restarting().rhythm() is None
-    assert composed(gate=GroupsGate()).rhythm() is None
+    assert composed().staleness_hint() == BoundedStalenessHint(bound=2)
+    assert composed(lr_rule="unit").staleness_hint() == BoundedStalenessHint(bound=2, lr_scale=1.0)
+    assert composed(load=EnlargedLoad()).staleness_hint() is None
+    assert restarting().staleness_hint() is None
+    assert composed(gate=GroupsGate()).staleness_hint() is None
 
 
 # ---- a combination that no system has -------------------------------------------------------------------------------

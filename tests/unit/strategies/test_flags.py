@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.round_sizes import round_sizes
+from strategies.monitoring.flags import bounds, check_ratio, slow
 from strategies.nodes.restarts import Restarts
-from strategies.watching.flags import bounds, check_ratio, slow
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.monitoring.monitor import Monitor, check_windows
+from strategies.monitoring.windows import Window
 from strategies.protocol import (
     Arrived,
     Grad,
@@ -20,15 +22,13 @@ from strategies.protocol import (
     Updated,
     Woke,
 )
-from strategies.watching.monitor import Monitor, check_windows
-from strategies.watching.windows import Window
 
 
 def monitor(**changes: float) -> Monitor:
     """Two workers and two servers that were there at 0 s, with windows of 10 and 20 s."""
     settings = {"short_window_s": 10.0, "long_window_s": 20.0, "report_iters": 1, "min_records": 1, **changes}
     made = Monitor(**settings)  # type: ignore[arg-type]
-    made.saw(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
+    made.observe_event(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
     return made
 
 
@@ -88,7 +88,7 @@ def test_throughput_is_the_mean_of_ratios() -> None:
     batch over the mean time 27.43 (AntDT section VI-A: throughput is aggregated over the window)."""
     seen = monitor()
     for t, (samples, bpt_s) in enumerate([(64, 1.0), (64, 2.0), (32, 0.5)]):
-        seen.saw(arrived(float(t), bpt_s, samples))
+        seen.observe_event(arrived(float(t), bpt_s, samples))
     assert seen.speed_samples_per_s(0) == pytest.approx(53.33, abs=5e-3)
     assert seen.mean_bpt_s(0, "short") == pytest.approx(3.5 / 3)
 
@@ -96,14 +96,14 @@ def test_throughput_is_the_mean_of_ratios() -> None:
 def test_waiting_and_sending_are_no_part_of_it() -> None:
     """A barrier makes all workers look alike to whoever counts the waiting."""
     seen = monitor()
-    seen.saw(arrived(1.0, 0.4))
+    seen.observe_event(arrived(1.0, 0.4))
     assert seen.mean_bpt_s(0, "short") == pytest.approx(0.4)
 
 
 def test_a_record_is_the_mean_over_so_many_iterations() -> None:
     seen = monitor(report_iters=2)
     for t, bpt_s in enumerate([1.0, 3.0, 5.0]):
-        seen.saw(arrived(float(t), bpt_s))
+        seen.observe_event(arrived(float(t), bpt_s))
     assert seen.mean_bpt_s(0, "short") == pytest.approx(2.0), "the third waits for the fourth"
     assert seen.speed_samples_per_s(0) == pytest.approx(64 / 2.0)
 
@@ -111,28 +111,28 @@ def test_a_record_is_the_mean_over_so_many_iterations() -> None:
 def test_a_server_is_as_slow_as_its_mean_update() -> None:
     """10 updates in 0.1 s and 30 in 0.9 s are 40 in 1.0 s."""
     seen = monitor()
-    seen.saw(updated(0.5, 0.1, 10))
-    seen.saw(updated(1.0, 0.9, 30))
-    seen.saw(updated(1.5, 0.0, 0))
+    seen.observe_event(updated(0.5, 0.1, 10))
+    seen.observe_event(updated(1.0, 0.9, 30))
+    seen.observe_event(updated(1.5, 0.0, 0))
     assert seen.mean_update_s(0) == pytest.approx(0.025)
     assert seen.mean_update_s(1) is None
 
 
 def test_the_short_window_forgets_sooner() -> None:
     seen = monitor()
-    seen.saw(arrived(1.0, 4.0))
-    seen.saw(arrived(12.0, 1.0))
+    seen.observe_event(arrived(1.0, 4.0))
+    seen.observe_event(arrived(12.0, 1.0))
     assert (seen.mean_bpt_s(0, "short"), seen.mean_bpt_s(0, "long")) == (1.0, 2.5)
-    seen.saw(Woke(t=22.5, tag="x"))
+    seen.observe_event(Woke(t=22.5, tag="x"))
     assert (seen.mean_bpt_s(0, "short"), seen.mean_bpt_s(0, "long")) == (None, 1.0)
 
 
 def test_short_and_empty_batches_and_first_iterations_do_not_count() -> None:
     seen = monitor(warmup_iters=2)
     for t, (bpt_s, samples) in enumerate([(9.0, 64), (9.0, 64), (0.1, 8), (0.0, 0)]):
-        seen.saw(arrived(float(t), bpt_s, samples, assigned=64))
+        seen.observe_event(arrived(float(t), bpt_s, samples, assigned=64))
     assert seen.mean_bpt_s(0, "short") is None
-    seen.saw(arrived(5.0, 1.0))
+    seen.observe_event(arrived(5.0, 1.0))
     assert seen.mean_bpt_s(0, "short") == 1.0
 
 
@@ -142,29 +142,29 @@ def test_short_and_empty_batches_and_first_iterations_do_not_count() -> None:
 def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
     seen = monitor(min_records=3)
     for t in (2.0, 4.0, 6.0, 7.9):
-        seen.saw(arrived(t, 1.0))
+        seen.observe_event(arrived(t, 1.0))
         assert not seen.mature("worker:0", "short")
-    seen.saw(Woke(t=8.0, tag="x"))
+    seen.observe_event(Woke(t=8.0, tag="x"))
     assert (seen.mature("worker:0", "short"), seen.mature("worker:0", "long")) == (True, False)
     assert not seen.mature("worker:1", "short"), "it has said nothing"
     assert not seen.mature("worker:9", "short"), "nobody has heard of it"
     assert seen.mature_bpts_s("short") == {0: 1.0}
-    seen.saw(Woke(t=15.0, tag="x"))
+    seen.observe_event(Woke(t=15.0, tag="x"))
     assert not seen.mature("worker:0", "short"), "all but two records are too old"
 
 
 def test_few_records_are_no_speed() -> None:
     seen = monitor(min_records=2)
-    seen.saw(arrived(1.0, 1.0))
+    seen.observe_event(arrived(1.0, 1.0))
     assert seen.speed_samples_per_s(0) is None
-    seen.saw(arrived(2.0, 1.0))
+    seen.observe_event(arrived(2.0, 1.0))
     assert seen.speeds_samples_per_s() == {0: 64.0}
 
 
 def test_a_server_matures_likewise() -> None:
     seen = monitor(min_records=2)
     for t in (5.0, 15.9, 16.0):
-        seen.saw(updated(t, 0.1))
+        seen.observe_event(updated(t, 0.1))
         assert seen.mature("server:0", "long") == (t == 16.0)
     assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
@@ -173,27 +173,27 @@ def test_iterations_that_are_too_long_for_the_window_are_records_of_their_own() 
     """Ten records of two iterations would take 30 s: what is longer than a tenth of the window counts."""
     seen = monitor(report_iters=2, min_records=10)
     for t in (1.5, 3.0, 4.5):
-        seen.saw(arrived(t, 1.4))
+        seen.observe_event(arrived(t, 1.4))
     assert len(seen.records(0, "short")) == 3
     for t in (4.6, 4.7, 4.8, 4.9):
-        seen.saw(arrived(t, 0.1))
+        seen.observe_event(arrived(t, 0.1))
     assert len(seen.records(0, "short")) == 5, "short ones are gathered as ever"
 
 
 def sparse() -> Monitor:
     made = Monitor(10.0, 20.0, 2, 5, sparse=True)
-    made.saw(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
+    made.observe_event(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
     return made
 
 
 def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
     seen = sparse()
-    seen.saw(arrived(60.0, 59.0))
+    seen.observe_event(arrived(60.0, 59.0))
     assert not seen.mature("worker:0", "short")
-    seen.saw(arrived(120.0, 59.0))
-    seen.saw(updated(60.0, 1.0, 1))
-    seen.saw(updated(120.0, 1.0, 1))
+    seen.observe_event(arrived(120.0, 59.0))
+    seen.observe_event(updated(60.0, 1.0, 1))
+    seen.observe_event(updated(120.0, 1.0, 1))
     assert seen.mature("worker:0", "short")
     assert seen.mature("server:0", "long")
     assert seen.speeds_samples_per_s() == pytest.approx({0: 64 / 59})
@@ -204,15 +204,15 @@ def test_two_records_of_a_moment_are_not() -> None:
     """After an outage there are few as well, but they say nothing about the window."""
     seen = sparse()
     for t in (20.0, 20.1, 20.2, 20.3):
-        seen.saw(arrived(t, 0.1))
+        seen.observe_event(arrived(t, 0.1))
     assert not seen.mature("worker:0", "short")
 
 
 def test_sending_counts_where_it_is_asked_for() -> None:
     """A worker whose link is slow computes like all others: only with ``times=iter`` is it slower."""
     seen = Monitor(10.0, 20.0, 1, 1, times="iter")
-    seen.saw(Started(t=0.0, workers=(0,), batch_samples=(64,), num_servers=0))
-    seen.saw(arrived(1.0, 0.4))
+    seen.observe_event(Started(t=0.0, workers=(0,), batch_samples=(64,), num_servers=0))
+    seen.observe_event(arrived(1.0, 0.4))
     assert seen.mean_bpt_s(0, "short") == pytest.approx(5.4)
 
 
@@ -224,19 +224,19 @@ def fed() -> Monitor:
     seen = monitor()
     for t in range(21):
         for node in (0, 1):
-            seen.saw(arrived(float(t), 1.0 + node, worker=node))
-            seen.saw(updated(float(t), 0.1 * (1 + node), server=node))
+            seen.observe_event(arrived(float(t), 1.0 + node, worker=node))
+            seen.observe_event(updated(float(t), 0.1 * (1 + node), server=node))
     return seen
 
 
 def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
     seen = fed()
-    seen.saw(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=True))
+    seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=True))
     assert seen.mature_bpts_s("long") == {1: 2.0}
-    seen.saw(Joined(t=25.0, worker=0, incarnation=1))
+    seen.observe_event(Joined(t=25.0, worker=0, incarnation=1))
     for t in (26.0, 30.0, 33.0):
-        seen.saw(arrived(t, 0.5, incarnation=1))
-        seen.saw(arrived(t, 2.0, worker=1))
+        seen.observe_event(arrived(t, 0.5, incarnation=1))
+        seen.observe_event(arrived(t, 2.0, worker=1))
         assert seen.mean_bpt_s(0, "long") == 0.5
         assert seen.mature("worker:0", "short") == (t == 33.0)
         assert seen.mature("worker:1", "long")
@@ -245,10 +245,10 @@ def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
 def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its_incarnation() -> None:
     """Its ``Lost`` and its ``Joined`` are told to nobody then."""
     seen = fed()
-    seen.saw(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
-    seen.saw(Restored(t=22.0, version=0, workers=(0, 1)))
+    seen.observe_event(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
+    seen.observe_event(Restored(t=22.0, version=0, workers=(0, 1)))
     assert seen.mature("worker:0", "long")
-    seen.saw(arrived(23.0, 0.5, incarnation=1))
+    seen.observe_event(arrived(23.0, 0.5, incarnation=1))
     assert seen.mean_bpt_s(0, "long") == 0.5
     assert not seen.mature("worker:0", "short")
     assert seen.mature("worker:1", "long")
@@ -256,10 +256,10 @@ def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its
 
 def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> None:
     seen = fed()
-    seen.saw(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
+    seen.observe_event(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
     assert seen.mean_update_s(1) is None
-    seen.saw(Restored(t=22.0, version=0, workers=(0,)))
-    seen.saw(updated(23.0, 0.3, server=1))
+    seen.observe_event(Restored(t=22.0, version=0, workers=(0,)))
+    seen.observe_event(updated(23.0, 0.3, server=1))
     assert seen.mean_update_s(1) == pytest.approx(0.03)
     assert (seen.mature("server:0", "long"), seen.mature("server:1", "short")) == (True, False)
     assert seen.mean_bpt_s(1, "long") is None, "worker 1 is not among those that live"
@@ -268,9 +268,9 @@ def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> No
 def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
     """``failover=checkpoint``: it is lost, and back with the others, without a ``Joined``."""
     seen = fed()
-    seen.saw(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
-    seen.saw(Restored(t=24.0, version=0, workers=(0, 1)))
-    seen.saw(arrived(32.0, 0.5, incarnation=1))
+    seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
+    seen.observe_event(Restored(t=24.0, version=0, workers=(0, 1)))
+    seen.observe_event(arrived(32.0, 0.5, incarnation=1))
     assert seen.mature("worker:0", "short")
 
 

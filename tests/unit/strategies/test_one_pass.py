@@ -27,7 +27,7 @@ def job_of(**changes: bool) -> dict[str, object]:
 
 def test_an_order_says_in_how_many_passes_its_parts_are_computed() -> None:
     for weighs, passes in ((True, 1), (False, 2)):
-        run = Desk(Puppet(), make_job(**job_of(weighs_samples=weighs))).start()
+        run = Desk(Puppet(), make_job(**job_of(supports_sample_weights=weighs))).start()
         run.say(Partition(num_samples=12, num_parts=3), row(0, *BOTH))
         assert run.busy()[0].accum == passes
         assert len(run.busy()[0].pieces) == 2
@@ -38,7 +38,7 @@ def test_the_virtual_clock_takes_one_pass_for_all_samples(weighs: bool, seconds:
     """Cyclic on three workers: two parts of four samples each. Every sample counts once, to rounding."""
     plan = build_plan("none", 0, 1e4, ())
     world = World(
-        job=make_job(**job_of(weighs_samples=weighs)),
+        job=make_job(**job_of(supports_sample_weights=weighs)),
         costs=Costs(),
         profile=PROFILE,
         transport="tcp",

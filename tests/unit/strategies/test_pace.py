@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from strategies.load.adjust_bs import speeds_of
 from strategies.load.round_sizes import round_sizes, slowest_s
-from strategies.watching.pace import MOST_BASE, Base, fit_base, paces
+from strategies.monitoring.pace import MOST_BASE, Base, fit_base, paces
 
 
 def test_the_base_of_a_line_is_found() -> None:

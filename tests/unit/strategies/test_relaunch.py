@@ -26,9 +26,9 @@ def after_the_servers(*workers: int, num_servers: int = 1) -> Relaunch:
     for server in range(num_servers):
         assert nodes(relaunch) == [f"server:{server}"]
         assert nodes(relaunch) == [], "it is commanded once"
-        relaunch.saw(ServerLost(t=1.0, server=server, incarnation=0, reason="killed"))
+        relaunch.observe_event(ServerLost(t=1.0, server=server, incarnation=0, reason="killed"))
         assert nodes(relaunch) == []
-        relaunch.saw(Restored(t=2.0, version=3, workers=workers))
+        relaunch.observe_event(Restored(t=2.0, version=3, workers=workers))
     return relaunch
 
 
@@ -36,11 +36,11 @@ def test_servers_one_by_one_and_then_all_workers() -> None:
     relaunch = after_the_servers(0, 1, 2, num_servers=2)
     assert nodes(relaunch) == ["worker:0", "worker:1", "worker:2"]
     for worker in range(3):
-        relaunch.saw(lost(worker))
+        relaunch.observe_event(lost(worker))
         assert relaunch.under_way
     for worker in range(3):
         assert relaunch.under_way
-        relaunch.saw(joined(worker))
+        relaunch.observe_event(joined(worker))
         assert nodes(relaunch) == []
     assert not relaunch.under_way
 
@@ -54,20 +54,20 @@ def test_it_waits_until_nobody_computes() -> None:
 
 def test_who_has_left_is_not_restarted() -> None:
     relaunch = Relaunch(range(3), 0)
-    relaunch.saw(lost(1))
+    relaunch.observe_event(lost(1))
     relaunch.begin()
     assert nodes(relaunch) == ["worker:0", "worker:2"]
 
 
 def test_who_crashes_on_the_way_has_its_new_process_already_and_is_waited_for() -> None:
     relaunch = after_the_servers(0, 1)
-    relaunch.saw(lost(1, restarting=True))
+    relaunch.observe_event(lost(1, restarting=True))
     assert nodes(relaunch) == ["worker:0"]
-    relaunch.saw(lost(0))
-    relaunch.saw(joined(0))
+    relaunch.observe_event(lost(0))
+    relaunch.observe_event(joined(0))
     assert nodes(relaunch) == []
     assert relaunch.under_way, "worker 1 is not back"
-    relaunch.saw(joined(1))
+    relaunch.observe_event(joined(1))
     assert nodes(relaunch) == []
     assert not relaunch.under_way
 
@@ -75,9 +75,9 @@ def test_who_crashes_on_the_way_has_its_new_process_already_and_is_waited_for() 
 def test_after_a_restore_nobody_is_waited_for_who_may_never_come() -> None:
     relaunch = after_the_servers(0, 1)
     assert nodes(relaunch) == ["worker:0", "worker:1"]
-    relaunch.saw(lost(0))
-    relaunch.saw(lost(1))
-    relaunch.saw(Restored(t=3.0, version=3, workers=(0, 1)))
+    relaunch.observe_event(lost(0))
+    relaunch.observe_event(lost(1))
+    relaunch.observe_event(Restored(t=3.0, version=3, workers=(0, 1)))
     assert nodes(relaunch) == []
     assert not relaunch.under_way
 

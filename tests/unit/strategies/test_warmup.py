@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import Arrived, Grad, Timings
-from strategies.watching.warmup import Warmup
 
 
 def arrived(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> Arrived:

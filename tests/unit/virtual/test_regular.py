@@ -16,7 +16,7 @@ from injectors.patterns.slowdown import IterationSlowdown
 from injectors.patterns.transient import Transient
 from injectors.plan import ClusterShape, Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.api import Experiment, Outcome
+from runtime.api import Outcome, RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.config.parse import parse
 from runtime.core.job import Job
@@ -25,13 +25,13 @@ from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.fast_path.regular import RegularRun, rhythm_of
+from runtime.virtual.fast_path.regular import RegularRun, hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Clocks, Waves
 from runtime.virtual.tasks.jitter import BLOCK
-from runtime.virtual.tasks.learner import NoLearner
+from runtime.virtual.tasks.model_state import NoLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
@@ -39,7 +39,7 @@ from strategies.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
 from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
-from tests.support.harness import make_experiment, make_job
+from tests.support.harness import make_job, make_run_spec
 from tests.support.runs import ROOT
 from tests.unit.run.test_preflight import composed
 
@@ -104,7 +104,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     """One job into ``run_dir``, by the full runtime or the short way."""
     run_dir.mkdir()
     recorder = ColumnRecorder(run_dir)
-    experiment = make_experiment(
+    experiment = make_run_spec(
         job, strategy, recorder, run_dir, columns=recorder.rows, transport=more.get("transport", "tcp")
     )
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
@@ -113,19 +113,19 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     profile = more.get("profile", PROFILE)
     learner = NoLearner(5000, progress)
     if full:
-        outcome = Session(experiment, actuator, learner, costs, profile).run()
+        outcome = VirtualSession(experiment, actuator, learner, costs, profile).run()
     else:
         outcome = short(experiment, recorder, actuator, learner, costs, profile).run()
     recorder.close()
     return outcome
 
 
-def short(experiment: Experiment, recorder: ColumnRecorder, actuator: Any, learner: Any, *rest: Any) -> RegularRun:
+def short(experiment: RunSpec, recorder: ColumnRecorder, actuator: Any, learner: Any, *rest: Any) -> RegularRun:
     costs, profile = rest
-    rhythm = rhythm_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
-    assert rhythm is not None
-    kind = Rounds if rhythm.bound == 0 else Waves
-    return kind(experiment, recorder.rows, actuator, learner, costs, profile, rhythm)
+    staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
+    assert staleness_hint is not None
+    kind = Rounds if staleness_hint.bound == 0 else Waves
+    return kind(experiment, recorder.rows, actuator, learner, costs, profile, staleness_hint)
 
 
 def both(tmp_path: Path, job: Job, strategy: Strategy, costs: Costs, **more: Any) -> tuple[Path, Path]:
@@ -212,17 +212,17 @@ NOT_REGULAR = {
 
 @pytest.mark.parametrize("changes", NOT_REGULAR.values(), ids=NOT_REGULAR)
 def test_jobs_that_need_the_full_runtime(changes: dict[str, Any]) -> None:
-    assert rhythm_of(job_of(), BSP(), Costs(), scored=False) is not None
-    assert rhythm_of(job_of(**changes), BSP(), Costs(), scored=False) is None
+    assert hint_of(job_of(), BSP(), Costs(), scored=False) is not None
+    assert hint_of(job_of(**changes), BSP(), Costs(), scored=False) is None
 
 
 def test_what_else_needs_the_full_runtime() -> None:
-    assert rhythm_of(job_of(), BackupWorkers(), Costs(), scored=False) is None
-    assert rhythm_of(job_of(), BSP(), Costs(link_bytes_per_s=1e9), scored=False) is None
-    assert rhythm_of(job_of(eval_every_s=1.0), BSP(), Costs(decision_s=1e-5), scored=False) is None
-    assert rhythm_of(job_of(checkpoint_every_s=1.0), BSP(), Costs(checkpoint_base_s=1e-3), scored=False) is None
-    assert rhythm_of(job_of(epochs=2), ASP(data="dynamic"), Costs(), scored=False) is None
-    assert rhythm_of(job_of(epochs=2), BSP(), Costs(), scored=False) is not None
+    assert hint_of(job_of(), BackupWorkers(), Costs(), scored=False) is None
+    assert hint_of(job_of(), BSP(), Costs(link_bytes_per_s=1e9), scored=False) is None
+    assert hint_of(job_of(eval_every_s=1.0), BSP(), Costs(decision_s=1e-5), scored=False) is None
+    assert hint_of(job_of(checkpoint_every_s=1.0), BSP(), Costs(checkpoint_base_s=1e-3), scored=False) is None
+    assert hint_of(job_of(epochs=2), ASP(data="dynamic"), Costs(), scored=False) is None
+    assert hint_of(job_of(epochs=2), BSP(), Costs(), scored=False) is not None
 
 
 @pytest.mark.parametrize(("name", "loops"), [("bsp", "Rounds"), ("asp", "Waves"), ("ssp", "Waves")])
@@ -246,8 +246,8 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
 
 @pytest.mark.parametrize("kind", ["cpu", "bandwidth", "cut", "pause", "kill"])
 def test_what_comes_in_between_needs_the_full_runtime(kind: Any) -> None:
-    assert rhythm_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", "slowdown"})) is not None
-    assert rhythm_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", kind})) is None
+    assert hint_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", "slowdown"})) is not None
+    assert hint_of(job_of(), BSP(), Costs(), scored=False, kinds=frozenset({"delay", kind})) is None
 
 
 HOSTS = {"count": 2, "cpu_cores": 4.0, "link_mbps": 1000}
@@ -262,7 +262,7 @@ def test_the_runtime_takes_the_long_way_where_it_must(
     recorder = ColumnRecorder(tmp_path)
     job = job_of(num_samples=NUM_WORKERS * BATCH * 2)
     runtime = VirtualRuntime(cluster=cluster_of(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about))
-    experiment = make_experiment(job, BSP(), recorder, tmp_path, columns=recorder.rows)
+    experiment = make_run_spec(job, BSP(), recorder, tmp_path, columns=recorder.rows)
     outcome = runtime.run(experiment, Schedule(build_plan("test", 0, 1000.0, windows)))
     recorder.close()
     assert outcome.t == pytest.approx(0.5 if windows else 0.2, abs=0.01)

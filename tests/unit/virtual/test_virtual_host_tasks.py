@@ -16,19 +16,19 @@ from runtime.cluster.device import DeviceProfile
 from runtime.core.job import ComputeOrder
 from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, PLAN, Clock
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.learner import NOTHING, NoLearner
+from runtime.virtual.tasks.model_state import NOTHING, NoLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy, Timings
 from strategies.ssp import SSP
-from tests.support.harness import make_experiment
+from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
@@ -40,7 +40,7 @@ def calm(target: str, t: float) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-class Crew:
+class WorkerModel:
     """Workers of 16 parameters and one server, each on a host of so many cores, whose arrivals are written down."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Crew:
         cores: float = 1.0,
         server_cores: float = math.inf,
         profile: DeviceProfile | None = DEVICE,
-        on_board: bool = False,
+        shares_memory: bool = False,
         together: bool = False,
         link: float = math.inf,
     ) -> None:
@@ -58,10 +58,16 @@ class Crew:
         first = Site("host:0", cores, link)
         sites = {"worker:0": first, "worker:1": first if together else Site("host:1", cores, link)}
         sites["server:0"] = Site("host:2", server_cores, link)
-        self.machines = Machines(self.clock, sites)
+        self.machines = ModelledMachines(self.clock, sites)
         self.servers = HostServers(self.machines, costs, 16, 1, calm)
         self.workers = HostWorkers(
-            self.machines, costs, [profile] * 2, self.servers, on_board=on_board, seed=0, arrived=self._arrived
+            self.machines,
+            costs,
+            [profile] * 2,
+            self.servers,
+            shares_memory=shares_memory,
+            seed=0,
+            arrived=self._arrived,
         )
         self.arrived: list[tuple[int, Timings, float]] = []
         for t, *change in changes:
@@ -95,18 +101,18 @@ REAL = Costs(compute_base_s=0.1, compute_per_sample_s=0.005)
 
 def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
     """But for its one thread: the parameters, there at 1.0136, are copied (6.4 ms) after the batch is loaded."""
-    crew = Crew()
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel()
+    model.begin(1.0)
+    told, at_s = model.only()
     assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.0064, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.2524)
 
 
 def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
     """Loading and copying; pacing is sleep, and messages are the network's."""
-    crew = Crew(cores=0.25)
-    crew.begin(1.0)
-    told, _ = crew.only()
+    model = WorkerModel(cores=0.25)
+    model.begin(1.0)
+    told, _ = model.only()
     assert fields(told) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
 
 
@@ -117,9 +123,9 @@ def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
 def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, compute_s: float, overrun_s: float) -> None:
     """0.05 core-seconds within 0.2 s of a device, which is overslept by 1 ms."""
     costs = Costs(compute_base_s=0.05, sleep_overshoot_s=0.001)
-    crew = Crew(costs=costs, cores=cores)
-    crew.begin(0.0)
-    told, _ = crew.only()
+    model = WorkerModel(costs=costs, cores=cores)
+    model.begin(0.0)
+    told, _ = model.only()
     assert (told.compute_s, told.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
 
 
@@ -130,36 +136,38 @@ def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
     window: tuple[float, float], compute_s: float
 ) -> None:
     """A quarter is left of the processor meanwhile."""
-    crew = Crew((window[0], "worker:0", "cpu", 0.25), (window[1], "worker:0", "cpu", 1.0), costs=REAL, profile=None)
-    crew.begin(0.0)
-    crew.begin(0.0, worker=1)
-    told = {worker: told.compute_s for worker, told, _ in crew.run()}
+    model = WorkerModel(
+        (window[0], "worker:0", "cpu", 0.25), (window[1], "worker:0", "cpu", 1.0), costs=REAL, profile=None
+    )
+    model.begin(0.0)
+    model.begin(0.0, worker=1)
+    told = {worker: told.compute_s for worker, told, _ in model.run()}
     assert told == pytest.approx({0: compute_s, 1: 0.2})
 
 
 def test_two_on_a_host_take_twice_as_long() -> None:
     """The second begins 0.1 s later: half the core each from then on, until the first is done at 0.3."""
-    crew = Crew(costs=REAL, profile=None, together=True)
-    crew.begin(0.0)
-    crew.begin(0.1, worker=1)
-    assert {worker: at_s for worker, _, at_s in crew.run()} == pytest.approx({0: 0.3, 1: 0.4})
+    model = WorkerModel(costs=REAL, profile=None, together=True)
+    model.begin(0.0)
+    model.begin(0.1, worker=1)
+    assert {worker: at_s for worker, _, at_s in model.run()} == pytest.approx({0: 0.3, 1: 0.4})
 
 
 def test_injected_delays_come_on_top_of_what_it_took() -> None:
     """Twice the 0.8 s that a quarter of a core took, and 0.5 s, which needs no processor."""
     costs = msgspec.structs.replace(REAL, sleep_overshoot_s=0.001)
-    crew = Crew(costs=costs, profile=None, cores=0.25)
-    crew.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
-    told, _ = crew.only()
+    model = WorkerModel(costs=costs, profile=None, cores=0.25)
+    model.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
+    told, _ = model.only()
     assert fields(told) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
 
 
 def test_the_parts_of_a_message_wait_for_each_other() -> None:
     """64 bytes at 640 a second each way, after the update before (0.4 s); computing 0.201 s."""
-    crew = Crew(link=640.0)
-    crew.servers.update(1.0, 1)
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel(link=640.0)
+    model.servers.update(1.0, 1)
+    model.begin(1.0)
+    told, at_s = model.only()
     pulled_s = 1.41 + 0.1 + 0.0036 + 0.0064
     assert told.pull_s == pytest.approx(pulled_s - 1.035)
     assert told.send_s == pytest.approx(0.0064 + 0.1 + 0.0036)
@@ -167,13 +175,13 @@ def test_the_parts_of_a_message_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("on_board", [False, True])
-def test_a_busy_server_takes_a_push_when_it_is_free(on_board: bool) -> None:
+def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None:
     """Ordered at 1.1: until 1.51; on the board nobody takes anything."""
-    crew = Crew(on_board=on_board)
-    crew.begin(1.0)
-    crew.servers.update(1.1, 1)
-    told, at_s = crew.only()
-    if on_board:
+    model = WorkerModel(shares_memory=shares_memory)
+    model.begin(1.0)
+    model.servers.update(1.1, 1)
+    told, at_s = model.only()
+    if shares_memory:
         assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
     else:
         assert at_s == pytest.approx(1.51)
@@ -185,9 +193,9 @@ def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
     changes: list[Change] = []
     for start_s, end_s in pauses:
         changes += [(start_s, "worker:0", "pause", 1.0), (end_s, "worker:0", "pause", 0.0)]
-    crew = Crew(*changes)
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel(*changes)
+    model.begin(1.0)
+    told, at_s = model.only()
     assert told.data_s == pytest.approx(1.025)
     assert told.compute_s == pytest.approx(3.1 - 2.0414), "what it slept for has long passed"
     assert at_s == pytest.approx(4.105 + (0.0064 - 0.005) + 0.0036)
@@ -195,9 +203,9 @@ def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
 
 
 def test_an_order_waits_for_who_stands_still() -> None:
-    crew = Crew((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
+    model.begin(1.0)
+    told, at_s = model.only()
     assert told.wait_s == pytest.approx(2.0)
     assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s)
 
@@ -210,21 +218,21 @@ COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECO
     costs=COSTLY,
     update_s=SECONDS,
     delay_s=SECONDS,
-    on_board=st.booleans(),
+    shares_memory=st.booleans(),
     link=st.sampled_from([math.inf, 10.0, 1e6]),
     pause=st.tuples(SECONDS, SECONDS),
 )
 def test_the_parts_make_up_the_whole(
-    costs: Costs, update_s: float, delay_s: float, on_board: bool, link: float, pause: tuple[float, float]
+    costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float, pause: tuple[float, float]
 ) -> None:
     """From the end of the push before to the end of this one, whatever happens meanwhile."""
     changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
-    crew = Crew(*changes, costs=costs, on_board=on_board, link=link)
-    crew.begin(1.0)
-    crew.servers.update(update_s, 1)
-    first, first_s = crew.only()
-    crew.begin(crew.clock.now + 1.0, delay_s=delay_s)
-    _, (_, second, second_s) = crew.run()
+    model = WorkerModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
+    model.begin(1.0)
+    model.servers.update(update_s, 1)
+    first, first_s = model.only()
+    model.begin(model.clock.now + 1.0, delay_s=delay_s)
+    _, (_, second, second_s) = model.run()
     assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
     assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
     assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
@@ -238,9 +246,9 @@ PUSHING = (1.244, 1.25, 1.255, 1.3, 1.36)
 @pytest.mark.parametrize("lost_s", [1.0, 1.005, *LOADING, *COPYING, *COMPUTING, *PUSHING])
 def test_what_a_lost_worker_did_is_void(lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
-    crew = Crew(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
-    crew.servers.update(1.1, 1)
-    assert_void(crew, lost_s)
+    model = WorkerModel(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
+    model.servers.update(1.1, 1)
+    assert_void(model, lost_s)
 
 
 # ---- servers --------------------------------------------------------------------------------------------------------
@@ -251,7 +259,7 @@ UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sle
 
 def servers(cores: float, disturb: Any = calm, costs: Costs = UPDATES) -> HostServers:
     site = Site("host:0", cores)
-    return HostServers(Machines(Clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
+    return HostServers(ModelledMachines(Clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
 
 
 def worked_off(group: HostServers) -> float:
@@ -353,8 +361,8 @@ def pausing_later() -> Schedule:
 def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
     tape = Tape()
     job = virtual_job(3, 90)
-    experiment = make_experiment(job, strategy, tape, transport=transport)
-    Session(experiment, schedule, NoLearner(64, None), costs, profile).run()
+    experiment = make_run_spec(job, strategy, tape, transport=transport)
+    VirtualSession(experiment, schedule, NoLearner(64, None), costs, profile).run()
     return tape
 
 

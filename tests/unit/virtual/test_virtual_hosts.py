@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from injectors.plan import Kind
-from runtime.api import Circumstances
+from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
 from tests.support.clusters import cluster_of
 
@@ -42,7 +42,7 @@ class Lab:
 
     def __init__(self, sites: dict[str, Site], *changes: Change, routes: tuple[str, ...] = ()) -> None:
         self.clock = Clock()
-        self.machines = Machines(self.clock, sites, routes)
+        self.machines = ModelledMachines(self.clock, sites, routes)
         self.ended: dict[Any, float] = {}
         for t, *change in changes:
             self.clock.at(t, PLAN, self.machines.change, *change)
@@ -114,7 +114,7 @@ def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
     costs = str(tmp_path / "real.yaml")
     runtime = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS))
     assert (runtime.num_hosts, runtime.base_iter_s(8)) == (3, pytest.approx(0.25))
-    described = runtime.machine(Circumstances(num_servers=1))["hosts"]
+    described = runtime.machine(RunContext(num_servers=1))["hosts"]
     assert [list(host["tasks"]) for host in described] == [["worker:0"], ["worker:1"], ["server:0"]]
     assert (
         VirtualRuntime(
@@ -126,7 +126,7 @@ def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
     nominal = cluster_of(num_workers=2, costs=costs, hosts=FIELDS, nominal_iter_s=0.06)
     assert VirtualRuntime(cluster=nominal).base_iter_s(8) == 0.06, "as live: one plan for both"
     plain = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs))
-    assert (plain.num_hosts, plain.base_iter_s(8), plain.machine(Circumstances())) == (0, 0.1, {})
+    assert (plain.num_hosts, plain.base_iter_s(8), plain.machine(RunContext())) == (0, 0.1, {})
 
 
 # ---- processors -----------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_whoever_has_two_reasons_stands_still_until_the_last_is_gone() -> None:
 
 
 def test_changes_say_who_stands_still_from_now_on() -> None:
-    machines = Machines(Clock(), on_hosts(PAIR, 1.0))
+    machines = ModelledMachines(Clock(), on_hosts(PAIR, 1.0))
     assert machines.change("worker:1", "pause", 1.0) == ["worker:1"]
     assert machines.change("host:0", "pause", 1.0) == ["worker:0"]
     assert machines.change("worker:1", "pause", 0.0) == []

@@ -17,7 +17,7 @@ from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network
 from runtime.virtual.tasks.jitter import Jitter
-from runtime.virtual.tasks.learner import NOTHING
+from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Iteration, Workers
 from strategies.protocol import Timings
@@ -108,7 +108,7 @@ DEVICE = DeviceProfile(base_s=0.1, per_sample_s=0.005)
 """20 samples: 0.2 s, and 1 ms overslept."""
 
 
-class Crew:
+class WorkerModel:
     """Workers of 16 parameters whose arrivals are written down as (worker, timings, time)."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Crew:
         costs: Costs = COSTS,
         profile: DeviceProfile | None = DEVICE,
         *,
-        on_board: bool = False,
+        shares_memory: bool = False,
         link_bytes_per_s: float | None = None,
         num_workers: int = 1,
         num_parameters: int = 16,
@@ -126,7 +126,7 @@ class Crew:
         self.network = None
         if link_bytes_per_s is not None:
             self.network = Network(self.clock, link_bytes_per_s, num_workers, 1)
-        about: dict[str, Any] = {"on_board": on_board, "seed": 0, "arrived": self._arrived}
+        about: dict[str, Any] = {"on_board": shares_memory, "seed": 0, "arrived": self._arrived}
         self.workers = Workers(self.clock, costs, (profile,) * num_workers, self.servers, self.network, **about)
         self.arrived: list[tuple[int, Timings, float]] = []
         self.issued = 0
@@ -169,29 +169,29 @@ def fields(told: Timings) -> dict[str, float]:
 
 def test_parameters_come_while_the_batch_is_loaded() -> None:
     """Ordered at 1.0: there at 1.01; parameters at 1.02, the batch at 1.035; computed at 1.236, pushed at 1.246."""
-    crew = Crew()
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel()
+    model.begin(1.0)
+    told, at_s = model.only()
     assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.246)
 
 
 def test_parameters_wait_for_the_update_before_them() -> None:
     """The update, ordered with the Compute, is done at 1.41 and delivered at 1.42, 0.385 s after the batch."""
-    crew = Crew()
-    crew.servers.update(1.0, 1)
-    crew.begin(1.0)
-    told, at_s = crew.only()
+    model = WorkerModel()
+    model.servers.update(1.0, 1)
+    model.begin(1.0)
+    told, at_s = model.only()
     assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.631)
 
 
 def test_a_push_waits_for_a_busy_server() -> None:
     """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
-    crew = Crew()
-    crew.begin(1.0)
-    crew.servers.update(1.1, 1)
-    told, at_s = crew.only()
+    model = WorkerModel()
+    model.begin(1.0)
+    model.servers.update(1.1, 1)
+    told, at_s = model.only()
     assert told.send_s == pytest.approx(1.51 - 1.236)
     assert at_s == pytest.approx(1.51)
 
@@ -199,87 +199,93 @@ def test_a_push_waits_for_a_busy_server() -> None:
 @pytest.mark.parametrize("link_bytes_per_s", [None, 1e15])
 def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
     """In shared memory a gradient is there when it is computed; parameters still come after their update."""
-    crew = Crew(on_board=True, link_bytes_per_s=link_bytes_per_s)
-    crew.servers.update(1.0, 1)
-    crew.begin(1.0)
-    crew.servers.update(1.2, 1)
-    told, at_s = crew.only()
+    model = WorkerModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
+    model.servers.update(1.0, 1)
+    model.begin(1.0)
+    model.servers.update(1.2, 1)
+    told, at_s = model.only()
     assert told.pull_s == pytest.approx(1.41 - 1.035)
     assert told.send_s == pytest.approx(0.0, abs=1e-9)
     assert at_s == pytest.approx(1.611)
-    assert crew.servers.idle_s == pytest.approx(1.81)
+    assert model.servers.idle_s == pytest.approx(1.81)
 
 
 def test_waiting_is_from_push_to_order() -> None:
-    crew = Crew()
-    crew.begin(1.0)
-    crew.run()
-    crew.begin(3.0)
-    told = crew.run()[1][1]
+    model = WorkerModel()
+    model.begin(1.0)
+    model.run()
+    model.begin(3.0)
+    told = model.run()[1][1]
     assert told.wait_s == pytest.approx(3.01 - 1.246)
-    crew.workers.ready(0, 7.0)
-    crew.begin(7.5)
-    assert crew.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
+    model.workers.ready(0, 7.0)
+    model.begin(7.5)
+    assert model.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
 
 
 def test_injections_come_on_top() -> None:
     """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
-    crew = Crew()
-    crew.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
-    told, at_s = crew.only()
+    model = WorkerModel()
+    model.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
+    told, at_s = model.only()
     assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
     assert at_s == pytest.approx(2.149)
 
 
 def test_what_cannot_be_held_is_an_overrun() -> None:
     """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
-    crew = Crew(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
-    crew.begin(0.0)
-    told, _ = crew.only()
+    model = WorkerModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
+    model.begin(0.0)
+    told, _ = model.only()
     assert fields(told) == approx(compute_s=0.25, overrun_s=0.05)
 
 
 def test_jitter_makes_no_negative_overrun() -> None:
     """A quick iteration of a device that is mostly missed has missed nothing."""
-    crew = Crew(Costs(compute_base_s=0.201, jitter_sigma=0.2))
+    model = WorkerModel(Costs(compute_base_s=0.201, jitter_sigma=0.2))
     for _ in range(40):
-        crew.begin(crew.clock.now)
-        crew.run()
-    told = [one for _, one, _ in crew.arrived]
+        model.begin(model.clock.now)
+        model.run()
+    told = [one for _, one, _ in model.arrived]
     assert [one.overrun_s for one in told] == pytest.approx([max(0.0, one.compute_s - 0.2) for one in told])
     assert {one.overrun_s > 0 for one in told} == {False, True}
 
 
 def test_without_a_profile_the_model_says_how_long_computing_takes() -> None:
-    crew = Crew(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
-    crew.begin(0.0)
-    assert fields(crew.only()[0]) == approx(compute_s=0.25)
+    model = WorkerModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
+    model.begin(0.0)
+    assert fields(model.only()[0]) == approx(compute_s=0.25)
 
 
 def test_jitter_multiplies_computing_and_nothing_else() -> None:
-    crew, jitter = Crew(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
+    model, jitter = WorkerModel(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
     for _ in range(5):
-        crew.begin(crew.clock.now)
-        crew.run()
+        model.begin(model.clock.now)
+        model.run()
     expected = [{"data_s": 0.1, "compute_s": 0.2 * jitter.factor()} for _ in range(5)]
-    assert [fields(told) for _, told, _ in crew.arrived] == [pytest.approx(each) for each in expected]
+    assert [fields(told) for _, told, _ in model.arrived] == [pytest.approx(each) for each in expected]
 
 
 SECONDS = st.floats(0, 10)
 COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECONDS, update_base_s=SECONDS)
 
 
-@given(costs=COSTLY, update_s=SECONDS, delay_s=SECONDS, on_board=st.booleans(), link=st.sampled_from([None, 10.0, 1e6]))
+@given(
+    costs=COSTLY,
+    update_s=SECONDS,
+    delay_s=SECONDS,
+    shares_memory=st.booleans(),
+    link=st.sampled_from([None, 10.0, 1e6]),
+)
 def test_the_parts_make_up_the_whole(
-    costs: Costs, update_s: float, delay_s: float, on_board: bool, link: float | None
+    costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float | None
 ) -> None:
     """From the end of the push before to the end of this one, whatever the servers do meanwhile."""
-    crew = Crew(costs, on_board=on_board, link_bytes_per_s=link)
-    crew.begin(1.0)
-    crew.servers.update(update_s, 1)
-    [(_, first, first_s)] = crew.run()
-    crew.begin(first_s + 1.0, delay_s=delay_s)
-    _, (_, second, second_s) = crew.run()
+    model = WorkerModel(costs, shares_memory=shares_memory, link_bytes_per_s=link)
+    model.begin(1.0)
+    model.servers.update(update_s, 1)
+    [(_, first, first_s)] = model.run()
+    model.begin(first_s + 1.0, delay_s=delay_s)
+    _, (_, second, second_s) = model.run()
     assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
     assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
     assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
@@ -331,10 +337,10 @@ def test_who_gives_up_leaves_its_share() -> None:
 
 def test_a_round_of_four_workers_on_gigabit_links() -> None:
     """All pull at once: 128 ms. Then three push, and 4 ms later, when 11.5 MB of theirs are left, the fourth joins."""
-    crew = Crew(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    model = WorkerModel(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
     for worker in range(4):
-        crew.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
-    told = {worker: told for worker, told, _ in crew.run()}
+        model.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
+    told = {worker: told for worker, told, _ in model.run()}
     assert [told[worker].pull_s for worker in range(4)] == pytest.approx([0.128] * 4)
     three_s = 0.004 + 4 * (11.5 * MB / 3) / GIGABIT
     fourth_s = 15.5 * MB / GIGABIT  # the server's link is never idle
@@ -342,15 +348,17 @@ def test_a_round_of_four_workers_on_gigabit_links() -> None:
 
 
 @pytest.mark.parametrize("on_board", [False, True])
-def test_huge_links_are_no_links(on_board: bool) -> None:
+def test_huge_links_are_no_links(shares_memory: bool) -> None:
     costs = msgspec.structs.replace(COSTS, jitter_sigma=0.1, transfer_per_byte_s=1e-8)
 
     def arrivals(link_bytes_per_s: float | None) -> list[tuple[float, ...]]:
-        crew = Crew(costs, on_board=on_board, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
-        crew.servers.update(1.0, 1)
+        model = WorkerModel(
+            costs, shares_memory=shares_memory, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s
+        )
+        model.servers.update(1.0, 1)
         for worker in range(4):
-            crew.begin(1.0, worker, samples=20 + worker)
-        return [(worker, *msgspec.structs.astuple(told), at_s) for worker, told, at_s in sorted(crew.run())]
+            model.begin(1.0, worker, samples=20 + worker)
+        return [(worker, *msgspec.structs.astuple(told), at_s) for worker, told, at_s in sorted(model.run())]
 
     assert arrivals(1e18) == [pytest.approx(told, abs=1e-9) for told in arrivals(None)]
 
@@ -360,18 +368,18 @@ def test_huge_links_are_no_links(on_board: bool) -> None:
 BEFORE_PULL, PULL, COMPUTE = (1.0, 1.2), (1.412, 1.45), (1.5, 1.6)
 
 
-def assert_void(crew: Any, lost_s: float) -> None:
+def assert_void(model: Any, lost_s: float) -> None:
     """Worker 1 is lost and there again at once; what its two incarnations do is not mixed up."""
     for worker in range(2):
-        crew.begin(1.0, worker)
+        model.begin(1.0, worker)
 
     def again() -> None:
-        crew.workers.lose(1)
-        crew.workers.ready(1, lost_s)
-        crew.begin(lost_s, 1)
+        model.workers.lose(1)
+        model.workers.ready(1, lost_s)
+        model.begin(lost_s, 1)
 
-    crew.clock.at(lost_s, MACHINE, again)
-    (first, _, _), (second, told, at_s) = crew.run()
+    model.clock.at(lost_s, MACHINE, again)
+    (first, _, _), (second, told, at_s) = model.run()
     assert (first, second) == (0, 1)
     assert told.wait_s == pytest.approx(0.01)
     assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s - lost_s)
@@ -385,16 +393,16 @@ def assert_void(crew: Any, lost_s: float) -> None:
 def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
     costs = msgspec.structs.replace(COSTS, transfer_per_byte_s=0.0)
-    crew = Crew(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
-    crew.servers.update(1.0, 1)
-    assert_void(crew, lost_s)
+    model = WorkerModel(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
+    model.servers.update(1.0, 1)
+    assert_void(model, lost_s)
 
 
 @pytest.mark.parametrize(("lost_s", "part"), [(0.032, "pull_s"), (0.296, "send_s")])
 def test_the_lost_leave_the_links_to_the_others(lost_s: float, part: str) -> None:
     """After 32 ms of both at half the rate, 2 MB are left of each: 16 ms for one alone."""
-    crew = Crew(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    model = WorkerModel(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
     for worker in range(2):
-        crew.begin(0.0, worker)
-    crew.clock.at(lost_s, MACHINE, crew.workers.lose, 1)
-    assert getattr(crew.only()[0], part) == pytest.approx(0.048)
+        model.begin(0.0, worker)
+    model.clock.at(lost_s, MACHINE, model.workers.lose, 1)
+    assert getattr(model.only()[0], part) == pytest.approx(0.048)

@@ -12,14 +12,14 @@ from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
 from runtime.virtual.clock import MESSAGE, Clock
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.learner import NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
-from tests.support.harness import make_experiment
+from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
 
@@ -70,17 +70,17 @@ def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Jo
 
 def session(
     strategy: Strategy, job: Job, costs: Costs = RING, device: Any = QUARTER, **learning: Any
-) -> tuple[Session, Tape]:
+) -> tuple[VirtualSession, Tape]:
     tape = Tape()
-    experiment = make_experiment(job, strategy, tape, **learning)
+    experiment = make_run_spec(job, strategy, tape, **learning)
     learner = make_learner(experiment) if learning else NoLearner(PARAMETERS, None)
-    return Session(experiment, slow(), learner, costs, device), tape
+    return VirtualSession(experiment, slow(), learner, costs, device), tape
 
 
 LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
 
 
-def finish(run: Session, tape: Tape) -> Outcome:
+def finish(run: VirtualSession, tape: Tape) -> Outcome:
     outcome = run.run()
     assert (outcome.status, problems(tape.plain())) == ("done", [])
     return outcome
@@ -121,7 +121,7 @@ def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     tape, costs = Tape(), load_costs("antdt_cluster_b").values
     learner = NoLearner(44_500_000, None)
     v100, p100 = DeviceProfile(per_sample_s=1 / 651), DeviceProfile(per_sample_s=1 / 217)
-    run = Session(make_experiment(job, BSP(), tape), slow(), learner, costs, [v100] * 4 + [p100] * 4)
+    run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), learner, costs, [v100] * 4 + [p100] * 4)
     update_s = costs.ring_s(4 * learner.num_parameters, 8) + costs.update_base_s
     assert update_s == pytest.approx(0.317, abs=0.001)
     assert (finish(run, tape).t + update_s) / 10 * 1667 == pytest.approx(1266, rel=0.005)
@@ -134,8 +134,8 @@ def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -
     """A job of four that loses workers at these times, for good or to restart; it uses every sample once."""
     run, tape = session(BSP(), allreduce_job(samples=samples), costs, **LEDGER)
     for at_s, worker, restarting in strikes:
-        strike = partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting)
-        run.clock.at(at_s, MESSAGE, strike)
+        unregister = partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting)
+        run.clock.at(at_s, MESSAGE, unregister)
     outcome = finish(run, tape)
     assert isinstance(run.learner, RealLearner)
     assert run.learner.params.tolist() == [1.0] * samples

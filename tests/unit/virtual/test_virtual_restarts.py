@@ -10,14 +10,14 @@ from injectors.schedule import Schedule
 from runtime.cluster.hosts import parse_hosts
 from runtime.core.scheduling import ConstantPending
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.learner import NoLearner
+from runtime.virtual.tasks.model_state import NoLearner
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_experiment
+from tests.support.harness import make_run_spec
 from tests.support.restarting import Restarting
-from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, strike, uses, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, unregister, uses, virtual_job
 
 COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
 """A node that crashes is pending for 50 s; how long one that a strategy restarts is, the scheduler says."""
@@ -25,7 +25,7 @@ COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.
 
 def restarting(
     *orders: str, rule: str = "bsp", pending_s: float = 2.0, **changes: object
-) -> tuple[Session, Tape, float]:
+) -> tuple[VirtualSession, Tape, float]:
     strategy = Restarting(rule=rule, orders=orders)
     job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
     scheduler = ConstantPending(pending_s=pending_s)
@@ -87,7 +87,7 @@ def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
         costs = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
         job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover=failover)
         run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
-        run.clock.at(2.3, MACHINE, strike("worker:1"), run)
+        run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
         waits[failover] = finish(run, tape).t
         assert uses(run) == {3.0}
         assert len(tape.told("Restored")) == (failover == "checkpoint")
@@ -104,8 +104,8 @@ def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> N
     """What the server's return had been scheduled for was void with the worker's loss, and was not scheduled again."""
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
     run, tape = session(BSP(), job, READING, learner=ledger(job, BSP()))
-    run.clock.at(2.3, MACHINE, strike("server:1"), run)
-    run.clock.at(2.5, MACHINE, strike("worker:1"), run)
+    run.clock.at(2.3, MACHINE, unregister("server:1"), run)
+    run.clock.at(2.5, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
     [back] = tape.told("Restored")
     assert back["t"] == pytest.approx(2.5 + 0.5 + 0.01 + 0.09 + 0.01)
@@ -117,7 +117,7 @@ def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
     strategy = Restarting(rule="bsp", orders=("server:1@2.3",))
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
     run, tape = session(strategy, job, READING, learner=ledger(job, strategy))
-    run.clock.at(2.35, MACHINE, strike("worker:1"), run)
+    run.clock.at(2.35, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
     assert not tape.told("ServerLost")
     assert len(tape.told("Restored")) == 1
@@ -129,8 +129,8 @@ def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
     costs = msgspec.structs.replace(READING, launch_s=0.02)
     run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
-    run.clock.at(2.3, MACHINE, strike("worker:1"), run)
-    run.clock.at(2.36, MACHINE, strike("worker:1"), run)
+    run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
+    run.clock.at(2.36, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
     [back] = tape.told("Restored")
     assert back["t"] == pytest.approx(2.36 + 0.02 + 0.01 + 0.09 + 0.01)
@@ -161,9 +161,9 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
     for orders in ((), ("worker:0@4.0",)):
         strategy = Restarting(rule="asp", orders=orders)
         tape = Tape()
-        experiment = make_experiment(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        experiment = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        Session(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts).run()
+        VirtualSession(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts).run()
         own = [event for event in tape.told("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

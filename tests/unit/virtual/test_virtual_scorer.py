@@ -9,7 +9,7 @@ import pytest
 from runtime.core.scoring import Products
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import sites_of
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.replicas import Replicas
@@ -36,10 +36,10 @@ class Parts:
 
     gone = False
 
-    def refer(self) -> None:
+    def compute_reference(self) -> None:
         pass
 
-    def weigh(self, grad_id: int, num_servers: int) -> list[Products]:
+    def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
         return [] if self.gone else [Products(1.0, 2.0, float(server)) for server in range(num_servers)]
 
 
@@ -48,7 +48,7 @@ def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, lis
     sizes = (COSTS, FLOATS, 2, lambda target, t: (0.0, 0.0))
     servers: ServerGroup
     if kind == "hosts":
-        servers = HostServers(Machines(clock, sites_of(None, COSTS, 1, 2), []), *sizes)
+        servers = HostServers(ModelledMachines(clock, sites_of(None, COSTS, 1, 2), []), *sizes)
     else:
         servers = Servers(*sizes)
     scorer = Scorer(
@@ -57,9 +57,9 @@ def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, lis
         Parts(),  # type: ignore[arg-type]
         servers,
         samples=3,
-        on_board=fields.get("on_board", False),
-        referred=lambda number: heard.append((clock.now, number)),
-        weighed=lambda *about: heard.append((clock.now, *about[:3])),
+        shares_memory=fields.get("on_board", False),
+        reference_ready=lambda number: heard.append((clock.now, number)),
+        score_parts=lambda *about: heard.append((clock.now, *about[:3])),
     )
     return clock, servers, scorer, heard
 
@@ -71,10 +71,10 @@ def run(clock: Clock) -> None:
 
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
 @pytest.mark.parametrize(("on_board", "travels"), [(False, 2), (True, 1)])
-def test_a_reference_costs_two_messages_and_the_computation(kind: str, on_board: bool, travels: int) -> None:
+def test_a_reference_costs_two_messages_and_the_computation(kind: str, shares_memory: bool, travels: int) -> None:
     """Order 0.5, data 0.25, 3 samples 10, each message 1 + 192 / 16 = 13, and 0.5 until it is heard of."""
-    clock, _, scorer, heard = scorer_of(kind, on_board=on_board)
-    scorer.refer(7, 0.0)
+    clock, _, scorer, heard = scorer_of(kind, shares_memory=shares_memory)
+    scorer.compute_reference(7, 0.0)
     run(clock)
     assert heard == [(0.5 + 0.25 + 10.0 + 13.0 * travels + 0.5, 7)]
 
@@ -84,7 +84,7 @@ def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind:
     """An update takes 8 + bytes / 8, a score bytes / 8: 64 and 128 bytes take 8 and 16 seconds."""
     clock, servers, scorer, heard = scorer_of(kind)
     servers.update(0.0, 1)
-    scorer.weigh(3, 0, 0.0)
+    scorer.inner_products(3, 0, 0.0)
     run(clock)
     parts = {server: now for now, server, _, _ in heard}
     assert parts == {0: 0.5 + (8.0 + 8.0) + 8.0 + 0.5, 1: 0.5 + (8.0 + 16.0) + 16.0 + 0.5}
@@ -95,7 +95,7 @@ def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind:
 def test_updates_wait_for_scores() -> None:
     _, servers, scorer, _ = scorer_of("alone")
     assert isinstance(servers, Servers)
-    scorer.weigh(3, 0, 0.0)
+    scorer.inner_products(3, 0, 0.0)
     servers.update(0.0, 1)
     assert servers.idle_s == 0.5 + 16.0 + 24.0
 
@@ -103,7 +103,7 @@ def test_updates_wait_for_scores() -> None:
 def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
     clock, _, scorer, heard = scorer_of("alone")
     scorer.learner.gone = True  # type: ignore[attr-defined]
-    scorer.weigh(3, 0, 0.0)
+    scorer.inner_products(3, 0, 0.0)
     run(clock)
     assert heard == []
 
@@ -111,6 +111,6 @@ def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
 def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
     replicas = Replicas(Clock(), COSTS, FLOATS, 4)
     with pytest.raises(NotImplementedError):
-        replicas.weigh(0, 0.0, print)
+        replicas.inner_products(0, 0.0, print)
     with pytest.raises(NotImplementedError):
         replicas.free(0.0, print)

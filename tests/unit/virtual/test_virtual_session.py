@@ -24,16 +24,16 @@ from runtime.core.executor import cut_for
 from runtime.core.job import Job
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.learner import Learner, NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
-from tests.support.harness import make_experiment, make_job
+from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
 from workloads.ledger import SampleLedger
 
@@ -42,7 +42,7 @@ QUARTER = DeviceProfile(base_s=0.25)
 """Binary fractions add up without rounding, so that closed forms hold exactly."""
 
 Line = dict[str, Any]
-Strike = Callable[[Session], None]
+Strike = Callable[[VirtualSession], None]
 
 
 class Tape:
@@ -98,15 +98,15 @@ def session(
     *,
     device: DeviceProfile = QUARTER,
     actuator: Schedule | None = None,
-    learner: Learner | None = None,
+    learner: ModelState | None = None,
     **more: Any,
-) -> tuple[Session, Tape]:
+) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     learner = learner or NoLearner(0, None)
-    return Session(make_experiment(job, strategy, tape, **more), actuator or slow(), learner, costs, device), tape
+    return VirtualSession(make_run_spec(job, strategy, tape, **more), actuator or slow(), learner, costs, device), tape
 
 
-def finish(run: Session, tape: Tape) -> Outcome:
+def finish(run: VirtualSession, tape: Tape) -> Outcome:
     """To its end, which must be a good one."""
     outcome = run.run()
     assert (outcome.status, problems(tape.plain())) == ("done", [])
@@ -229,7 +229,7 @@ def ledger(job: Job, strategy: Strategy) -> RealLearner:
 
 def accident(
     strategy: Strategy, costs: Costs, hit: Strike, *at_s: float, **changes: Any
-) -> tuple[Session, Tape, Outcome]:
+) -> tuple[VirtualSession, Tape, Outcome]:
     """A job of 32 samples and parameters on two servers, through 3 epochs, that is struck now and then."""
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, **changes)
     run, tape = session(strategy, job, costs, learner=ledger(job, strategy))
@@ -238,10 +238,10 @@ def accident(
     return run, tape, finish(run, tape)
 
 
-def strike(*victims: str, restarting: bool = True) -> Strike:
+def unregister(*victims: str, restarting: bool = True) -> Strike:
     """All of these at once, in this order."""
 
-    def now(run: Session) -> None:
+    def now(run: VirtualSession) -> None:
         for role, _, number in (victim.partition(":") for victim in victims):
             if role == "server":
                 run.supervisor.lose_server(int(number), "killed")
@@ -251,14 +251,14 @@ def strike(*victims: str, restarting: bool = True) -> Strike:
     return now
 
 
-def uses(run: Session) -> set[float]:
+def uses(run: VirtualSession) -> set[float]:
     assert isinstance(run.learner, RealLearner)
     return set(run.learner.params.tolist())
 
 
 def test_a_lost_server_takes_everybody_back() -> None:
     """Checkpoints at 1.0, 2.0; lost at 2.3: 1.5 s until there are two servers, 90 ms of reading, 10 ms to say so."""
-    run, tape, outcome = accident(BSP(), RESTART, strike("server:1"), 2.3)
+    run, tape, outcome = accident(BSP(), RESTART, unregister("server:1"), 2.3)
     [stored] = [(t, note) for t, note in tape.noted("Checkpointed") if 2.0 < t < 2.3]
     assert stored[1]["seconds"] == pytest.approx(0.01 + 0.09 + 0.01)
     [lost], [back] = tape.told("ServerLost"), tape.told("Restored")
@@ -270,22 +270,22 @@ def test_a_lost_server_takes_everybody_back() -> None:
 
 
 def test_before_the_first_checkpoint_it_is_all_over_again() -> None:
-    run, tape, outcome = accident(BSP(), RESTART, strike("server:0"), 0.9)
+    run, tape, outcome = accident(BSP(), RESTART, unregister("server:0"), 0.9)
     assert [event["version"] for event in tape.told("Restored")] == [0]
     assert (uses(run), outcome.version) == ({3.0}, 24)
 
 
 def test_a_checkpoint_that_was_not_finished_is_none() -> None:
     """Ordered at 1.0, written and told of at 1.11."""
-    _, tape, _ = accident(BSP(), RESTART, strike("server:0"), 1.05)
+    _, tape, _ = accident(BSP(), RESTART, unregister("server:0"), 1.05)
     assert [event["version"] for event in tape.told("Restored")] == [0]
     assert [note["version"] for t, note in tape.noted("Checkpointed") if t < 3.0][:1] == [0]
 
 
 def test_a_lost_worker_comes_back() -> None:
     """BSP waits for it and nothing but time is lost."""
-    calm, _, before = accident(BSP(), RESTART, strike())
-    run, tape, outcome = accident(BSP(), RESTART, strike("worker:2"), 1.6)
+    calm, _, before = accident(BSP(), RESTART, unregister())
+    run, tape, outcome = accident(BSP(), RESTART, unregister("worker:2"), 1.6)
     [lost], [joined] = tape.told("Lost"), tape.told("Joined")
     assert (lost["t"], lost["worker"], lost["incarnation"], lost["restarting"]) == (1.6, 2, 0, True)
     assert joined["t"] == pytest.approx(1.6 + 1.5 + 0.01)
@@ -295,7 +295,7 @@ def test_a_lost_worker_comes_back() -> None:
 
 
 def test_who_leaves_for_good_is_not_waited_for() -> None:
-    run, tape, _ = accident(BSP(), RESTART, strike("worker:2", restarting=False), 1.6)
+    run, tape, _ = accident(BSP(), RESTART, unregister("worker:2", restarting=False), 1.6)
     assert [event["restarting"] for event in tape.told("Lost")] == [False]
     assert tape.told("Joined") == []
     assert uses(run) == {3.0}
@@ -304,19 +304,19 @@ def test_who_leaves_for_good_is_not_waited_for() -> None:
 def test_a_job_without_workers_fails() -> None:
     run, tape = session(BSP(), virtual_job(2, 100))
     for worker in range(2):
-        run.clock.at(1.0 + worker, MACHINE, strike(f"worker:{worker}", restarting=False), run)
+        run.clock.at(1.0 + worker, MACHINE, unregister(f"worker:{worker}", restarting=False), run)
     outcome = run.run()
     assert (outcome.status, outcome.reason, outcome.t) == ("failed", "no worker is left", 2.0)
     assert problems(tape.plain()) == []
 
 
 ACCIDENTS = {
-    "a worker": strike("worker:1"),
-    "a worker twice": strike("worker:1", "worker:1"),
-    "a worker for good": strike("worker:1", restarting=False),
-    "a server": strike("server:1"),
-    "a worker and a server": strike("worker:1", "server:1"),
-    "everybody": strike("worker:0", "worker:1", "worker:2", "worker:3"),
+    "a worker": unregister("worker:1"),
+    "a worker twice": unregister("worker:1", "worker:1"),
+    "a worker for good": unregister("worker:1", restarting=False),
+    "a server": unregister("server:1"),
+    "a worker and a server": unregister("worker:1", "server:1"),
+    "everybody": unregister("worker:0", "worker:1", "worker:2", "worker:3"),
 }
 
 
@@ -350,7 +350,7 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     cluster = cluster_of(num_workers=4, device={"base_s": 0.02}, costs=costs)
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
-    return runtime.run(make_experiment(job, ASP(), tape, **changes), slow(w1=1.0)), tape
+    return runtime.run(make_run_spec(job, ASP(), tape, **changes), slow(w1=1.0)), tape
 
 
 def test_fixed_decisions_give_the_same_bytes_every_time() -> None:

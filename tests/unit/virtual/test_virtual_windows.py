@@ -14,14 +14,14 @@ from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.control.session import Session
+from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.learner import NoLearner
+from runtime.virtual.tasks.model_state import NoLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_experiment
+from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.unit.virtual.test_virtual_session import (
     IDEAL,
@@ -30,7 +30,7 @@ from tests.unit.virtual.test_virtual_session import (
     Strike,
     Tape,
     ledger,
-    strike,
+    unregister,
     uses,
     virtual_job,
 )
@@ -74,9 +74,9 @@ class Job:
         strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
         self.tape = Tape()
         learner = NoLearner(num_bytes // 4, None) if num_bytes or not job.checkpoint_every_s else ledger(job, strategy)
-        experiment = make_experiment(job, strategy, self.tape)
+        experiment = make_run_spec(job, strategy, self.tape)
         about: dict[str, Any] = {"hosts": hosts, "lease_s": lease_s}
-        self.session = Session(experiment, planned(*windows), learner, costs, device, **about)
+        self.session = VirtualSession(experiment, planned(*windows), learner, costs, device, **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
         self.outcome: Outcome = self.session.run()
@@ -226,7 +226,7 @@ def test_a_server_that_stands_still_for_longer_than_the_lease_takes_everybody_ba
 def test_who_is_lost_before_the_coordinator_hears_of_its_silence_is_lost_once() -> None:
     """An accident at 2.99, when the coordinator is busy until 3.0 or later; the lease ends at 3.0."""
     costs = Costs(decision_s=0.5, launch_s=0.25)
-    strikes = ((2.99, strike("worker:0")),)
+    strikes = ((2.99, unregister("worker:0")),)
     window = ("pause", "worker:0", 1.0, 4.0, 1.0)
     job = Job(window, costs=costs, strategy=ASP(), rounds=8, lease_s=2.0, strikes=strikes)
     assert job.times("Fenced") == []
@@ -316,15 +316,15 @@ def test_who_is_killed_while_it_starts_starts_again() -> None:
 def test_an_accident_meanwhile_does_not_bring_it_back_earlier() -> None:
     """Or its server."""
     window = ("kill", "worker:0", 1.0, 9.0, 1.0)
-    job = Job(window, costs=RESTART, strikes=((2.0, strike("worker:0")),), **CHECKPOINTS)
+    job = Job(window, costs=RESTART, strikes=((2.0, unregister("worker:0")),), **CHECKPOINTS)
     assert job.times("Joined", worker=0) == [pytest.approx(9.0 + BACK_S)]
     window = ("kill", "server:0", 1.0, 9.0, 1.0)
-    job = Job(window, costs=RESTART, strikes=((2.0, strike("server:0", "server:1")),), **CHECKPOINTS)
+    job = Job(window, costs=RESTART, strikes=((2.0, unregister("server:0", "server:1")),), **CHECKPOINTS)
     assert job.times("Restored") == [pytest.approx(9.0 + BACK_S + 0.09)]
 
 
 def test_who_has_left_for_good_is_not_scheduled_again() -> None:
-    strikes = ((0.5, strike("worker:0", restarting=False)),)
+    strikes = ((0.5, unregister("worker:0", restarting=False)),)
     job = Job(("kill", "worker:0", 1.0, 2.0, 1.0), costs=RESTART, strikes=strikes, **CHECKPOINTS)
     assert job.times("Joined") == []
     assert job.times("Exited") == [0.5]

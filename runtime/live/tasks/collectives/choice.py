@@ -12,8 +12,8 @@ from runtime.backends.base import Model
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
+from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.entrance import Entrance
 from runtime.live.transport.messages import Peer
 from runtime.live.transport.task_spec import TaskSpec
 
@@ -34,7 +34,7 @@ class Collective(Protocol):
         ...
 
 
-def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Callable[[], None]) -> Collective:
+def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None]) -> Collective:
     """The one that the run is configured with."""
     if spec.collective in ("gloo", "nccl"):
         from runtime.live.tasks.collectives.torch_groups import TorchGroup
@@ -44,7 +44,7 @@ def make_collective(spec: TaskSpec, me: Identity, entrance: Entrance, look: Call
         from runtime.live.tasks.collectives.native_ddp import NativeGroup
 
         return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address, look)
-    return Ring(me, spec.secret, entrance, spec.shortcuts(me.role, me.id), look)
+    return Ring(me, spec.secret, acceptor, spec.shortcuts(me.role, me.id), look)
 
 
 def with_collective(model: Model, collective: Collective) -> Model:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
 from runtime.live.transport.address import Address, connect, set_deadline
 from runtime.live.transport.auth import Identity, call
-from runtime.live.transport.entrance import CALL_DEADLINE_S, Entrance
 from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.messages import Peer
 
@@ -53,11 +53,11 @@ class Ring:
         self,
         me: Identity,
         secret: bytes,
-        entrance: Entrance,
+        acceptor: Acceptor,
         shortcuts: dict[Address, Address],
         look: Callable[[], None],
     ) -> None:
-        self.me, self.secret, self.entrance, self.shortcuts, self.look = me, secret, entrance, shortcuts, look
+        self.me, self.secret, self.acceptor, self.shortcuts, self.look = me, secret, acceptor, shortcuts, look
         self.generation = 0
         self.peers: Sequence[Peer] = ()
         self._next: tuple[Identity, socket.socket] | None = None
@@ -103,7 +103,7 @@ class Ring:
             self._next = (theirs, self._replace(self._next, lambda: self._call(following.address, ours)))
         theirs = Identity("worker", previous.worker, previous.incarnation, self.generation)
         if self._previous is None or self._previous[0] != theirs:
-            self._previous = (theirs, self._replace(self._previous, lambda: self.entrance.take(theirs, self.look)))
+            self._previous = (theirs, self._replace(self._previous, lambda: self.acceptor.take(theirs, self.look)))
         self._poll = select.poll()
         self._poll.register(self._next[1], select.POLLOUT)
         self._poll.register(self._previous[1], select.POLLIN)

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 
 from runtime.core.vectors import FloatVector
+from runtime.live.transport.acceptor import LOOK_EVERY_S
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.entrance import LOOK_EVERY_S
 from runtime.live.transport.messages import Peer
 
 MEETING_DEADLINE_S = 10.0

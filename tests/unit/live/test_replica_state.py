@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.core.job import ApplyOrder
-from runtime.live.tasks.copies import Copy
+from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 
@@ -30,15 +30,15 @@ def initial() -> Vector:
     return np.linspace(-1, 1, SIZE, dtype=np.float32)
 
 
-def copies(rule: dict[str, Any], count: int) -> list[Copy]:
-    return [Copy(initial(), rule, Identity("worker", worker)) for worker in range(count)]
+def copies(rule: dict[str, Any], count: int) -> list[ReplicaState]:
+    return [ReplicaState(initial(), rule, Identity("worker", worker)) for worker in range(count)]
 
 
 def gradient(seed: int) -> Vector:
     return np.random.default_rng(seed).integers(-8, 8, SIZE).astype(np.float32)
 
 
-def compute(copy: Copy, grad_id: int) -> None:
+def compute(copy: ReplicaState, grad_id: int) -> None:
     """As a worker does."""
     copy.receive_params(grad_id)
     copy.grad[:] = gradient(grad_id)
@@ -49,7 +49,7 @@ def order(version: int, grads: tuple[int, ...], weights: tuple[float, ...]) -> A
     return ApplyOrder(version=version, grads=grads, weights=weights, lr=0.5, samples=8)
 
 
-def update(replicas: list[Copy], one: ApplyOrder) -> None:
+def update(replicas: list[ReplicaState], one: ApplyOrder) -> None:
     """As the ring does it, in rank order."""
     shares = [copy.share(one) for copy in replicas]
     total = np.sum(shares, axis=0, dtype=np.float32)

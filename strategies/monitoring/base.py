@@ -1,8 +1,8 @@
 """What detectors tell: the interfaces by which the other parts look at them.
 
-A detector listens to events (``saw``) and answers one of these questions; what it goes by is its own affair. Others
-are more than a question: :class:`strategies.watching.detector.StragglerDetector` (AntDT's two windows),
-:class:`strategies.watching.forecast.Forecast` (coming speeds).
+A detector listens to events (``observe_event``) and answers one of these questions; what it goes by is its own affair.
+Others are more than a question: :class:`strategies.monitoring.detector.StragglerDetector` (AntDT's two windows),
+:class:`strategies.monitoring.forecast.Forecast` (coming speeds).
 """
 
 from __future__ import annotations

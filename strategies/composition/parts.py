@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, final
 
 from strategies.gates.base import Gate
-from strategies.hooks import Deciding, Watching
+from strategies.hooks import Deciding, Observing
 from strategies.load.base import Load
 from strategies.load.shares import EvenLoad
 from strategies.screens.base import Screen
@@ -35,7 +35,7 @@ class Parts:
 
     gate: Gate
     load: Load = field(default_factory=EvenLoad)
-    detectors: Mapping[str, Watching] = field(default_factory=dict)
+    detectors: Mapping[str, Observing] = field(default_factory=dict)
     schedule: object | None = None
     screen: Screen | None = None
     actions: Mapping[str, Deciding] = field(default_factory=dict)

@@ -4,6 +4,6 @@ Files in reading order: ``strategies.hooks`` (what a part may do), ``parts`` (wh
 (what is refused), ``composition`` (events to the parts, their answers to commands).
 
 The parts themselves are in ``gates`` (when gradients are applied, and who may compute then), ``load`` (who computes how
-much), ``watching`` (what is known of nodes), ``modes`` (when the gate changes its mode), ``nodes`` (what is done to
+much), ``part`` (what is known of nodes), ``modes`` (when the gate changes its mode), ``nodes`` (what is done to
 tasks) and ``screens`` (which gradients count).
 """

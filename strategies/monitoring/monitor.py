@@ -1,8 +1,8 @@
 """What every node was like lately: sliding windows over batch processing times, throughput and update times (pure).
 
 AntDT's Monitor (section V-D), shared by every system that decides by measured speed. A strategy feeds it all events
-(:meth:`Monitor.saw`) and asks for means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per); the
-windows are seconds of event time that end at the last event.
+(:meth:`Monitor.observe_event`) and asks for means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per);
+the windows are seconds of event time that end at the last event.
 
 What a record is
 ----------------
@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import Literal, final
 
+from strategies.monitoring.windows import Window
 from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored, ServerLost, Started, Timings, Updated
-from strategies.watching.windows import Window
 
 Span = Literal["short", "long"]
 TIMES = ("bpt", "iter")
@@ -108,7 +108,7 @@ class Monitor:
 
     # ---- what it hears -----------------------------------------------------------------------------------------------
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Any event of the job; those that say nothing about a node's speed or life only move the time on."""
         self.t = event.t
         match event:

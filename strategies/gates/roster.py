@@ -7,7 +7,7 @@ from typing import final
 
 
 @final
-class Roll:
+class Roster:
     """``members`` are counted; ``lost_work`` are those of them whose Compute died with their process.
 
     ``newcomers`` wait to enter with the next update, which may be long in coming, or never come: see ``deserted``.

@@ -8,9 +8,9 @@ from typing import final
 
 from predictors.fixed_duration import SlowFor
 from strategies.checks import check_choice, check_number, check_whole
+from strategies.monitoring.slow_lately import SlowLately
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
-from strategies.watching.slow_lately import SlowLately
-from strategies.watching.warmup import Warmup
 
 
 @final
@@ -25,7 +25,7 @@ class FlagDetector:
         tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which one takes longer
             that is slow.
         judge: ``published`` (:class:`predictors.fixed_duration.SlowFor`), or ``median``
-            (:class:`strategies.watching.slow_lately.SlowLately`), which noise alone does not trigger.
+            (:class:`strategies.monitoring.slow_lately.SlowLately`), which noise alone does not trigger.
         warmup_iters: first iterations of a process that count for nothing.
     """
 
@@ -54,15 +54,15 @@ class FlagDetector:
         self._left_out: set[int] = self._slow.flagged if isinstance(self._slow, SlowFor) else set()
         self.left_out: AbstractSet[int] = self._left_out
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Times, and whose process is gone."""
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
-                self._slow.took(event.t, grad.worker, event.timings.own_s)
+                self._slow.observe_duration(event.t, grad.worker, event.timings.own_s)
             case Lost(worker=worker) if event.restarting or f"worker:{worker}" not in self.restarted:
-                self._slow.gone(worker)
+                self._slow.forget(worker)
             case Restored():
-                self._slow.only(event.workers)
+                self._slow.keep_only(event.workers)
             case _:
                 return
         if isinstance(self._slow, SlowLately):

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from runtime.errors import ConfigError
-from runtime.live.machines.janitor import PATIENCE_S, PREFIX, Directory, reap, run_id_of, strike
+from runtime.live.machines.janitor import PATIENCE_S, PREFIX, Directory, reap, run_id_of, unregister
 
 MAX_BYTES = 1 << 20
 STALE_S = 60.0
@@ -28,11 +28,11 @@ Standing = Literal["running", "crashed", "rebooted", "elsewhere"]
 """``rebooted``: crashed or not, the machine has been started anew since. ``elsewhere``: cannot be judged here."""
 
 
-class LedgerRefused(ConfigError):
+class RegistryRefused(ConfigError):
     """The ledger cannot be kept where it should be."""
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class OwningProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that no other one can be mistaken for."""
 
     machine: str
@@ -44,11 +44,11 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """After the boot, from ``/proc/<pid>/stat``."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RegisteredRun(msgspec.Struct, frozen=True, kw_only=True):
     """What one run has made. ``owner``: the process outside, with which all others end."""
 
     run_id: str
-    owner: Owner
+    owner: OwningProcess
     directories: list[Directory]
 
 
@@ -64,10 +64,10 @@ def start_ticks(pid: int) -> int | None:
     return None if words[0] in "ZX" else int(words[19])
 
 
-def this_process() -> Owner:
+def this_process() -> OwningProcess:
     """The calling process."""
     pid = os.getpid()
-    return Owner(
+    return OwningProcess(
         machine=os.uname().nodename,
         pid_namespace=_pid_namespace(),
         boot_id=_boot_id(),
@@ -84,7 +84,7 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def standing(entry: Entry) -> Standing:
+def standing(entry: RegisteredRun) -> Standing:
     """What has become of a run. Machines and containers may share a home directory, and so a ledger."""
     owner = entry.owner
     if owner.machine != os.uname().nodename:
@@ -96,7 +96,7 @@ def standing(entry: Entry) -> Standing:
     return "running" if start_ticks(owner.pid) == owner.start_ticks else "crashed"
 
 
-def is_alive(entry: Entry) -> bool:
+def is_alive(entry: RegisteredRun) -> bool:
     """Whether its owner still runs."""
     return standing(entry) == "running"
 
@@ -104,39 +104,39 @@ def is_alive(entry: Entry) -> bool:
 # ---- the ledger -----------------------------------------------------------------------------------------------------
 
 
-class Ledger:
-    """The files. ``path``: another place for them; raises :class:`LedgerRefused` if it cannot be used or trusted."""
+class CrashRegistry:
+    """The files. ``path``: another place for them; raises :class:`RegistryRefused` if it cannot be used or trusted."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or ledger_dir()
+        self.path = path or registry_dir()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise LedgerRefused(
+            raise RegistryRefused(
                 f"{self.path}: the ledger of runs cannot be kept there ({error.strerror}); set XDG_STATE_HOME to a "
                 "directory that you can write"
             ) from None
         with self._opened():
             pass
 
-    def claim(self, owner: Owner, run_id: str) -> Entry:
+    def claim(self, owner: OwningProcess, run_id: str) -> RegisteredRun:
         """What ``owner`` has entered for a run of its own; raises ``ValueError`` if the run is somebody else's."""
         with self._opened() as folder:
-            entry = self._read(folder, run_id) or Entry(run_id=run_id, owner=owner, directories=[])
+            entry = self._read(folder, run_id) or RegisteredRun(run_id=run_id, owner=owner, directories=[])
         if entry.owner != owner:
             raise ValueError(f"run {run_id} is process {entry.owner.pid}'s; every run has a random run_id of its own")
         return entry
 
-    def add(self, owner: Owner, run_id: str, directory: Directory) -> None:
+    def add(self, owner: OwningProcess, run_id: str, directory: Directory) -> None:
         """A run of ``owner`` makes, or has made, this directory."""
         entry = self.claim(owner, run_id)
         if run_id_of(directory[0]) != run_id:
             raise ValueError(f"{directory[0]}: is another run's; every run has a directory named after its run_id")
         others = [known for known in entry.directories if known[0] != directory[0]]
         with self._opened() as folder:
-            self._write(folder, Entry(run_id=run_id, owner=owner, directories=[*others, directory]))
+            self._write(folder, RegisteredRun(run_id=run_id, owner=owner, directories=[*others, directory]))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RegisteredRun]:
         """All runs in it, living and crashed; a file that is torn is left out."""
         with self._opened() as folder:
             found = [self._read(folder, name.removesuffix(".json")) for name in _run_files(folder)]
@@ -148,7 +148,7 @@ class Ledger:
             found = [name for name in _run_files(folder) if self._read(folder, name.removesuffix(".json")) is None]
             return found + _stale_halves(folder)
 
-    def reap(self, entry: Entry, patience_s: float = PATIENCE_S) -> list[str]:
+    def reap(self, entry: RegisteredRun, patience_s: float = PATIENCE_S) -> list[str]:
         """Kill and remove what a crashed run left, and strike it. Returns the directories that are still there."""
         what = standing(entry)
         if what in ("running", "elsewhere"):
@@ -157,7 +157,7 @@ class Ledger:
         if what == "crashed":  # control groups do not survive a reboot
             left = reap(entry.directories, patience_s)
         if not left:
-            strike(str(self.path), entry.run_id)
+            unregister(str(self.path), entry.run_id)
         return left
 
     def reap_crashed(self) -> list[str]:
@@ -176,18 +176,18 @@ class Ledger:
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise LedgerRefused(
+            raise RegistryRefused(
                 f"{self.path}: must be a directory of yours and no link ({error.strerror}); remove it"
             ) from None
         try:
             about = os.fstat(folder)
             if about.st_uid != os.geteuid() or about.st_mode & 0o077:
-                raise LedgerRefused(f"{self.path}: must be yours alone; chown and chmod 700 it, or remove it")
+                raise RegistryRefused(f"{self.path}: must be yours alone; chown and chmod 700 it, or remove it")
             yield folder
         finally:
             os.close(folder)
 
-    def _read(self, folder: int, run_id: str) -> Entry | None:
+    def _read(self, folder: int, run_id: str) -> RegisteredRun | None:
         try:
             descriptor = os.open(
                 f"{run_id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
@@ -199,13 +199,13 @@ class Ledger:
             if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
                 return None
             try:
-                entry = msgspec.json.decode(file.read(MAX_BYTES), type=Entry)
+                entry = msgspec.json.decode(file.read(MAX_BYTES), type=RegisteredRun)
                 consistent = all(run_id_of(path) == run_id == entry.run_id for path, _, _ in entry.directories)
             except (ValueError, RecursionError):
                 return None
         return entry if consistent else None
 
-    def _write(self, folder: int, entry: Entry) -> None:
+    def _write(self, folder: int, entry: RegisteredRun) -> None:
         """The old file or the new one is there at any moment."""
         half = f".{entry.run_id}.new"
         with contextlib.suppress(FileNotFoundError):
@@ -216,7 +216,7 @@ class Ledger:
         os.rename(half, f"{entry.run_id}.json", src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def ledger_dir() -> Path:
+def registry_dir() -> Path:
     """Where the specification of base directories has the state of programs."""
     home = os.environ.get("XDG_STATE_HOME", "")
     return (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "stragglab"

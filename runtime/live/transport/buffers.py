@@ -33,7 +33,7 @@ def num_slots(num_workers: int) -> int:
     return num_workers + 2 + SPARE_SLOTS
 
 
-class Board:
+class SharedBuffers:
     """One task's view: ``slots[k]`` and ``grads[worker]`` are float32 [num_floats]."""
 
     def __init__(self, fd: int, num_floats: int, num_workers: int) -> None:

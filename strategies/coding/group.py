@@ -89,7 +89,7 @@ class Decoding(NamedTuple):
 
 
 @final
-class Crew:
+class CodedGroup:
     """``workers`` have rows, and ``s`` of them may be missing; ``idle`` are too slow to have been given any part."""
 
     def __init__(self, workers: Sequence[int], rated: Rated, s: int, max_amplification: float) -> None:
@@ -99,7 +99,7 @@ class Crew:
         self.idle = set(workers) - set(self.workers)
 
     @classmethod
-    def of(cls, recipe: Recipe, throughputs: Mapping[int, float], attempt: int) -> Crew:
+    def of(cls, recipe: Recipe, throughputs: Mapping[int, float], attempt: int) -> CodedGroup:
         """For these workers, with the largest s of at most the recipe's that can be had; the last resort is none."""
         workers = sorted(throughputs)
         speeds = [throughputs[worker] for worker in workers]
@@ -112,7 +112,7 @@ class Crew:
         return cls(workers, build("naive", speeds, 0, draws(recipe.code_seed, attempt)), 0, recipe.max_amplification)
 
     @classmethod
-    def with_shares(cls, recipe: Recipe, held: Mapping[int, int], s: int, attempt: int) -> Crew:
+    def with_shares(cls, recipe: Recipe, held: Mapping[int, int], s: int, attempt: int) -> CodedGroup:
         """For workers that hold so many parts; raises ``ValueError`` where that amplifies too much."""
         workers = sorted(held)
         rated = recipe.rated_for([held[worker] for worker in workers], s, attempt)

@@ -20,7 +20,7 @@ from runtime.training.progress import Progress, ProgressModel
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.learner import NOTHING, NoLearner, RealLearner, Result
+from runtime.virtual.tasks.model_state import NOTHING, NoLearner, RealLearner, Result
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from tests.support.runs import ROOT

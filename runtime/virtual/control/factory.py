@@ -5,49 +5,49 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from injectors.schedule import Schedule
-from runtime.api import Experiment
+from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import SHARED, Machines
+from runtime.virtual.machines.machines import SHARED, ModelledMachines
 from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import sites_of, sites_of_hosts
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.iteration import Arrived, Crew
+from runtime.virtual.tasks.iteration import Arrived, WorkerModel
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import ServerGroup, Servers
 from runtime.virtual.tasks.workers import Workers
 
 
-class Cast(NamedTuple):
+class Modelled(NamedTuple):
     """``machines`` is None where nothing but links is shared and nothing disturbs what is under way."""
 
     servers: ServerGroup
-    workers: Crew
-    machines: Machines | None
+    workers: WorkerModel
+    machines: ModelledMachines | None
 
 
 def assemble(
     clock: Clock,
-    experiment: Experiment,
+    experiment: RunSpec,
     schedule: Schedule,
     costs: Costs,
     num_parameters: int,
     profiles: Profiles,
     hosts: Hosts | None,
     arrived: Arrived,
-) -> Cast:
-    """The simplest cast that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
+) -> Modelled:
+    """The simplest models that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
     job = experiment.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     replicas = None if job.num_servers else Replicas(clock, costs, num_parameters, job.num_workers)
-    on_board = experiment.transport == "shm" or replicas is not None
+    shares_memory = experiment.transport == "shm" or replicas is not None
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
         network = None
-        if costs.link_bytes_per_s is not None and num_parameters and not on_board:
+        if costs.link_bytes_per_s is not None and num_parameters and not shares_memory:
             network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
         workers = Workers(
             clock,
@@ -55,21 +55,21 @@ def assemble(
             profiles,
             servers,
             network,
-            on_board=on_board,
+            shares_memory=shares_memory,
             seed=job.seed,
             arrived=arrived,
         )
-        return Cast(servers, workers, None)
+        return Modelled(servers, workers, None)
     routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
-    machines = Machines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
+    machines = ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
     on_hosts = replicas or HostServers(machines, costs, *sizes)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # of workers that move between hosts, where all have the same
-    crew = HostWorkers(
-        machines, costs, paced, on_hosts, default=default, on_board=on_board, seed=job.seed, arrived=arrived
+    host_workers = HostWorkers(
+        machines, costs, paced, on_hosts, default=default, shares_memory=shares_memory, seed=job.seed, arrived=arrived
     )
-    return Cast(on_hosts, crew, machines)
+    return Modelled(on_hosts, host_workers, machines)
 
 
 def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from runtime.api import Circumstances
+from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
@@ -30,7 +30,7 @@ Look = Callable[[str], Missing | None]
 """Whether a capability (a name of ``runtime.live.machines.doctor.CAPABILITIES``) is missing here."""
 
 
-class Means(msgspec.Struct, frozen=True, kw_only=True):
+class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     """The choice; recorded in ``meta.json``."""
 
     isolation: Isolation
@@ -53,34 +53,36 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_groups or self.memory
 
 
-NOTHING = Means(
+NOTHING = Mechanisms(
     isolation=Isolation.NONE, host_quotas="none", throttles="none", latency="none", network=False, memory=False
 )
 """This machine as it is."""
 
 
-def choose_means(hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: Circumstances, missing: Look) -> Means:
+def choose_mechanisms(
+    hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: RunContext, missing: Look
+) -> Mechanisms:
     """The means for ``hosts`` (None: this machine as it is) and a plan; raises :class:`ConfigError`.
 
     ``device``: whether a device profile paces the workers.
     """
     _refuse_hidden(hosts, device, around)
-    quotas = "none" if hosts is None or not hosts.cores else _quota_means(cpu_by, missing)
-    throttles = _throttle_means(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
+    quotas = "none" if hosts is None or not hosts.cores else _quota_mechanism(cpu_by, missing)
+    throttles = _throttle_mechanism(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
-    return Means(
+    return Mechanisms(
         isolation=_isolation(hosts, around, missing),
         host_quotas=quotas,
         throttles=throttles,
-        latency=_latency_means(hosts, missing),
+        latency=_latency_mechanism(hosts, missing),
         network=hosts is not None,
         memory=memory,
     )
 
 
-def _refuse_hidden(hosts: Hosts | None, device: bool, around: Circumstances) -> None:
+def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> None:
     """What would be asked for and show no effect."""
     if hosts is not None and around.transport != "tcp":
         raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
@@ -98,7 +100,7 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: Circumstances) -> 
                 raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
 
 
-def _isolation(hosts: Hosts | None, around: Circumstances, missing: Look) -> Isolation:
+def _isolation(hosts: Hosts | None, around: RunContext, missing: Look) -> Isolation:
     if hosts is not None:
         if around.containment == "none":
             raise ConfigError("containment=none: emulated hosts live in namespaces; use containment=auto")
@@ -112,7 +114,7 @@ def _isolation(hosts: Hosts | None, around: Circumstances, missing: Look) -> Iso
     return Isolation.PROCESSES
 
 
-def _quota_means(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
+def _quota_mechanism(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
     """A control group is exact and costs nothing; stopping and continuing processes needs no privilege."""
     if cpu_by == "cgroup":
         _demand("cgroup_cpu", "runtime.cpu_by=cgroup", missing, "or use runtime.cpu_by=duty")
@@ -120,8 +122,8 @@ def _quota_means(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
     return "duty" if cpu_by == "duty" or missing("cgroup_cpu") else "cgroup"
 
 
-def _throttle_means(
-    cpu_by: CpuBy, quotas: str, around: Circumstances, missing: Look
+def _throttle_mechanism(
+    cpu_by: CpuBy, quotas: str, around: RunContext, missing: Look
 ) -> Literal["cgroup", "duty", "cpulimit"]:
     if cpu_by == "cpulimit":
         if whole := [target for target in around.targets_of("cpu") if target.startswith("host:")]:
@@ -137,10 +139,10 @@ def _throttle_means(
         return "cpulimit"
     if quotas == "duty" or quotas == "cgroup":
         return quotas  # type: ignore[return-value]
-    return _quota_means(cpu_by, missing)
+    return _quota_mechanism(cpu_by, missing)
 
 
-def _latency_means(hosts: Hosts | None, missing: Look) -> Literal["none", "netem", "relay"]:
+def _latency_mechanism(hosts: Hosts | None, missing: Look) -> Literal["none", "netem", "relay"]:
     if hosts is None or not any(host.latency_s for host in hosts.hosts):
         return "none"
     return "relay" if missing("netem") else "netem"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.checks import check_number, check_whole
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Started
-from strategies.watching.warmup import Warmup
 
 
 @final
@@ -41,12 +41,12 @@ class OwnTimes:
         """Nothing is known."""
         self._forget()
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Iterations, and whose process is gone."""
         if isinstance(event, Arrived):
             self.arrived(event)
         elif isinstance(event, Lost):
-            self.gone(event.worker)
+            self.forget(event.worker)
 
     def arrived(self, event: Arrived) -> bool:
         """A gradient; whether its time tells something."""
@@ -58,7 +58,7 @@ class OwnTimes:
             records.popleft()
         return True
 
-    def gone(self, worker: int) -> None:
+    def forget(self, worker: int) -> None:
         """Its next process is measured afresh."""
         self._records.pop(worker, None)
 

@@ -1,4 +1,4 @@
-"""Whoever makes control groups hires a janitor first, and entrusts every directory to it."""
+"""Starts the janitor, and tells it of every directory that a run makes, so that a crash leaves none behind."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import time
 from pathlib import Path
 
 from runtime.live.machines import janitor
+from runtime.live.machines.crash_registry import CrashRegistry, OwningProcess, this_process
 from runtime.live.machines.janitor import MAX_LINE_BYTES, PATIENCE_S, PAUSE_S, identify, run_id_of
-from runtime.live.machines.leftovers import Ledger, Owner, this_process
 
 
 class Janitor:
     """What a run knows of its janitor. ``writing``: the end of the pipe; when nobody holds it, the cleaning begins."""
 
-    def __init__(self, pid: int, writing: int, ledger: Ledger, owner: Owner) -> None:
+    def __init__(self, pid: int, writing: int, ledger: CrashRegistry, owner: OwningProcess) -> None:
         self.pid, self.writing, self.ledger, self.owner = pid, writing, ledger, owner
 
-    def entrust(self, path: Path) -> None:
+    def register(self, path: Path) -> None:
         """The directory of a run: once before it is made, so that no moment is left out, and again when it is there."""
         directory = identify(str(path))
         run_id = run_id_of(str(path))
         line = os.fsencode(f"{directory[1]} {directory[2]} {path}\n")
         if len(line) > MAX_LINE_BYTES:
-            raise ValueError(f"{path}: a path of more than {MAX_LINE_BYTES} bytes cannot be entrusted to the janitor")
+            raise ValueError(
+                f"{path}: a path of more than {MAX_LINE_BYTES} bytes cannot be registered with the janitor"
+            )
         self.ledger.claim(self.owner, run_id)
         try:
-            os.write(self.writing, line)  # first, since it strikes from the ledger what it has heard of
+            os.write(self.writing, line)  # first, since the janitor removes from the registry what it was told of
         except BrokenPipeError:
             raise RuntimeError(
                 f"the janitor (process {self.pid}) has ended, so nobody would remove the run's control groups after a "
@@ -41,9 +43,9 @@ class Janitor:
         return self.writing
 
     def dismiss(self, patience_s: float = PATIENCE_S + 1.0) -> bool:
-        """Let go of the writing end and wait for the cleaning, as its hirer; whether nothing is left.
+        """Let go of the writing end and wait for the cleaning, in the process that started it; whether nothing is left.
 
-        Not needed: the end of the hirer does the same. False as well when others still hold that end.
+        Not needed: the end of that process does the same. False as well when others still hold that end.
         """
         os.close(self.writing)
         deadline = time.monotonic() + patience_s
@@ -55,7 +57,7 @@ class Janitor:
         return False
 
 
-_hired: list[Janitor] = []
+_janitors: list[Janitor] = []
 
 
 def start_janitor() -> Janitor:
@@ -63,7 +65,7 @@ def start_janitor() -> Janitor:
 
     Start it before namespaces and control groups are entered, so that it is in none of them.
     """
-    ledger = Ledger()
+    ledger = CrashRegistry()
     reading, writing = os.pipe()
     try:
         pid = os.posix_spawn(
@@ -85,19 +87,19 @@ def start_janitor() -> Janitor:
     return Janitor(pid, writing, ledger, this_process())
 
 
-def hire() -> Janitor:
+def the_janitor() -> Janitor:
     """The janitor of this process: started when it is first asked for, after what crashed runs left is removed."""
-    if not _hired:
+    if not _janitors:
         ours = start_janitor()
         ours.ledger.reap_crashed()
-        _hired.append(ours)
-    return _hired[0]
+        _janitors.append(ours)
+    return _janitors[0]
 
 
-def entrust(path: Path) -> None:
-    """Tell the janitor that this process, or the one that it was forked from, has hired."""
-    if not _hired:
+def register(path: Path) -> None:
+    """Tell the janitor of this process, or of the one that it was forked from, about a directory."""
+    if not _janitors:
         raise RuntimeError(
-            f"{path}: nobody would remove it after a crash; call runtime.live.machines.hiring.hire() first"
+            f"{path}: nobody would remove it after a crash; call {__name__}.the_janitor() first"
         )
-    _hired[0].entrust(path)
+    _janitors[0].register(path)

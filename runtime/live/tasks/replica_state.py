@@ -12,7 +12,7 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 
 
-class Copy(Store):
+class ReplicaState(Store):
     """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
 
     received_s = 0.0

@@ -8,10 +8,10 @@ from statistics import fmean, median
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
+from strategies.monitoring.flags import CENTERS, check_ratio, slow
+from strategies.monitoring.monitor import TIMES, Monitor, Span, check_windows
+from strategies.monitoring.pace import Base, paces
 from strategies.protocol import AnyEvent, Started
-from strategies.watching.flags import CENTERS, check_ratio, slow
-from strategies.watching.monitor import TIMES, Monitor, Span, check_windows
-from strategies.watching.pace import Base, paces
 
 JUDGES = ("at_equal_work", "published")
 NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of short_window_s with enough iterations"
@@ -38,7 +38,7 @@ class StragglerDetector:
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
         judge: ``at_equal_work``: workers are compared by seconds over (samples + what an iteration costs anyway, as
             samples), so that a straggler with a small batch is still one; ``published``: by their times as they are.
-        times: of an iteration: ``iter`` or ``bpt``, see :mod:`strategies.watching.monitor`.
+        times: of an iteration: ``iter`` or ``bpt``, see :mod:`strategies.monitoring.monitor`.
     """
 
     watches_servers: ClassVar[bool] = True
@@ -80,9 +80,9 @@ class StragglerDetector:
         self._flagged_s: dict[int, float] = {}
         self._warning = NEVER_MATURE
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """The Monitor sees everything."""
-        self.monitor.saw(event)
+        self.monitor.observe_event(event)
 
     @property
     def published(self) -> bool:
@@ -108,13 +108,13 @@ class StragglerDetector:
         base = self.base.samples
         return {worker: paces(monitor.records(worker, span), base) for worker in monitor.mature_workers(span)}
 
-    def stragglers(self, span: Span, gone: Collection[int] = ()) -> list[int]:
-        """Without who is ``gone``, slowest first.
+    def stragglers(self, span: Span, forget: Collection[int] = ()) -> list[int]:
+        """Without who is ``forget``, slowest first.
 
         At equal work only whoever is slow in most records (a single pause is no straggler) and in the newest ones
         (whoever has recovered is none any more).
         """
-        records = {worker: own for worker, own in self.paces(span).items() if worker not in gone}
+        records = {worker: own for worker, own in self.paces(span).items() if worker not in forget}
         found = self._slow(records)
         if self.published:
             return found

@@ -10,8 +10,8 @@ from typing import final
 
 from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
+from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Observed, Started
-from strategies.watching.warmup import Warmup
 
 
 @final
@@ -58,7 +58,7 @@ class Forecast:
         """Nothing is known."""
         self._forget()
 
-    def saw(self, event: AnyEvent) -> None:
+    def observe_event(self, event: AnyEvent) -> None:
         """Iterations, and what telemetry says of them."""
         if isinstance(event, Arrived):
             if self._warmup.tells(event):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runtime.api import Circumstances
+from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
 from runtime.live.machines.doctor import CAPABILITIES
-from runtime.live.machines.means import Look, Means, Missing, choose_means
+from runtime.live.machines.mechanisms import Look, Mechanisms, Missing, choose_mechanisms
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}
 
@@ -28,11 +28,11 @@ def choose(
     cpu_by: Any = "auto",
     device: bool = False,
     **around: Any,
-) -> Means:
+) -> Mechanisms:
     parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
     asked = frozenset((kind, target) for kind in around.pop("kinds", ()) for target in around.pop("disturbed", ()))
     around["asked"] = asked
-    return choose_means(parsed, cpu_by, device, Circumstances(num_servers=2, **around), lacking(*without))
+    return choose_mechanisms(parsed, cpu_by, device, RunContext(num_servers=2, **around), lacking(*without))
 
 
 def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
@@ -57,9 +57,9 @@ def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
 def test_who_keeps_hosts_and_tasks_to_their_share(
     without: tuple[str, ...], cpu_by: str, quotas: str, throttles: str
 ) -> None:
-    means = choose(without, FOUR, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
-    assert (means.host_quotas, means.throttles) == (quotas, throttles)
-    assert means.cgroups == (quotas == "cgroup")
+    mechanisms = choose(without, FOUR, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
+    assert (mechanisms.host_quotas, mechanisms.throttles) == (quotas, throttles)
+    assert mechanisms.cgroups == (quotas == "cgroup")
 
 
 def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:

@@ -25,7 +25,7 @@ class SlowLately:
         self.flagged: set[int] = set()
         self._times: dict[int, deque[tuple[float, float]]] = {}
 
-    def took(self, t: float, worker: int, seconds: float) -> None:
+    def observe_duration(self, t: float, worker: int, seconds: float) -> None:
         """At time ``t`` the worker has finished an iteration of ``seconds`` (above zero)."""
         times = self._times.setdefault(worker, deque())
         times.append((t, seconds))
@@ -54,13 +54,13 @@ class SlowLately:
         best = max(range(fewest, len(workers) + 1), key=lambda number: (rates[number - 1], number), default=0)
         return set(workers[best:])
 
-    def gone(self, worker: int) -> None:
+    def forget(self, worker: int) -> None:
         """Its next process is measured afresh."""
         self._times.pop(worker, None)
         self.median_s.pop(worker, None)
         self.flagged.discard(worker)
 
-    def only(self, workers: Container[int]) -> None:
+    def keep_only(self, workers: Container[int]) -> None:
         """All others are gone."""
         for worker in [worker for worker in self._times if worker not in workers]:
-            self.gone(worker)
+            self.forget(worker)

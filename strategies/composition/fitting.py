@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strategies.composing.parts import Parts
+from strategies.composition.parts import Parts
 from strategies.gates import EachGate
 from strategies.gates.base import Dividing, Gate
-from strategies.hooks import Deciding, Following, Meeting, Settling, Watching
+from strategies.hooks import Deciding, Following, Meeting, Observing, Settling
 from strategies.load.base import Load
 from strategies.screens.base import Screen
 
@@ -41,7 +41,7 @@ def check_slots(parts: Parts) -> None:
         "load": (Load,),
         "screen": (Screen,),
         "schedule": (Following, Settling),
-        "detectors": (Watching,),
+        "detectors": (Observing,),
         "actions": (Deciding,),
     }
     for name in ("detectors", "actions"):

@@ -13,18 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runtime.live.machines.janitor import Directory, identify, reap, run_id_of
-from runtime.live.machines.leftovers import (
-    Entry,
-    Ledger,
-    LedgerRefused,
-    Owner,
+from runtime.live.machines.crash_registry import (
+    CrashRegistry,
+    OwningProcess,
+    RegisteredRun,
+    RegistryRefused,
     is_alive,
-    ledger_dir,
+    registry_dir,
     standing,
     start_ticks,
     this_process,
 )
+from runtime.live.machines.janitor import Directory, identify, reap, run_id_of
 from scripts import cleanup
 
 RUN_ID, OTHER_ID = "0123456789abcdef", "fedcba9876543210"
@@ -37,8 +37,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ledger(state: Path) -> Ledger:
-    return Ledger()
+def ledger(state: Path) -> CrashRegistry:
+    return CrashRegistry()
 
 
 def made(tmp_path: Path, run_id: str = RUN_ID) -> Directory:
@@ -48,7 +48,7 @@ def made(tmp_path: Path, run_id: str = RUN_ID) -> Directory:
     return identify(str(path))
 
 
-def dead() -> Owner:
+def dead() -> OwningProcess:
     """A process that has ended."""
     return msgspec.structs.replace(this_process(), start_ticks=1)
 
@@ -84,8 +84,8 @@ def test_nothing_else_is(path: str) -> None:
 # ---- who is alive ---------------------------------------------------------------------------------------------------
 
 
-def entry(owner: Owner, *directories: Directory) -> Entry:
-    return Entry(run_id=RUN_ID, owner=owner, directories=list(directories))
+def entry(owner: OwningProcess, *directories: Directory) -> RegisteredRun:
+    return RegisteredRun(run_id=RUN_ID, owner=owner, directories=list(directories))
 
 
 def test_this_process_is_alive() -> None:
@@ -131,7 +131,9 @@ def test_who_cannot_be_judged_by_a_number(change: dict[str, object], expected: s
 # ---- the files ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(
+    ledger: CrashRegistry, tmp_path: Path
+) -> None:
     directory = made(tmp_path)
     ledger.add(this_process(), RUN_ID, (directory[0], 0, 0))
     ledger.add(this_process(), RUN_ID, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2))
@@ -142,9 +144,9 @@ def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(ledg
     assert os.listdir(ledger.path) == [f"{RUN_ID}.json"]
 
 
-def test_nobody_else_may_look(ledger: Ledger, state: Path, tmp_path: Path) -> None:
+def test_nobody_else_may_look(ledger: CrashRegistry, state: Path, tmp_path: Path) -> None:
     ledger.add(this_process(), RUN_ID, made(tmp_path))
-    assert ledger.path == state == ledger_dir()
+    assert ledger.path == state == registry_dir()
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert stat.S_IMODE((state / f"{RUN_ID}.json").stat().st_mode) == 0o600
 
@@ -153,7 +155,7 @@ def test_without_xdg_it_is_in_the_home_directory(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", str(tmp_path))
     for word in ("", "relative/ones/do/not/count"):
         monkeypatch.setenv("XDG_STATE_HOME", word)
-        assert ledger_dir() == tmp_path / ".local" / "state" / "stragglab"
+        assert registry_dir() == tmp_path / ".local" / "state" / "stragglab"
 
 
 @pytest.mark.parametrize("break_it", ["open", "link", "file"])
@@ -167,11 +169,11 @@ def test_a_ledger_that_others_could_have_written_is_refused(state: Path, tmp_pat
         state.symlink_to(tmp_path / "target")
     else:
         state.touch()
-    with pytest.raises(LedgerRefused, match=r"remove it|XDG_STATE_HOME"):
-        Ledger()
+    with pytest.raises(RegistryRefused, match=r"remove it|XDG_STATE_HOME"):
+        CrashRegistry()
 
 
-def test_the_directory_of_another_run_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_directory_of_another_run_is_refused(ledger: CrashRegistry, tmp_path: Path) -> None:
     ledger.add(dead(), RUN_ID, made(tmp_path))
     for run_id, path in ((RUN_ID, f"/a/stragglab-{RUN_ID}"), (OTHER_ID, f"/a/stragglab-{RUN_ID}")):
         with pytest.raises(ValueError, match="every run has"):
@@ -181,7 +183,7 @@ def test_the_directory_of_another_run_is_refused(ledger: Ledger, tmp_path: Path)
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "foreign", "link", "fifo"])
-def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: Ledger, tmp_path: Path, how: str) -> None:
+def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: CrashRegistry, tmp_path: Path, how: str) -> None:
     directory = made(tmp_path)
     ledger.add(dead(), RUN_ID, directory)
     ledger.add(dead(), OTHER_ID, made(tmp_path, OTHER_ID))
@@ -202,7 +204,7 @@ def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: Ledger, tmp_path: 
     assert Path(directory[0]).is_dir()
 
 
-def test_half_a_file_is_nothing_until_it_is_old(ledger: Ledger) -> None:
+def test_half_a_file_is_nothing_until_it_is_old(ledger: CrashRegistry) -> None:
     half = ledger.path / f".{RUN_ID}.new"
     half.write_bytes(b"{")
     (ledger.path / "README").touch()
@@ -216,7 +218,7 @@ def test_half_a_file_is_nothing_until_it_is_old(ledger: Ledger) -> None:
 # ---- reaping --------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_announced_is_removed_if_it_is_empty(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_was_announced_is_removed_if_it_is_empty(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     ledger.add(dead(), RUN_ID, (directory[0], 0, 0))
     assert ledger.reap_crashed() == []
@@ -224,7 +226,7 @@ def test_what_was_announced_is_removed_if_it_is_empty(ledger: Ledger, tmp_path: 
     assert ledger.entries() == []
 
 
-def test_what_was_announced_and_is_not_empty_belongs_to_somebody(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_was_announced_and_is_not_empty_belongs_to_somebody(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     below = Path(directory[0], "below")
     below.mkdir()
@@ -234,7 +236,7 @@ def test_what_was_announced_and_is_not_empty_belongs_to_somebody(ledger: Ledger,
     assert len(ledger.entries()) == 1
 
 
-def test_all_that_a_crashed_run_made_is_removed(ledger: Ledger, tmp_path: Path) -> None:
+def test_all_that_a_crashed_run_made_is_removed(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     Path(directory[0], "host-0", "worker-0").mkdir(parents=True)
     ledger.add(dead(), RUN_ID, directory)
@@ -243,7 +245,7 @@ def test_all_that_a_crashed_run_made_is_removed(ledger: Ledger, tmp_path: Path) 
     assert ledger.entries() == []
 
 
-def test_a_directory_that_was_made_anew_is_somebody_elses(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_directory_that_was_made_anew_is_somebody_elses(ledger: CrashRegistry, tmp_path: Path) -> None:
     path, device, inode = made(tmp_path)
     for wrong in ((path, device, inode + 1), (path, device + 1, inode)):
         ledger.add(dead(), RUN_ID, wrong)
@@ -252,7 +254,7 @@ def test_a_directory_that_was_made_anew_is_somebody_elses(ledger: Ledger, tmp_pa
         assert ledger.entries() == []
 
 
-def test_a_link_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(ledger: CrashRegistry, tmp_path: Path) -> None:
     target, device, inode = made(tmp_path)
     link = tmp_path / f"stragglab-{RUN_ID}"
     link.symlink_to(target)
@@ -268,7 +270,7 @@ def test_a_link_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
     assert outside.is_dir()
 
 
-def test_what_a_living_run_has_is_not_touched(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_a_living_run_has_is_not_touched(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     ledger.add(this_process(), RUN_ID, directory)
     assert ledger.reap_crashed() == []
@@ -278,7 +280,7 @@ def test_what_a_living_run_has_is_not_touched(ledger: Ledger, tmp_path: Path) ->
     assert len(ledger.entries()) == 1
 
 
-def test_what_another_machine_has_is_not_touched(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_another_machine_has_is_not_touched(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     ledger.add(msgspec.structs.replace(dead(), machine="another"), RUN_ID, directory)
     assert ledger.reap_crashed() == []
@@ -286,7 +288,7 @@ def test_what_another_machine_has_is_not_touched(ledger: Ledger, tmp_path: Path)
     assert len(ledger.entries()) == 1
 
 
-def test_after_a_reboot_there_is_only_the_file(ledger: Ledger, tmp_path: Path) -> None:
+def test_after_a_reboot_there_is_only_the_file(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     ledger.add(msgspec.structs.replace(dead(), boot_id="another"), RUN_ID, directory)
     assert ledger.reap_crashed() == []
@@ -305,12 +307,12 @@ def cleaned(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, list[s
 def test_cleanup_with_nothing_to_clean_makes_nothing(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cleaned(capsys, "--reap") == (0, [f"nothing: no run was ever registered in {state}"])
     assert not state.exists()
-    Ledger()
+    CrashRegistry()
     assert cleaned(capsys) == (0, [f"nothing: no run is registered in {state}"])
 
 
 def test_cleanup_shows_and_then_removes_what_crashed(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ledger: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, running = made(tmp_path), made(tmp_path, OTHER_ID)
     ledger.add(dead(), RUN_ID, directory)
@@ -343,12 +345,12 @@ def test_cleanup_shows_and_then_removes_what_crashed(
 
 
 def test_cleanup_that_fails_says_so(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ledger: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = made(tmp_path)
     Path(directory[0], "file").touch()
     ledger.add(dead(), RUN_ID, directory)
-    monkeypatch.setattr(Ledger, "reap", functools.partialmethod(Ledger.reap, patience_s=0.0))
+    monkeypatch.setattr(CrashRegistry, "reap", functools.partialmethod(CrashRegistry.reap, patience_s=0.0))
     code, (line,) = cleaned(capsys, "--reap")
     assert code == 1
     assert f"could not remove {directory[0]}; try again" in line
@@ -362,7 +364,7 @@ def test_cleanup_refuses_a_ledger_that_is_not_ours(state: Path, capsys: pytest.C
     assert "chmod 700" in capsys.readouterr().err
 
 
-def test_the_ledger_is_plain_json(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_ledger_is_plain_json(ledger: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     ledger.add(this_process(), RUN_ID, directory)
     text = json.loads((ledger.path / f"{RUN_ID}.json").read_text())

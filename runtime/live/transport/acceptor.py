@@ -1,7 +1,7 @@
 """Where a replica is called: others connect at any time, and a thread takes their calls while it computes.
 
 Only the handshake is the thread's business. A caller that has proved itself waits, under its identity, for the replica
-to :meth:`Entrance.take` it: a neighbour of the ring, the evaluator, or a newcomer that takes the parameters over.
+to :meth:`Acceptor.take` it: a neighbour of the ring, the evaluator, or a newcomer that takes the parameters over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GUESTS = ("worker", "reader", "evaluator")
 """A neighbour in the ring, a newcomer that takes parameters over, the evaluator."""
 
 
-class Entrance:
+class Acceptor:
     """Answers calls on ``listeners``, which it owns from now on."""
 
     def __init__(self, secret: bytes, listeners: Sequence[socket.socket]) -> None:
@@ -38,7 +38,7 @@ class Entrance:
         self._closing, self._closer = socket.socketpair()
         for listener in (*self.listeners, self._closing):
             self._selector.register(listener, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._serve, name="entrance", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="acceptor", daemon=True)
         self._thread.start()
 
     # ---- the replica's side ------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
-from strategies.composing.fitting import check_fit
-from strategies.composing.parts import Parts
+from strategies.composition.fitting import check_fit
+from strategies.composition.parts import Parts
 from strategies.gates import Verdict
 from strategies.gates.base import Bounded, Dividing
 from strategies.hooks import (
@@ -25,9 +25,9 @@ from strategies.hooks import (
     Learning,
     Logging,
     Meeting,
+    Observing,
     Settling,
     Starting,
-    Watching,
 )
 from strategies.load.shares import EvenLoad
 from strategies.nodes.controller import Controller
@@ -37,6 +37,7 @@ from strategies.protocol import (
     AnyEvent,
     Apply,
     Arrived,
+    BoundedStalenessHint,
     Command,
     Compute,
     Drop,
@@ -44,7 +45,6 @@ from strategies.protocol import (
     Joined,
     Lost,
     Restored,
-    Rhythm,
     Scored,
     Started,
     Stop,
@@ -104,11 +104,11 @@ class Composition(Strategy):
             periodic.append(Controller(parts.decide_every_s, parts.having(Learning), deciding))
         self._gate, self._load, self._screen = parts.gate, parts.load, parts.screen
         self._starting = [*parts.having(Starting), *periodic]
-        self._watching: list[Watching] = [*parts.having(Watching), *periodic]
+        self._observing: list[Observing] = [*parts.having(Observing), *periodic]
         self._counting = parts.having(Counting)
         self._following: list[Following] = [*parts.having(Following), *periodic]
         self._settling = parts.having(Settling)
-        self._alone = not (self._watching or self._following or self._settling or parts.screen)
+        self._alone = not (self._observing or self._following or self._settling or parts.screen)
         others = [
             parts.schedule,
             *periodic,
@@ -155,13 +155,13 @@ class Composition(Strategy):
             raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
 
     @final
-    def rhythm(self) -> Rhythm | None:
+    def staleness_hint(self) -> BoundedStalenessHint | None:
         """A bounded gate and nothing else; what depends on the staleness cannot be known beforehand."""
         gate, rule = self.parts.gate, self.parts.lr_rule
         alone = isinstance(self.parts.load, EvenLoad) and len(list(self.parts.slots())) == 2
         if not alone or rule in STALENESS_RULES or not isinstance(gate, Bounded):
             return None
-        return Rhythm(lr_scale=1.0 if rule == "unit" else None, bound=gate.bound)
+        return BoundedStalenessHint(lr_scale=1.0 if rule == "unit" else None, bound=gate.bound)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
@@ -172,8 +172,8 @@ class Composition(Strategy):
             return self._carried_out(self._gate.arrived(event.grad))
         if isinstance(event, Started):
             self._start(event)
-        for watching in self._watching:
-            watching.saw(event)
+        for part in self._observing:
+            part.observe_event(event)
         commands = self._answer(event)
         for following in self._following:
             for more in following.then(event):
