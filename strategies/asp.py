@@ -30,5 +30,4 @@ class ASP(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """Nobody waits."""
         return Parts(gate=EachGate(), lr_rule=self.lr_rule)

@@ -80,7 +80,6 @@ class GradientCoding(Strategy):
     code_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_choice("scheme", self.scheme, *SCHEMES)
         check_whole("s", self.s)
         if self.k is not None:

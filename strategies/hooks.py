@@ -170,6 +170,4 @@ class Deciding(Protocol):
 class Logging(Protocol):
     """Has a state that is worth recording."""
 
-    def log_state(self) -> State:
-        """As :meth:`strategies.protocol.Strategy.log_state`."""
-        ...
+    def log_state(self) -> State: ...

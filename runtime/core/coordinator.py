@@ -100,7 +100,6 @@ class Coordinator:
 
     @property
     def version(self) -> int:
-        """Updates applied."""
         return self.executor.version
 
     # ---- what happens: called by a runtime ---------------------------------------------------------------------------

@@ -48,19 +48,15 @@ class ConstantPending:
     pending_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the field."""
         _check("pending_s", self.pending_s)
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
-        """See :class:`Scheduler`."""
         return self.pending_s
 
     def expected_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         return self.pending_s
 
     def next_change_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         return math.inf
 
 
@@ -76,22 +72,18 @@ class LognormalPending:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         _check("median_s", self.median_s)
         if not 0 <= self.sigma <= 3:
             raise ValueError(f"sigma={self.sigma:g}: must be between 0 and 3")
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
-        """See :class:`Scheduler`."""
         drawn = float(np.random.default_rng([seed, number]).normal())
         return min(MAX_PENDING_S, self.median_s * math.exp(self.sigma * drawn))
 
     def expected_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         return self.median_s * math.exp(self.sigma**2 / 2)
 
     def next_change_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         return math.inf
 
 
@@ -103,7 +95,6 @@ class TracePending:
     path: str
 
     def __post_init__(self) -> None:
-        """Read it."""
         try:
             with Path(self.path).open(newline="") as file:
                 rows = [(float(row["t_s"]), float(row["pending_s"])) for row in csv.DictReader(file)]
@@ -120,15 +111,12 @@ class TracePending:
         object.__setattr__(self, "_pending_s", [pending for _, pending in rows])
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
-        """See :class:`Scheduler`."""
         return self.expected_s(t)
 
     def expected_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         return float(self._pending_s[max(0, bisect_right(self._times, t) - 1)])  # type: ignore[attr-defined]
 
     def next_change_s(self, t: float) -> float:
-        """See :class:`Scheduler`."""
         times = self._times  # type: ignore[attr-defined]
         position = bisect_right(times, t)
         return float(times[position]) if position < len(times) else math.inf

@@ -48,7 +48,6 @@ class VirtualRuntime:
     lease_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         if self.lease_s is not None and not self.lease_s > 0:
@@ -123,7 +122,6 @@ class VirtualRuntime:
         return Needs()
 
     def _parse_hosts(self, num_servers: int) -> Hosts | None:
-        """With their tasks."""
         if self.cluster.hosts is None:
             return None
         hosts = parse_hosts(self.cluster.hosts, self.cluster.num_workers, num_servers, HOSTS)

@@ -44,7 +44,6 @@ class Code:
 
     @property
     def num_workers(self) -> int:
-        """M."""
         return len(self.matrix)
 
     def decode(self, arrived: Collection[int]) -> Decoded:

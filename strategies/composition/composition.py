@@ -124,7 +124,6 @@ class Composition(Strategy):
 
     @final
     def validate(self, num_workers: int) -> None:
-        """Ask every part."""
         for name, part in self.parts.slots():
             if isinstance(part, ChecksWorkers):
                 with self._naming(name):
@@ -132,7 +131,6 @@ class Composition(Strategy):
 
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Ask every part."""
         for name, part in self.parts.slots():
             if isinstance(part, ChecksBatch):
                 with self._naming(name):
@@ -140,7 +138,6 @@ class Composition(Strategy):
 
     @final
     def validate_length(self, epochs: int | None) -> None:
-        """Ask every part."""
         for name, part in self.parts.slots():
             if isinstance(part, ChecksLength):
                 with self._naming(name):

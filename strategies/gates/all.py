@@ -24,7 +24,6 @@ class AllGate:
     bound: ClassVar[int] = 0
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them."""
         self.roster = Roster(workers)
         self.missing = set(self.roster.members)
         self.buffer: dict[int, Grad] = {}

@@ -36,7 +36,6 @@ class BlocksGate:
     blocks: int = 2
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.k_fastest is not None:
             check_whole("k_fastest", self.k_fastest, 1)
         check_whole("max_delay_versions", self.max_delay_versions)
@@ -56,7 +55,6 @@ class BlocksGate:
         self.num_whole = self.k_fastest or three_quarters(len(started.workers))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them."""
         self.roster, self.version = Roster(workers), version
         self.done = dict.fromkeys(self.roster.all(), 0)
         self.computing = set(self.roster.members)

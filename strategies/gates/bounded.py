@@ -30,7 +30,6 @@ class BoundedGate:
     bound: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("bound", self.bound)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:

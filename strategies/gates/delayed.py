@@ -42,7 +42,6 @@ class DelayedGate:
     late_begin: str = "in_time"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.k_fastest is not None:
             check_whole("k_fastest", self.k_fastest, 1)
         check_whole("max_delay_versions", self.max_delay_versions)

@@ -20,7 +20,6 @@ class EachGate:
     bound: ClassVar[None] = None
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them."""
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
@@ -32,9 +31,7 @@ class EachGate:
         return NOTHING
 
     def joined(self, worker: int) -> Verdict:
-        """Computes at once."""
         return Verdict(go=(worker,))
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Stateless."""
         return {}

@@ -28,7 +28,6 @@ class ExactlyGate:
     x: int = 2
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("x", self.x, 1)
 
     def validate(self, num_workers: int) -> None:
@@ -37,7 +36,6 @@ class ExactlyGate:
             raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them."""
         self.members = set(workers)
         self.computing = set(self.members)
         self.lost_work: set[int] = set()

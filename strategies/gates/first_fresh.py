@@ -33,7 +33,6 @@ class FirstFreshGate:
     num_backup: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.k is not None:
             check_whole("k", self.k, 1)
         if self.num_backup is not None:

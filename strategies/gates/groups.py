@@ -30,7 +30,6 @@ class GroupsGate:
         return set[int]().union(*self.groups)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them."""
         self.place: dict[int, int] = {}
         self._divide([workers])
         self.computing = self.members()

@@ -43,7 +43,6 @@ class AccumulationLoad:
     warmup_iters: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("accum_min", self.accum_min, 1)
         check_whole("accum_max", self.accum_max, self.accum_min)
         if self.accum_max > self.accum_min + 9:

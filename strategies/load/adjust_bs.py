@@ -74,7 +74,6 @@ class AdjustBS:
         self._stale = True
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Whether sizes differ."""
         return {"adjusted": bool(self._speeds)}
 
     # ---- decisions --------------------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ class SpeedLoad:
     max_batch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("min_batch_samples", self.min_batch_samples, 1)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
@@ -45,7 +44,6 @@ class SpeedLoad:
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def meet(self, peers: Peers) -> None:
-        """Whoever foresees speeds."""
         self._forecast = peers.one(Forecast)
 
     def start(self, started: Started) -> None:

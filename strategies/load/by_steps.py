@@ -45,7 +45,6 @@ class StepsLoad:
     warmup_iters: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("min_batch_samples", self.min_batch_samples, 1)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)

@@ -75,7 +75,6 @@ class Curve:
         self.times_s = list(accumulate((median(by_size[size]) for size in self.sizes), max))
 
     def seconds(self, samples: float) -> float:
-        """F(samples)."""
         if samples <= self.sizes[0]:
             return self.times_s[0]
         if samples >= self.sizes[-1]:

@@ -24,7 +24,6 @@ class SteadyLoad(ABC):
 
     @final
     def start(self, started: Started) -> None:
-        """Split once."""
         self.sizes = dict(zip(started.workers, self.split(started), strict=True))
 
     @final
@@ -34,7 +33,6 @@ class SteadyLoad(ABC):
 
     @final
     def order(self, worker: int) -> Compute:
-        """The worker's share."""
         return Compute(worker=worker, num_samples=self.sizes[worker])
 
 
@@ -60,7 +58,6 @@ class ThroughputLoad(SteadyLoad):
     throughputs: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if not self.throughputs or not all(map(is_speed, self.throughputs)):
             raise ValueError(f"throughputs={list(self.throughputs)}: must be a positive number for each worker")
 
@@ -92,7 +89,6 @@ class EnlargedLoad(SteadyLoad):
     num_backup: int = 1
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_whole("num_backup", self.num_backup)
 
     def validate(self, num_workers: int) -> None:

@@ -35,7 +35,6 @@ class Regroup:
     regroup_iters: int = 5
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("tolerance_frac", self.tolerance_frac, 0.0)
         check_whole("regroup_iters", self.regroup_iters, 1)
 

@@ -35,7 +35,6 @@ class SyncThenAsync:
     switch_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("bsp_frac", self.bsp_frac, 0.0)
         if self.bsp_frac > 1:
             raise ValueError(f"bsp_frac={self.bsp_frac}: must be at most 1, which is all of the job")
@@ -67,7 +66,6 @@ class SyncThenAsync:
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """Nothing is trained."""
         total = math.inf if started.total_samples is None or self.bsp_frac == 1 else started.total_samples
         self._sync_samples = self.bsp_frac and self.bsp_frac * total
         self._trained, self._switches = [0], 0

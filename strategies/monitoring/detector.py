@@ -54,7 +54,6 @@ class StragglerDetector:
     times: str = "iter"
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_choice("center", self.center, *CENTERS)
         check_choice("judge", self.judge, *JUDGES)
         check_choice("times", self.times, *TIMES)
@@ -73,7 +72,6 @@ class StragglerDetector:
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:
-        """Nothing is known."""
         windows_s, counts = (self.short_window_s, self.long_window_s), (self.report_iters, self.min_records)
         self.monitor = Monitor(*windows_s, *counts, self.warmup_iters, times=self.times, sparse=True)
         self.base = Base()

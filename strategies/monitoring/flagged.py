@@ -35,7 +35,6 @@ class FlagDetector:
     warmup_iters: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("duration_s", self.duration_s, 0.0)
         check_number("tolerance_frac", self.tolerance_frac, 0.0)
         check_choice("judge", self.judge, "published", "median")
@@ -44,7 +43,6 @@ class FlagDetector:
         self._forget()
 
     def start(self, started: Started) -> None:
-        """Nobody is slow."""
         self._forget()
 
     def _forget(self) -> None:

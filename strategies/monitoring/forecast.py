@@ -38,7 +38,6 @@ class Forecast:
     warmup_iters: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_choice("predictor", self.predictor, *SPEED_PREDICTORS)
         check_number("ema_alpha", self.ema_alpha, above=0)
         if self.ema_alpha > 1:
@@ -55,7 +54,6 @@ class Forecast:
         self._uses: dict[str, tuple[float, float]] = {}
 
     def start(self, started: Started) -> None:
-        """Nothing is known."""
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:

@@ -68,7 +68,6 @@ class Node:
         self.reported_s = t or 0.0
 
     def push(self, t: float, x: float, y: float) -> None:
-        """Into both windows."""
         for window in self.windows.values():
             window.push(t, x, y)
 

@@ -28,7 +28,6 @@ class OwnTimes:
     warmup_iters: int = 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("window_s", self.window_s, above=0.0)
         check_whole("warmup_iters", self.warmup_iters)
         self._forget()
@@ -38,7 +37,6 @@ class OwnTimes:
         self._records: dict[int, deque[tuple[float, float]]] = {}
 
     def start(self, started: Started) -> None:
-        """Nothing is known."""
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:

@@ -39,7 +39,6 @@ class KillRestart:
     min_update_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name in ("max_pending_s", "cooldown_s", "min_slow_s", "min_update_s"):
             check_number(name, getattr(self, name), least=0.0)
         check_whole("max_restarts", self.max_restarts)

@@ -31,7 +31,6 @@ class DescentScreen:
     warmup_updates: int = 0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         check_number("rho", self.rho, 0.0)
         if self.eps is not None:
             check_number("eps", self.eps, 0.0)
@@ -44,7 +43,6 @@ class DescentScreen:
         check_whole("warmup_updates", self.warmup_updates)
 
     def start(self, started: Started) -> None:
-        """Nothing was judged."""
         self._gamma = (started.lr or 1.0) if self.gamma is None else self.gamma
         self._accepted = self._rejected = 0
         self._score = 0.0

@@ -31,7 +31,6 @@ class Faster:
     at_least: float
 
     def judge(self, comparison: Comparison) -> Verdict:
-        """In this comparison."""
         goal, wanted = f"{self.ours} / {self.peer}", f">= {self.at_least:.2f}x"
         for name in (self.ours, self.peer):
             if missing := comparison.missing.get(name):

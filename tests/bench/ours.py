@@ -132,7 +132,6 @@ class Watch:
         self.wall: dict[str, float] = {}
 
     def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
-        """Keep it."""
         if any(isinstance(command, Apply) for command in commands):
             self.updates_s.append(t)
         if isinstance(event, Arrived):
@@ -287,13 +286,11 @@ class TimedRecorder(Recorder):
     spent_s = 0.0
 
     def event(self, *arguments: Any) -> None:
-        """As the recorder."""
         begun = time.thread_time()
         super().event(*arguments)
         TimedRecorder.spent_s += time.thread_time() - begun
 
     def note(self, *arguments: Any, **fields: Any) -> None:
-        """As the recorder."""
         begun = time.thread_time()
         super().note(*arguments, **fields)
         TimedRecorder.spent_s += time.thread_time() - begun

@@ -46,7 +46,6 @@ class Probe:
         self.seen_ns: list[float] = []
 
     def read(self) -> Reading:
-        """Once."""
         if self.kind == "none":
             return Reading(0.0, 0.0)
         reading = self._cache_line() if self._library else Reading(_pipe_ns(*self.cpus), 0.0)

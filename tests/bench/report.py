@@ -61,7 +61,6 @@ class Report:
         }
 
     def text(self) -> str:
-        """For the terminal."""
         head = f"{_cpu_model()}, {len(os.sched_getaffinity(0))} CPUs; {self.probe.kind} hop "
         head += (
             f"{self.probe.best_ns:.0f} ns at best; no round counts above {self.probe.limit_ns:.0f} ns or with company"

@@ -39,7 +39,6 @@ class Missing:
 
     @property
     def summary(self) -> str:
-        """One line."""
         return self.reason.splitlines()[0]
 
 

@@ -41,23 +41,19 @@ class BenchTask:
         return Split(train=(inputs, labels), test=(inputs, labels))
 
     def torch_module(self) -> torch.nn.Module:
-        """The network."""
         from bench import models
 
         return models.build(self.model)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Summed cross-entropy."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(module(inputs), targets, reduction="sum")
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
-        """Nothing is evaluated."""
         return {}
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        """PyTorch's, whoever computes."""
         from bench import models
 
         parameters = models.build(self.model).parameters()
@@ -75,12 +71,10 @@ class BenchTask:
         return Sequential([Input(models.MODELS[self.model][1]), *hidden, layers.Dense(widths[-1])])
 
     def tensorflow_loss(self, module: Any, inputs: Any, targets: Any) -> Any:
-        """Summed cross-entropy."""
         import tensorflow as tf
 
         scores = module(inputs, training=True)
         return tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores))
 
     def tensorflow_metrics(self, module: Any, inputs: Any, targets: Any) -> dict[str, Any]:
-        """Nothing is evaluated."""
         return {}

@@ -79,7 +79,6 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
 
 
 def calm() -> Any:
-    """No disturbances."""
     from injectors.plan import build_plan
     from injectors.schedule import Schedule
 

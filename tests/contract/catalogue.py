@@ -62,7 +62,6 @@ def spec(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def make(name: str, **changes: Any) -> Strategy:
-    """A fresh strategy."""
     strategy: Strategy = instantiate(spec(name, **changes), "strategy")
     return strategy
 
@@ -96,7 +95,6 @@ class Case(msgspec.Struct, frozen=True):
         return f"{self.name}-{self.num_workers}-{self.mode}{'-more' if self.long else ''}"
 
     def make(self) -> Strategy:
-        """A fresh strategy."""
         return hurried(self.name)
 
 

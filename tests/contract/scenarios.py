@@ -148,12 +148,10 @@ def in_short(weight: float) -> str:
 
 
 def listed(values: Any) -> str:
-    """Separated by spaces."""
     return " ".join(str(value) for value in values)
 
 
 def counted(samples: int) -> str:
-    """So many samples."""
     return f"{samples} sample" if samples == 1 else f"{samples} samples"
 
 

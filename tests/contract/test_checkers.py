@@ -178,7 +178,6 @@ class ForgetsWhenPickled(Sound):
 
 
 def run_of(strategy: Strategy, mode: str, seed: int) -> tuple[HeapRun, Complaints]:
-    """Four workers."""
     run = scenario(strategy, 4, mode, seed)
     return run, played(run)
 
@@ -271,7 +270,6 @@ def test_the_audit_finds_what_a_blind_ledger_lets_pass(
 
 
 def lines_of_a_sound_run() -> list[Line]:
-    """A lawful record."""
     run, _ = run_of(Sound(), "calm", 0)
     assert unlawful(run) == []
     return run.lines

@@ -132,7 +132,6 @@ def unconserved(run: VirtualRun) -> Complaints:
 
 
 def different(run: VirtualRun, again: VirtualRun) -> Complaints:
-    """The same bytes."""
     pairs = zip(run.data.splitlines(), again.data.splitlines(), strict=False)
     parted = next((f"{one!r} is not {other!r}" for one, other in pairs if one != other), "one of them is shorter")
     return [] if run.data == again.data else [parted]

@@ -145,7 +145,6 @@ def test_its_exit_code_comes_out(contained: Contained) -> None:
 
 
 def test_it_stands_still_with_the_outer_process(contained: Contained) -> None:
-    """Ctrl-Z and fg."""
     process = contained('print("ready", flush=True)\ntime.sleep(60)')
     first_line(process)
     run = children_of(children_of(process.pid)[0])[0]

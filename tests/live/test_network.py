@@ -37,7 +37,6 @@ Lab = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def lab(tmp_path: Path, leak_oracle: None) -> Iterator[Lab]:
-    """Starts a case."""
     if words := obstacle(Isolation.NETWORK):
         pytest.skip(f"no namespaces here: {words}")
     if lack := probe_report()["links"]:

@@ -37,7 +37,6 @@ Runs = Callable[..., Losses]
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With data."""
     directory = tmp_path_factory.mktemp("images")
     store_photos(directory / "data")
     return directory

@@ -90,7 +90,6 @@ def losses(run: Run) -> Losses:
 
 
 def difference(one: Losses, other: Losses) -> float:
-    """Largest, relative."""
     assert one.keys() == other.keys()
     return max(abs(one[key] - other[key]) / abs(other[key]) for key in one)
 

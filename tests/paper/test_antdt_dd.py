@@ -87,7 +87,6 @@ def test_fewer_micro_batches_break_ties_then_the_smallest_c() -> None:
 
 
 def every_plan(total: int, devices: list[DeviceLimits], types: list[int], accums: range) -> float:
-    """By trying everything."""
     best = inf
     for accum in product(accums, repeat=len(devices)):
         bounds = [devices[kind].bounds(accum[kind]) for kind in types]

@@ -43,7 +43,6 @@ def played(
     rounds: int = 20,
     **changes: Any,
 ) -> HeapRun:
-    """So many rounds."""
     known = {} if scheme in ("naive", "fractional_repetition", "cyclic") else {"throughputs": speeds}
     strategy = GradientCoding(scheme=scheme, s=s, **{**known, **changes})
     job = make_job(

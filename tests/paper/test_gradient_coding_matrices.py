@@ -58,7 +58,7 @@ def worst_seconds(code: Code, speeds: Sequence[float], s: int) -> float:
 
 
 def test_the_clusters_are_those_of_the_table() -> None:
-    """Table II."""
+    """Wang et al., Table II."""
     assert [(len(speeds), sum(speeds)) for speeds in CLUSTERS.values()] == [(8, 48), (16, 116), (32, 322), (58, 648)]
     assert all(one <= other for speeds in CLUSTERS.values() for one, other in pairwise(speeds))
 

@@ -43,12 +43,10 @@ class Answers:
 
     @property
     def updates(self) -> int:
-        """Number of Applies."""
         return len(self.applied)
 
     @property
     def used(self) -> list[Grad]:
-        """Gradients in updates."""
         return [grad for _, _, grads in self.applied for grad in grads]
 
     @property

@@ -172,7 +172,6 @@ class Desk(Scores, Answers):
         return self.t
 
     def start(self) -> Desk:
-        """Everybody is there."""
         self.core.start()
         return self
 

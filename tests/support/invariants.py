@@ -50,7 +50,6 @@ class Book:
         """From the next Lost on; a Restart that leads to it is in the line after the note."""
 
     def take(self, line: Line) -> None:
-        """One line."""
         if line["kind"] == "note":
             self.going_back |= line["note"]["type"] == "GoingBack"
             return

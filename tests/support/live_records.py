@@ -113,7 +113,6 @@ class Live:
         return compute(worker, self.batch)
 
     def compute_s(self, worker: int) -> float:
-        """Without injection."""
         sigma, rho = self.costs.jitter_sigma, self.costs.jitter_rho
         self.level[worker] = rho * self.level[worker] + (1 - rho**2) ** 0.5 * self.random.standard_normal()
         factor = float(np.exp(sigma * self.level[worker] - sigma**2 / 2)) * self.far_off()

@@ -50,7 +50,6 @@ NOWHERE = ("/proc", "/sys", "/dev/shm")
 
 
 def without_linux() -> None:
-    """From here on."""
     for module, names in MISSING.items():
         for name in names.split():
             if hasattr(module, name):

@@ -128,7 +128,6 @@ def criteo_line(rng: np.random.Generator) -> str:
 
 
 def criteo(folder: Path, lines: int = 40) -> None:
-    """``train.txt``."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(lines)
     (folder / "train.txt").write_text("".join(criteo_line(rng) + "\n" for _ in range(lines)))

@@ -88,11 +88,9 @@ class Story:
         self._line(t, "event", event=body, commands=commands, version=self.version, decide_us=10.0)
 
     def note(self, t: float, type: str, **fields: Any) -> None:
-        """A note line."""
         self._line(t, "note", note={"type": type, **fields})
 
     def started(self) -> None:
-        """The first event."""
         workers = list(range(self.meta["job"]["num_workers"]))
         batch = self.meta["job"]["global_batch_samples"] // len(workers)
         self.event(0.0, "Started", workers=workers, batch_samples=[batch] * len(workers), num_servers=1)
@@ -113,7 +111,6 @@ class Story:
         self.event(at, "Evaluated", version=self.version, asked_s=asked_s, metrics={self.meta["job"]["metric"]: value})
 
     def finished(self, t: float, status: str = "done", **fields: Any) -> None:
-        """The last line."""
         self.note(t, "Finished", status=status, reason="", version=self.version, memory={}, **fields)
 
     def _line(self, t: float, kind: str, **fields: Any) -> None:
@@ -130,22 +127,18 @@ class Story:
 
 
 def compute(worker: int, num_samples: int = 8) -> dict[str, Any]:
-    """A Compute command."""
     return {"type": "Compute", "worker": worker, "num_samples": num_samples, "accum": 1}
 
 
 def apply(*grads: int) -> dict[str, Any]:
-    """An Apply command."""
     return {"type": "Apply", "grads": list(grads), "weights": [0.1] * len(grads), "lr_scale": 1.0}
 
 
 def drop(*grads: int, requeue: bool = True) -> dict[str, Any]:
-    """A Drop command."""
     return {"type": "Drop", "grads": list(grads), "requeue": requeue}
 
 
 def score(grad: int, *, refresh: bool = False) -> dict[str, Any]:
-    """A Score command."""
     return {"type": "Score", "grad": grad, "refresh": refresh}
 
 
@@ -205,7 +198,6 @@ class Simulation:
             self.at(rollback[1], self.restored, rollback[2])
 
     def at(self, t: float, what: Callable[..., None], *args: Any) -> None:
-        """Schedule something."""
         self.order += 1
         heapq.heappush(self.heap, (t, self.order, what, args))
 
@@ -234,7 +226,6 @@ class Simulation:
         return compute(worker, self.batch)
 
     def begin(self, worker: int) -> None:
-        """Start computing."""
         samples = min(self.batch, self.free)
         self.free -= samples
         windows = [d for d in self.story.plan["disturbances"] if d["target"] == f"worker:{worker}"]

@@ -59,7 +59,6 @@ class World:
 
     @property
     def newest(self) -> dict[Key, Process]:
-        """Processes that live."""
         return {process.key: process for process in self.alive}
 
     # ---- what may happen ---------------------------------------------------------------------------------------------
@@ -92,7 +91,6 @@ class World:
         return self.begun and not self.halted and not any(about[0] == "step" for about in self.owed)
 
     def do(self, action: Action) -> None:
-        """One of those."""
         kind, *about = action
         getattr(self, "_" + kind.replace(" ", "_"))(*about)
 

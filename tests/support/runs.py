@@ -76,7 +76,6 @@ class RecordSink:
 
     @property
     def finished(self) -> dict[str, Any]:
-        """The last note."""
         return self.notes("Finished")[-1]
 
     @property
@@ -88,7 +87,6 @@ class RecordSink:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """``meta.json``."""
         meta: dict[str, Any] = json.loads((self.run_dir / "meta.json").read_bytes())
         return meta
 
@@ -206,7 +204,6 @@ class Run(RecordSink):
 
     @property
     def agent_pid(self) -> int:
-        """The agent's."""
         return self.agents[0]
 
     def unregister(self, key: Key, number: int = signal.SIGKILL) -> bool:

@@ -151,7 +151,6 @@ def norms_of(model: Any) -> Facts:
 
 
 def main() -> None:
-    """Entry point."""
     facts: Facts = {}
     begun = Digits(data_dir=sys.argv[1]).initial_parameters(SEED)
     from runtime.backends.tensorflow import TensorflowBackend

@@ -37,7 +37,6 @@ def without_small_case(items: Iterable[tuple[str, bool]]) -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--long`` and ``--turn``."""
     group = parser.getgroup("long tests")
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
     group.addoption("--turn", metavar="COMMIT", help="of these, run those whose turn it is with this commit")

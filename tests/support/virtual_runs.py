@@ -338,7 +338,6 @@ class VirtualRun:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The record."""
         return [msgspec.json.decode(line) for line in self.data.splitlines()]
 
     def notes(self, kind: str) -> list[Line]:
@@ -351,7 +350,6 @@ class VirtualRun:
 
     @property
     def end(self) -> Line:
-        """The last line."""
         return self.lines[-1]
 
     def uses(self) -> list[float]:

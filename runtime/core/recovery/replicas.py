@@ -75,7 +75,6 @@ class Replicas:
             self._welcome()
 
     def halted(self, worker: TaskLife, said: Halted) -> None:
-        """It stands still."""
         if said.generation == self.state.generation and worker.state in REACHABLE:
             self._stands(worker, said.version)
 

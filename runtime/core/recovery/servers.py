@@ -100,7 +100,6 @@ class Servers:
     # ---- the end of a recovery ---------------------------------------------------------------------------------------
 
     def takes_part(self, task: TaskLife) -> bool:
-        """Everybody who connects."""
         return True
 
     def still_attaching(self) -> bool:

@@ -37,12 +37,10 @@ class TaskLife(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Role and number."""
         return self.role, self.id
 
     @property
     def name(self) -> str:
-        """For people."""
         return f"{self.role} {self.id}" if self.role in ("worker", "server") else self.role
 
     def expects(self, incarnation: int) -> bool:

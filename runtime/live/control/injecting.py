@@ -25,9 +25,7 @@ KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
 class InjectorOwner(Protocol):
     """What the injector asks of the session."""
 
-    def note(self, kind: str, /, **fields: object) -> None:
-        """Write it down."""
-        ...
+    def note(self, kind: str, /, **fields: object) -> None: ...
 
     def failed(self, reason: str) -> None:
         """The run cannot go on."""
@@ -37,9 +35,7 @@ class InjectorOwner(Protocol):
         """Kill a task and keep it from being started again."""
         ...
 
-    def release(self, task: str) -> None:
-        """Start it again."""
-        ...
+    def release(self, task: str) -> None: ...
 
 
 BEFORE_S = -inf
@@ -74,7 +70,6 @@ class Injector:
                     self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty")
 
     def start(self) -> None:
-        """The clock runs."""
         self._next()
 
     def _next(self) -> None:

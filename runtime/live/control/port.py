@@ -97,7 +97,6 @@ class LivePort:
         self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
 
     def wake(self, at_s: float, tag: str) -> None:
-        """A timer."""
         self.loop.at(at_s, lambda: self.owner.woke(tag))
 
     def restart(self, node: str, pending_s: float) -> None:

@@ -117,7 +117,6 @@ class LiveRun:
         )
 
     def run(self) -> Outcome:
-        """All of it."""
         try:
             self._watch_interrupts()
             if self.obstacle:

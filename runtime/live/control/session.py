@@ -71,7 +71,7 @@ class LiveSession:
         self.on_start: Callable[[], None] = lambda: None
 
     def connect(self, hub: Hub, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator) -> None:
-        """Wire everything together."""
+        """Attach the hub, then the port and the coordinator that need it."""
         self.hub = hub
         self.port = make_port()
         self.coordinator = make_coordinator(self.port)
@@ -157,7 +157,6 @@ class LiveSession:
     # ---- from the supervisor -----------------------------------------------------------------------------------------
 
     def note(self, kind: str, /, **fields: object) -> None:
-        """Write it down."""
         self.record.note(self.t, kind, **fields)
 
     def agent_ready(self, message: AgentReady) -> None:
@@ -171,7 +170,6 @@ class LiveSession:
         self.failed(f"the agent died: {self.agent_words()} (see logs/agent.log)")
 
     def all_attached(self) -> None:
-        """The clock starts."""
         self.loop.restart_clock()
         self.supervisor.clock_restarted()
         self.started = True
@@ -217,7 +215,6 @@ class LiveSession:
         self._drive(lambda t: self.coordinator.restored(t, version, state or self.initial_state))
 
     def failed(self, reason: str) -> None:
-        """Give up."""
         if not self.over:
             self.failure = reason
 
@@ -240,7 +237,6 @@ class LiveSession:
         self.supervisor.hold(_key(task), reason)
 
     def release(self, task: str) -> None:
-        """Start it again."""
         self.supervisor.release(_key(task))
 
     # ---- telemetry ---------------------------------------------------------------------------------------------------
@@ -278,7 +274,6 @@ class LiveSession:
     # ---- from the port -----------------------------------------------------------------------------------------------
 
     def woke(self, tag: str) -> None:
-        """A timer."""
         self._drive(lambda t: self.coordinator.woke(t, tag))
 
     def wants_checkpoint(self, version: int, state: bytes) -> None:

@@ -32,12 +32,10 @@ class Task(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Role and number."""
         return self.life.key
 
     @property
     def name(self) -> str:
-        """For people."""
         return self.life.name
 
     @property

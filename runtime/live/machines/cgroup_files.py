@@ -31,7 +31,6 @@ class Quota(NamedTuple):
 
     @property
     def cores(self) -> float | None:
-        """Their ratio."""
         return None if self.quota_us is None else self.quota_us / self.period_us
 
 
@@ -183,7 +182,6 @@ class V1(GroupFiles):
                 self.put(name, -1 if limit is None else limit)
 
     def throttled(self) -> Throttled:
-        """In nanoseconds."""
         stat = self.stat()
         return Throttled(stat["nr_periods"], stat["nr_throttled"], stat["throttled_time"] / 1e9)
 
@@ -206,7 +204,6 @@ class V2(GroupFiles):
         return super().below(name, kind)
 
     def quota(self) -> Quota:
-        """``max`` means none."""
         quota_us, period_us = self.get("cpu.max").split()
         return Quota(None if quota_us == "max" else int(quota_us), int(period_us))
 
@@ -215,7 +212,6 @@ class V2(GroupFiles):
         self.put("cpu.max", f"{'max' if quota.quota_us is None else quota.quota_us} {quota.period_us}")
 
     def memory_bytes(self) -> int | None:
-        """``max`` means none."""
         limit = self.get("memory.max")
         return None if limit == "max" else int(limit)
 
@@ -226,12 +222,10 @@ class V2(GroupFiles):
             self.put("memory.swap.max", "max" if limit is None else 0)
 
     def throttled(self) -> Throttled:
-        """In microseconds."""
         stat = self.stat()
         return Throttled(stat["nr_periods"], stat["nr_throttled"], stat["throttled_usec"] / 1e6)
 
     def usage_s(self) -> float | None:
-        """Always counted."""
         return self.stat()["usage_usec"] / 1e6
 
 

@@ -99,7 +99,5 @@ def the_janitor() -> Janitor:
 def register(path: Path) -> None:
     """Tell the janitor of this process, or of the one that it was forked from, about a directory."""
     if not _janitors:
-        raise RuntimeError(
-            f"{path}: nobody would remove it after a crash; call {__name__}.the_janitor() first"
-        )
+        raise RuntimeError(f"{path}: nobody would remove it after a crash; call {__name__}.the_janitor() first")
     _janitors[0].register(path)

@@ -112,7 +112,6 @@ class Agent:
             self._reap()
 
     def tell(self, message: object) -> None:
-        """To the coordinator."""
         from runtime.live.transport.messages import Message, encode
 
         assert isinstance(message, Message)

@@ -26,7 +26,6 @@ class ReplicaState(Store):
     # ---- as a worker's links -----------------------------------------------------------------------------------------
 
     def receive_params(self, ticket: int) -> int:
-        """They are here."""
         return self.version
 
     def push(self, ticket: int) -> None:

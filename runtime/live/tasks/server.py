@@ -69,7 +69,6 @@ class Server:
         self.selector.register(sock, selectors.EVENT_READ, self.control)
 
     def send(self, message: Message) -> None:
-        """To the coordinator."""
         waiting = self.control.send(encode(message))
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0)
         self.selector.modify(self.control.sock, events, self.control)

@@ -71,7 +71,7 @@ class Worker:
         serve(self.channel, self.links, self.obey)
 
     def obey(self, message: Message) -> Report:
-        """Compute one gradient."""
+        """Compute the ordered gradient, push it, and return its durations and loss."""
         if not isinstance(message, Work):
             raise RuntimeError(f"a worker cannot obey {message}")
         try:

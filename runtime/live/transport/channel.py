@@ -27,7 +27,6 @@ class BlockingChannel:
         self.send(encode(message))
 
     def send(self, data: bytes) -> None:
-        """Write encoded messages."""
         with self._lock:
             self.sock.sendall(data)
 

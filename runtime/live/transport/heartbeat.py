@@ -14,9 +14,7 @@ _HEARTBEAT = encode(Heartbeat())
 class Sender(Protocol):
     """A channel whose ``send`` may be called from two threads."""
 
-    def send(self, data: bytes) -> object:
-        """Write encoded messages."""
-        ...
+    def send(self, data: bytes) -> object: ...
 
 
 def start_heartbeat(channel: Sender, period_s: float) -> None:

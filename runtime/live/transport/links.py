@@ -58,7 +58,6 @@ class ServerLinks:
         return sock
 
     def close(self) -> None:
-        """Hang up."""
         for sock in self.socks:
             sock.close()
         self.socks = []

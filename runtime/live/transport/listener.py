@@ -11,9 +11,7 @@ from runtime.live.transport.task_spec import Place
 class Listener(Protocol):
     """What the session wants to know."""
 
-    def note(self, kind: str, /, **fields: object) -> None:
-        """Write it down."""
-        ...
+    def note(self, kind: str, /, **fields: object) -> None: ...
 
     def agent_ready(self, message: AgentReady) -> None:
         """The framework is imported."""

@@ -67,5 +67,4 @@ class Loop:
             heapq.heappop(self._timers)[2]()
 
     def close(self) -> None:
-        """Release the selector."""
         self.selector.close()

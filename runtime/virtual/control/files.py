@@ -22,7 +22,6 @@ class Files:
         self._asked_s: dict[int, float] = {}
 
     def add(self, number: int, file: File, asked_s: float) -> None:
-        """One is ordered."""
         self._files[number], self._asked_s[number] = file, asked_s
 
     def complete(self, number: int) -> float:

@@ -51,11 +51,9 @@ class VirtualPort:
         self._orders.append(lambda _: self.learner.drop(grads))
 
     def compute_reference(self, number: int, version: int) -> None:
-        """Beside the servers."""
         self._orders.append(lambda sent_s: self._scorer.compute_reference(number, sent_s))
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        """On all servers."""
         self._orders.append(lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s))
 
     def evaluate(self, version: int, *, last: bool) -> None:
@@ -67,11 +65,9 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
 
     def restart(self, node: str, pending_s: float) -> None:
-        """KILL_RESTART."""
         self._orders.append(lambda sent_s: self._restarted(sent_s, node, pending_s))
 
     def wake(self, at_s: float, tag: str) -> None:
-        """A timer."""
         self.clock.at(at_s, TIMER, self._woke, tag)
 
     def flush(self, sent_s: float) -> None:

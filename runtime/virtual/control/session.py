@@ -154,7 +154,6 @@ class VirtualSession:
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """All of it."""
         try:
             self.begin()
             seen_s, steps = -math.inf, 0

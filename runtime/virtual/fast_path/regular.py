@@ -108,7 +108,6 @@ class RegularRun(ABC):
     # ---- around the loops --------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """All of it."""
         try:
             return self._run()
         except OSError as error:

@@ -28,7 +28,6 @@ class Queue:
         self._busy = self._looking = False
 
     def put(self, work: Work) -> None:
-        """One more order."""
         if not self.void:
             self._orders.append(work)
             self._next()
@@ -60,7 +59,6 @@ class HostServers(ServerGroup):
         self._queues = [Queue(machines, name) for name in self.names]
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
         for server, name in enumerate(self.names):
             self._order(server, sent_s, partial(self._update, server, num_grads, self.disturb(name, sent_s)))
 
@@ -74,12 +72,9 @@ class HostServers(ServerGroup):
         self._queues[server].put(partial(self._at_once, then))
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
         self._when_all(sent_s, then, lambda server, done: done())
 
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
-
         def compared(begun_s: float, done: Then) -> None:
             now = self.machines.clock.now
             self._busy[server][1] += now - begun_s
@@ -93,8 +88,6 @@ class HostServers(ServerGroup):
         self._order(server, sent_s, compare)
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
-
         def write(server: int, written: Then) -> None:
             self.machines.sleep(self.names[server], self.costs.checkpoint_s(self.num_bytes[server]), written)
 
@@ -117,7 +110,6 @@ class HostServers(ServerGroup):
             self._order(server, sent_s, partial(begin, server))
 
     def halt(self) -> None:
-        """See :class:`runtime.virtual.tasks.servers.ServerGroup`."""
         for queue in self._queues:
             queue.void = True
             self.machines.forget(queue.task)

@@ -54,7 +54,6 @@ class HostWorkers(WorkerModel):
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         role, _, number = task.partition(":")
         if role == "worker":
             self.profiles[int(number)] = self.default if device is None else device
@@ -62,7 +61,6 @@ class HostWorkers(WorkerModel):
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         iteration = Iteration(order, result)
         self.under_way[order.worker] = iteration
         iteration.missing = len(self.servers.names) + 1  # and the batch

@@ -43,9 +43,7 @@ class ModelState(Protocol):
         """Compute on the parameters of now."""
         ...
 
-    def apply(self, order: ApplyOrder) -> None:
-        """One update."""
-        ...
+    def apply(self, order: ApplyOrder) -> None: ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Forget gradients (unknown ones too)."""
@@ -94,7 +92,6 @@ class RealLearner:
         self.optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
 
     def gradient(self, order: ComputeOrder) -> Result:
-        """See :class:`ModelState`."""
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
@@ -108,24 +105,20 @@ class RealLearner:
         return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
 
     def apply(self, order: ApplyOrder) -> None:
-        """See :class:`ModelState`."""
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         self._spare += grads
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """See :class:`ModelState`."""
         self._spare += [self._grads.pop(grad_id) for grad_id in grads if grad_id in self._grads]
 
     def compute_reference(self) -> None:
-        """See :class:`ModelState`."""
         if self._reference is None:
             self._reference = aligned_vector(self.num_parameters)
         self.model.attach(self.params, self._reference)
         self.model.gradient(self.model.batch(self.holdout.indices), micro_batches(len(self.holdout.indices), 1))
 
     def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
-        """See :class:`ModelState`."""
         grad, reference = self._grads.get(grad_id), self._reference
         if grad is None or reference is None:
             return []
@@ -133,26 +126,22 @@ class RealLearner:
         return [products(grad[lo:hi], reference[lo:hi]) for lo, hi in ranges]
 
     def evaluate(self) -> dict[str, float]:
-        """See :class:`ModelState`."""
         if not self._spare:
             self._spare.append(aligned_vector(self.num_parameters))
         self.model.attach(self.params, self._spare[-1])
         return self.model.evaluate()
 
     def dump(self) -> tuple[FloatVector, dict[str, Any]]:
-        """See :class:`ModelState`."""
         state = self.optimizer.state()
         copied = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
         return self.params.copy(), copied
 
     def load(self, dumped: tuple[FloatVector, dict[str, Any]]) -> None:
-        """See :class:`ModelState`."""
         self.drop(tuple(self._grads))
         self.params[:] = dumped[0]
         self.optimizer.load_state(dict(dumped[1]))
 
     def finish(self, save_to: Path | None) -> str:
-        """See :class:`ModelState`."""
         if save_to is not None:
             publish_array(save_to, self.params)
         return hashlib.sha256(self.params.tobytes()).hexdigest()
@@ -168,7 +157,6 @@ class NoLearner:
         self.num_parameters, self.progress = num_parameters, progress
 
     def gradient(self, order: ComputeOrder) -> Result:
-        """None."""
         return NOTHING
 
     def apply(self, order: ApplyOrder) -> None:
@@ -191,11 +179,9 @@ class NoLearner:
         return self.progress.metrics() if self.progress is not None else {}
 
     def dump(self) -> Any:
-        """The progress."""
         return self.progress.state() if self.progress is not None else None
 
     def load(self, dumped: Any) -> None:
-        """Back to it."""
         if self.progress is not None:
             self.progress.load_state(dumped)
 

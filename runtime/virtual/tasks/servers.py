@@ -92,7 +92,6 @@ class Servers(ServerGroup):
         self.idle_s = 0.0
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        """See :class:`ServerGroup`."""
         reached = sent_s + self.costs.control_s
         for server, num_bytes in enumerate(self.num_bytes):
             busy_s = self.costs.update_s(num_bytes, num_grads)
@@ -104,11 +103,9 @@ class Servers(ServerGroup):
         self.idle_s = max(self.free_s)
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`ServerGroup`."""
         then(max(sent_s + self.costs.control_s, self.idle_s))
 
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`ServerGroup`."""
         seconds = self._compare_s(server)
         self.free_s[server] = max(self.free_s[server], sent_s + self.costs.control_s) + seconds
         self._busy[server][1] += seconds
@@ -124,13 +121,11 @@ class Servers(ServerGroup):
         return self.idle_s
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """See :class:`ServerGroup`."""
         then(self.save(sent_s))
 
     def halt(self) -> None:
         """Nothing is waiting for what they do."""
 
     def begin_again(self, at_s: float) -> None:
-        """See :class:`ServerGroup`."""
         self.free_s = [at_s] * len(self.free_s)
         self.idle_s = at_s

@@ -51,7 +51,6 @@ class Workers(WorkerModel):
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        """See :class:`runtime.virtual.tasks.iteration.WorkerModel`."""
         iteration = Iteration(order, result)
         worker = order.worker
         self.under_way[worker] = iteration

@@ -73,7 +73,6 @@ def test_what_is_not_a_number_is_no_score() -> None:
 
 
 def iterations(*rows: tuple[int, int, float], samples: int = 8) -> pd.DataFrame:
-    """(worker, iteration, iter_s)"""
     frame = pd.DataFrame(rows, columns=["worker", "iteration", "iter_s"])
     return frame.assign(samples=samples, assigned_samples=8)
 

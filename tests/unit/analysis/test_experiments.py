@@ -179,7 +179,6 @@ def test_measures_of_a_run(tmp_path: Path) -> None:
 
 
 def test_time_per_update_and_usage(tmp_path: Path) -> None:
-    """Of BSP."""
     run = load_run(story("bsp").write(tmp_path / "run"))
     rows = run.tables.iterations
     assert update_s(run) == pytest.approx(run.lines[-1].t / rows["applied_version"].nunique())

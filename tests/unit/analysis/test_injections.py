@@ -81,7 +81,6 @@ class Telling:
 
 
 def only(told: Telling, folder: Path) -> dict[str, Any]:
-    """The one window."""
     frame = injections(told.run(folder))
     assert len(frame) == 1
     return dict(frame.iloc[0])

@@ -157,14 +157,12 @@ def facts_of(model: Any) -> Facts:
 
 
 def means(model: Any) -> list[NDArray[np.float32]]:
-    """Of every normalisation."""
     if hasattr(model, "evaluation"):
         return [norm.running_mean.numpy().copy() for norm in model.evaluation.norms]
     return [norm.moving_mean.numpy() for norm in model.norms.norms]
 
 
 def variances(model: Any) -> list[NDArray[np.float32]]:
-    """Of every normalisation."""
     if hasattr(model, "evaluation"):
         return [norm.running_var.numpy().copy() for norm in model.evaluation.norms]
     return [norm.moving_variance.numpy() for norm in model.norms.norms]
@@ -184,7 +182,6 @@ def collect(directory: Path, cases: Iterable[str]) -> tuple[dict[str, Facts], st
 
 
 def main() -> None:
-    """Entry point."""
     from runtime.backends.tensorflow import TensorflowBackend
     from runtime.backends.tensorflow_start import import_tensorflow
 

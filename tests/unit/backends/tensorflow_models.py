@@ -51,7 +51,6 @@ Facts = dict[str, Any]
 
 
 def collect(directory: Path) -> Facts:
-    """The facts."""
     command = [
         sys.executable,
         "-W",
@@ -74,7 +73,6 @@ def begun(model: Any, spread: float = SPREAD) -> tuple[FloatVector, FloatVector]
 
 
 def gradient_of(model: Any, indices: Sequence[int]) -> tuple[float, FloatVector]:
-    """Loss and gradient."""
     loss = model.gradient(model.batch(np.asarray(indices)), micro_batches(len(indices), 1))
     return loss, model.grad.copy()
 
@@ -149,7 +147,6 @@ def seen_at_once(task: Language) -> list[int]:
 
 
 def main() -> None:
-    """Entry point."""
     from runtime.backends.tensorflow import TensorflowBackend
     from runtime.backends.tensorflow_start import start_tensorflow
 

@@ -203,7 +203,6 @@ def test_a_task_that_says_nothing_is_computed_part_by_part() -> None:
 
 
 def order_of(num_samples: int, pieces: tuple[Piece, ...]) -> ComputeOrder:
-    """In one pass."""
     return ComputeOrder(
         grad_id=0,
         worker=0,

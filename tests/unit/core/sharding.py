@@ -38,7 +38,6 @@ class Model:
         self.given_up: set[Sample] = set()
 
     def epoch_samples(self, epoch: int) -> set[Sample]:
-        """All of them."""
         lengths = [self.cut.length(shard) for shard in range(self.cut.num_shards)]
         return {(epoch, shard, position) for shard, length in enumerate(lengths) for position in range(length)}
 
@@ -56,7 +55,6 @@ class Model:
         return sum(count == self.cut.length(shard) for (_, shard), count in found.items())
 
     def take(self, work_id: int, ranges: tuple[Range, ...]) -> None:
-        """TODO -> DOING."""
         taken = [sample for work in ranges for sample in samples_of(work)]
         busy = {sample for samples in self.doing.values() for sample in samples}
         assert len(set(taken)) == len(taken), "handed out twice at once"
@@ -66,7 +64,6 @@ class Model:
         self.doing[work_id] = taken
 
     def finish(self, work_id: int, *, given_up: bool = False) -> None:
-        """DOING -> DONE."""
         samples = self.doing.pop(work_id)
         self.done.update(samples)
         if given_up:

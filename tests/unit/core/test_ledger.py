@@ -14,7 +14,6 @@ def ledger() -> GradientLedger:
 
 
 def make_grad(grad_id: int, worker: int = 0, samples: int = 2) -> Grad:
-    """A gradient."""
     return Grad(id=grad_id, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=2)
 
 

@@ -25,7 +25,6 @@ KEPT: list[NativeModel] = []
 
 @pytest.fixture
 def digits(tmp_path: Path) -> Digits:
-    """Prepared."""
     task = Digits(model="mlp", data_dir=str(tmp_path))
     task.prepare()
     return task

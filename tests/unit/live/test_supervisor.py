@@ -215,7 +215,6 @@ def test_an_error_of_its_own_ends_the_run() -> None:
 
 
 def delivers(world: World, worker: int) -> None:
-    """A gradient."""
     names = ("wait_s", "pull_s", "data_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s")
     durations = dict.fromkeys(names, 0.0)
     world.tell(("worker", worker), Report(grad_id=0, loss=None, sqr_norm=None, finite=True, **durations))

@@ -115,7 +115,6 @@ class Bench(ScriptBench):
         return self.run("-o", str(self.out), "--quick", *words, runner=runner)
 
     def refused(self, *words: str) -> str:
-        """The one line."""
         runner = ExactRunner()
         result = self.run(*words, runner=runner)
         assert runner.ran == []

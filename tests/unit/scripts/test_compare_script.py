@@ -66,7 +66,6 @@ class Bench(ScriptBench):
         return self.run("-o", str(self.out), *FIVE, *words, runner=runner)
 
     def refused(self, *words: str, runner: FakeRunner | None = None) -> str:
-        """The one line."""
         return self.one_line(self.run(*words, runner=runner))
 
 

@@ -314,7 +314,6 @@ def test_who_is_killed_while_it_starts_starts_again() -> None:
 
 
 def test_an_accident_meanwhile_does_not_bring_it_back_earlier() -> None:
-    """Or its server."""
     window = ("kill", "worker:0", 1.0, 9.0, 1.0)
     job = Job(window, costs=RESTART, strikes=((2.0, unregister("worker:0")),), **CHECKPOINTS)
     assert job.times("Joined", worker=0) == [pytest.approx(9.0 + BACK_S)]

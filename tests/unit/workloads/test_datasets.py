@@ -30,7 +30,6 @@ from workloads.datasets.wikitext2 import WikiText2
 
 
 def prepared(dataset: Dataset, tmp_path: Path) -> Split:
-    """Converted into ``tmp_path/data``."""
     count = dataset.prepare(str(tmp_path / "data"))
     split = dataset.load(str(tmp_path / "data"))
     assert count == len(split.train[0]) == len(split.train[1])

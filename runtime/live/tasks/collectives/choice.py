@@ -29,9 +29,7 @@ class Collective(Protocol):
         """Leave the sum over all members in the vector of each; raises ``OSError`` when one is gone."""
         ...
 
-    def close(self) -> None:
-        """Hang up."""
-        ...
+    def close(self) -> None: ...
 
 
 def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None]) -> Collective:

@@ -63,7 +63,6 @@ class NativeModel:
         self._module = DistributedDataParallel(self.model.module, broadcast_buffers=False)
 
     def initial_parameters(self) -> FloatVector:
-        """As the model's."""
         return self.model.initial_parameters()
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
@@ -73,7 +72,6 @@ class NativeModel:
             parameter.grad = view
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
-        """As the model's."""
         return self.model.batch(indices, epochs)
 
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
@@ -85,7 +83,6 @@ class NativeModel:
         return self._backward([(inputs[rows], targets[rows]) for rows, *_ in micro], 1.0)
 
     def expect_weights(self) -> None:
-        """As the model's."""
         self.model.expect_weights()
 
     def take_part(self) -> None:
@@ -107,5 +104,4 @@ class NativeModel:
         return total
 
     def evaluate(self) -> dict[str, float]:
-        """As the model's."""
         return self.model.evaluate()
