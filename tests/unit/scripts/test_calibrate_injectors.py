@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from runtime.live.machines.means import Missing
+from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from scripts import calibrate_injectors as script

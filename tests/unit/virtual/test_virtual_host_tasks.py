@@ -174,7 +174,7 @@ def test_the_parts_of_a_message_wait_for_each_other() -> None:
     assert at_s == pytest.approx(pulled_s + 0.201 + told.send_s)
 
 
-@pytest.mark.parametrize("on_board", [False, True])
+@pytest.mark.parametrize("shares_memory", [False, True])
 def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None:
     """Ordered at 1.1: until 1.51; on the board nobody takes anything."""
     model = WorkerModel(shares_memory=shares_memory)

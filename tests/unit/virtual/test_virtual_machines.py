@@ -126,7 +126,7 @@ class WorkerModel:
         self.network = None
         if link_bytes_per_s is not None:
             self.network = Network(self.clock, link_bytes_per_s, num_workers, 1)
-        about: dict[str, Any] = {"on_board": shares_memory, "seed": 0, "arrived": self._arrived}
+        about: dict[str, Any] = {"shares_memory": shares_memory, "seed": 0, "arrived": self._arrived}
         self.workers = Workers(self.clock, costs, (profile,) * num_workers, self.servers, self.network, **about)
         self.arrived: list[tuple[int, Timings, float]] = []
         self.issued = 0
@@ -347,7 +347,7 @@ def test_a_round_of_four_workers_on_gigabit_links() -> None:
     assert [told[worker].send_s for worker in range(4)] == pytest.approx([three_s, three_s, three_s, fourth_s])
 
 
-@pytest.mark.parametrize("on_board", [False, True])
+@pytest.mark.parametrize("shares_memory", [False, True])
 def test_huge_links_are_no_links(shares_memory: bool) -> None:
     costs = msgspec.structs.replace(COSTS, jitter_sigma=0.1, transfer_per_byte_s=1e-8)
 

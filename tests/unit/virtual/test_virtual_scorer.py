@@ -57,7 +57,7 @@ def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, lis
         Parts(),  # type: ignore[arg-type]
         servers,
         samples=3,
-        shares_memory=fields.get("on_board", False),
+        shares_memory=fields.get("shares_memory", False),
         reference_ready=lambda number: heard.append((clock.now, number)),
         score_parts=lambda *about: heard.append((clock.now, *about[:3])),
     )
@@ -70,7 +70,7 @@ def run(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
-@pytest.mark.parametrize(("on_board", "travels"), [(False, 2), (True, 1)])
+@pytest.mark.parametrize(("shares_memory", "travels"), [(False, 2), (True, 1)])
 def test_a_reference_costs_two_messages_and_the_computation(kind: str, shares_memory: bool, travels: int) -> None:
     """Order 0.5, data 0.25, 3 samples 10, each message 1 + 192 / 16 = 13, and 0.5 until it is heard of."""
     clock, _, scorer, heard = scorer_of(kind, shares_memory=shares_memory)
