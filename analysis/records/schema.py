@@ -343,4 +343,9 @@ def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
         raise
 
 
-_KNOWN = frozenset(kind.__name__ for union in (Event, Command, Note) for kind in union.__args__)
+def type_of(tagged: Any) -> str:
+    """The type of an event, command or note as the record names it."""
+    return tagged.type if isinstance(tagged, Other) else str(tagged.__struct_config__.tag)
+
+
+_KNOWN = frozenset(kind.__struct_config__.tag for union in (Event, Command, Note) for kind in union.__args__)

@@ -28,6 +28,7 @@ from analysis.records.schema import (
     Restored,
     ServerLost,
     Updated,
+    type_of,
 )
 
 
@@ -187,7 +188,7 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
 def _restart(line: Line) -> tuple[str, str, int, str, int] | None:
     match line.event:
         case Lost(worker=worker, reason=reason) | Failed(worker=worker, reason=reason):
-            return type(line.event).__name__, "worker", worker, reason, line.version
+            return type_of(line.event), "worker", worker, reason, line.version
         case Joined(worker=worker):
             return "Joined", "worker", worker, "", line.version
         case ServerLost(server=server, reason=reason):
@@ -204,7 +205,7 @@ def _notes(lines: list[Line]) -> pd.DataFrame:
         {
             "seq": _ints(found, "seq"),
             "t": _floats(found, "t"),
-            "type": pd.Series([_type(line.note) for line in found], dtype="str"),
+            "type": pd.Series([type_of(line.note) for line in found], dtype="str"),
             "fields": pd.Series([_fields(line.note) for line in found], dtype="str"),
         }
     )
@@ -217,16 +218,12 @@ def _decisions(lines: list[Line]) -> pd.DataFrame:
         {
             "seq": _ints(found, "seq"),
             "t": _floats(found, "t"),
-            "event": pd.Series([_type(line.event) for line in found], dtype="str"),
+            "event": pd.Series([type_of(line.event) for line in found], dtype="str"),
             "commands": pd.Series([len(line.commands) for line in found], dtype="int64"),
             "version": _ints(found, "version"),
             "decide_us": _floats(found, "decide_us"),
         }
     )
-
-
-def _type(tagged: Any) -> str:
-    return tagged.type if isinstance(tagged, Other) else type(tagged).__name__
 
 
 def _fields(note: Any) -> str:

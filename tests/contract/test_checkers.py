@@ -259,7 +259,7 @@ class Blind(GradientLedger):
 def test_the_audit_finds_what_a_blind_ledger_lets_pass(
     cls: type[Strategy], mode: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.core.executor.Ledger", Blind)
+    monkeypatch.setattr("runtime.core.executor.GradientLedger", Blind)
     complaints: Complaints = []
     for seed in SEEDS:
         run = scenario(cls(), 4, mode, seed)

@@ -286,7 +286,7 @@ class World:
         self.owed = [about for about in self.owed if about[0] not in ("step", *formed) or about[1] != process]
         self.owed.append(("halted", process, effect.generation))
 
-    def _on_Form(self, effect: effects.Reconfigure) -> None:
+    def _on_Reconfigure(self, effect: effects.Reconfigure) -> None:
         process = self.newest[effect.key]
         assert process in self.built
         assert effect.key in effect.ring

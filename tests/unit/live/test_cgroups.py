@@ -66,7 +66,7 @@ def test_in_version_2_one_directory_serves_both_kinds(machine: Machine, monkeypa
     monkeypatch.setattr("runtime.live.machines.cgroups.find", machine.find)
     group = run_group(RUN_ID, memory=True).create("host-0").create("worker-0")
     assert group.paths == [base / NAME / "host-0" / "worker-0"]
-    assert group.entrances == (str(group.path / "cgroup.procs"),)
+    assert group.process_files == (str(group.path / "cgroup.procs"),)
     group.set_cores(0.5)
     group.set_memory_bytes(2**26)
     assert (group.path / "cpu.max").read_text().split() == ["5000", "10000"]

@@ -195,8 +195,29 @@ def test_the_blocking_end_hears_one_error_too() -> None:
 
 def test_every_message_to_the_coordinator_has_a_speaker() -> None:
     """All but what the coordinator itself says to tasks."""
-    ours = {"Launch", "KillTask", "Throttle", "Freeze", "Attach", "Work", "Assess", "Refer", "Goodbye", "Update"}
-    ours |= {"Fence", "Halt", "Form", "Reduce", "Free", "TakePart", "Deliver", "SaveCheckpoint", "LoadCheckpoint"}
+    ours = {
+        "Launch",
+        "KillTask",
+        "Throttle",
+        "Freeze",
+        "Attach",
+        "Work",
+        "EvaluateVersion",
+        "ComputeReference",
+        "Goodbye",
+        "Update",
+    }
+    ours |= {
+        "Fence",
+        "Halt",
+        "Reconfigure",
+        "Reduce",
+        "DropGradients",
+        "JoinCollective",
+        "Deliver",
+        "SaveCheckpoint",
+        "LoadCheckpoint",
+    }
     spoken = {kind.__name__ for kinds in SAYS.values() for kind in kinds}
     assert spoken | ours == {kind.__name__ for kind in AnyMessage.__args__}  # type: ignore[attr-defined]
     assert not spoken & ours

@@ -255,6 +255,6 @@ def test_exactly_at_the_threshold_nvrx_tags_nobody() -> None:
 def test_who_deviates_by_exactly_the_tolerance_is_not_slow() -> None:
     for deviation_frac, flagged in ((0.25, set[int]()), (0.26, {1})):
         slow = SlowFor(tolerance_frac=0.25, duration_s=2.0)
-        slow.saw(0.0, 1, deviation_frac)
-        slow.saw(2.0, 1, deviation_frac)
+        slow.observe_deviation(0.0, 1, deviation_frac)
+        slow.observe_deviation(2.0, 1, deviation_frac)
         assert slow.flagged == flagged

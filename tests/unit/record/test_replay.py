@@ -351,7 +351,11 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         (CONFIG, "strategy: {_target_: strategies.asp.Gone}", "strategies.asp has no class Gone"),
         (CONFIG, "strategy: {_target_: strategies.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
         (CONFIG, "strategy: {_target_: os.system, command: ls}", "allow its package with STRAGGLAB_ALLOW_TARGETS"),
-        (CONFIG, "strategy: {_target_: runtime.core.ledger.Ledger}", "runtime.core.ledger.Ledger: is not a strategy"),
+        (
+            CONFIG,
+            "strategy: {_target_: runtime.core.ledger.GradientLedger}",
+            "runtime.core.ledger.GradientLedger: is not a strategy",
+        ),
     ],
 )
 def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: Path, replayed: Replay) -> None:

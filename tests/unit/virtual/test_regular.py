@@ -237,7 +237,7 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
     assert run_experiment(check_job(parse(raw)), tmp_path / "short") == 0
     assert taken == [loops]
-    monkeypatch.setattr(virtual, "rhythm_of", lambda *about, **more: None)
+    monkeypatch.setattr(virtual, "hint_of", lambda *about, **more: None)
     assert run_experiment(check_job(parse(raw)), tmp_path / "full") == 0
     assert taken == [loops]
     short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
