@@ -1,4 +1,7 @@
-"""The virtual clock: a heap of what is to happen, keyed by (time, priority, sequence)."""
+"""The virtual clock: a heap of what is to happen, keyed by (time, priority, sequence).
+
+Jobs of one lab share the heap, and each has a clock of its own, whose seconds count from when the job starts.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,92 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-1, 4)
-"""At equal times the plan's windows open and close first, then machines act, then links and processors are shared anew,
-then the coordinator hears of it, then timers fire."""
+START, PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-2, 4)
+"""At equal times a job starts first and the plan's windows open and close, then machines act, then links and processors
+are shared anew, then the coordinator hears of it, then timers fire."""
+Moment = tuple[float, float]
+"""A lab's time as the exact sum of two floats, the first of which is its rounded value."""
+
+
+class Timeline:
+    """What is to happen to the jobs of a lab.
+
+    A job's time plus its offset is kept exactly, so the order of a job's events, and what it computes from its own
+    times, are the same to the last bit whenever it starts.
+    """
+
+    def __init__(self) -> None:
+        self.moment: Moment = (0.0, 0.0)
+        """Of what is being carried out."""
+        self.clock: Clock | None = None
+        """Of the job whose turn it is."""
+        self._heap: list[tuple[float, float, int, int, Clock, float, Callable[..., None], tuple[Any, ...]]] = []
+        self._sequence = 0
+
+    def add(
+        self, clock: Clock, when_s: float, priority: int, action: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        """Call ``action(*args)`` at ``when_s`` of ``clock``."""
+        self._sequence += 1
+        lab_s, rest_s = exact_sum(clock.offset_s, when_s) if clock.offset_s else (when_s, 0.0)
+        heapq.heappush(self._heap, (lab_s, rest_s, priority, self._sequence, clock, when_s, action, args))
+
+    @property
+    def next_s(self) -> float:
+        """When the next action is due, in the lab's time; infinity when there is none."""
+        self._skip_ended()
+        return self._heap[0][0] if self._heap else math.inf
+
+    def step(self) -> None:
+        """Move on to the next action and carry it out; raises ``IndexError`` when there is none."""
+        self._skip_ended()
+        lab_s, rest_s, _, _, clock, when_s, action, args = heapq.heappop(self._heap)
+        self.moment, self.clock = (lab_s, rest_s), clock
+        clock.now = when_s
+        action(*args)
+
+    def _skip_ended(self) -> None:
+        while self._heap and self._heap[0][4].ended:
+            heapq.heappop(self._heap)
 
 
 class Clock:
-    """``now`` is seconds since the job's start.
+    """``now`` is seconds since the job's start, which is at ``offset_s`` of its lab's time.
 
     What is scheduled for the same time and priority happens in the order of scheduling: a tie that were broken by an id
     would make one worker always the first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeline: Timeline | None = None, offset_s: float = 0.0) -> None:
+        self.timeline = timeline or Timeline()
+        self.offset_s = offset_s
         self.now = 0.0
-        self._heap: list[tuple[float, int, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._sequence = 0
+        self.ended = False
+        """Whatever is still scheduled will not happen: the job is over."""
 
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         """Call ``action(*args)`` at ``when_s``, or now if that has passed."""
-        self._sequence += 1
-        heapq.heappush(self._heap, (max(when_s, self.now), priority, self._sequence, action, args))
+        self.timeline.add(self, max(when_s, self.now), priority, action, args)
 
     @property
     def next_s(self) -> float:
-        """When the next action is due; infinity when there is none."""
-        return self._heap[0][0] if self._heap else math.inf
+        """When the next action of a clock that is alone on its timeline is due; infinity when there is none."""
+        return self.timeline.next_s
 
     def step(self) -> None:
-        """Move on to the next action and carry it out; raises ``IndexError`` when there is none."""
-        self.now, _, _, action, args = heapq.heappop(self._heap)
-        action(*args)
+        """See :meth:`Timeline.step`."""
+        self.timeline.step()
+
+    def catch_up(self) -> None:
+        """Move on to the lab's time: something happens to this job by another clock's action."""
+        self.timeline.clock = self
+        self.now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it never goes back
+
+
+def exact_sum(a: float, b: float) -> Moment:
+    """The rounded sum and what rounding took away (Knuth's TwoSum); infinite sums have no rest."""
+    total = a + b
+    if math.isinf(total):
+        return total, 0.0
+    second = total - a
+    return total, (a - (total - second)) + (b - second)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
@@ -18,6 +15,7 @@ from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
+from runtime.virtual.clock import Clock
 from runtime.virtual.control.factory import device_of
 from runtime.virtual.control.refusals import refuse_hidden
 from runtime.virtual.control.session import VirtualSession
@@ -25,7 +23,9 @@ from runtime.virtual.costs import load_costs
 from runtime.virtual.fast_path.regular import RegularRun, hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
+from runtime.virtual.lab import VirtualLab, interruptible
 from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 
 HOSTS = "cluster.hosts"
@@ -145,23 +145,31 @@ class VirtualRuntime:
         return f"{model.name} {model.sha256[:8]}{beyond}"
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
-        """Run the job to its end; the record is written by ``experiment.record``."""
-        hosts = self._parse_hosts(experiment.job.num_servers)
+        """A lab with one job."""
         learner = make_learner(experiment)
-        with _interruptible(experiment):
-            if (regular := self._regular(experiment, schedule, learner)) is not None:
+        if (regular := self._regular(experiment, schedule, learner)) is not None:
+            with interruptible(experiment):
                 return regular.run()
-            session = VirtualSession(
-                experiment,
-                schedule,
-                learner,
-                self._model.values,
-                self._profiles,
-                measures_decisions=self.decisions == "measured",
-                hosts=hosts,
-                lease_s=longest_silence_s(self.lease_s, self.cluster),
-            )
-            return session.run()
+        lab, name = VirtualLab(), "job"
+        lab.add(name, partial(self.session, experiment, schedule, learner))
+        return lab.run()[name]
+
+    def session(
+        self, experiment: RunSpec, schedule: Schedule, learner: ModelState, clock: Clock, tenancy: Tenancy | None
+    ) -> VirtualSession:
+        """A job of a lab, on its clock; the record is written by ``experiment.record``."""
+        return VirtualSession(
+            experiment,
+            schedule,
+            learner,
+            self._model.values,
+            self._profiles,
+            measures_decisions=self.decisions == "measured",
+            hosts=self._parse_hosts(experiment.job.num_servers),
+            lease_s=longest_silence_s(self.lease_s, self.cluster),
+            clock=clock,
+            tenancy=tenancy,
+        )
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
         """The short way, where there is one."""
@@ -197,21 +205,3 @@ def make_learner(experiment: RunSpec) -> ModelState:
     cut = cut_for(job, experiment.strategy.data)
     model = backend.prepare(task, job.seed)
     return RealLearner(model, experiment.optimizer, cut, job.seed, job.validation_samples)
-
-
-@contextmanager
-def _interruptible(experiment: RunSpec) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP end the run in good order; a second one ends it at once."""
-
-    def interrupt(number: int, _: object) -> None:
-        if experiment.interrupted_by:
-            os._exit(128 + number)
-        experiment.interrupted_by = number
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -35,6 +35,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.harness import make_job, make_run_spec
+from tests.support.labs import run_alone
 from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
@@ -68,7 +69,7 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
     experiment = make_run_spec(job, strategy, recorder, run_dir, columns=columns)
     begun = time.perf_counter()
     if full:
-        VirtualSession(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE).run()
+        run_alone(VirtualSession(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE))
     else:
         staleness_hint = hint_of(job, strategy, COSTS, scored=False)
         assert staleness_hint is not None
@@ -190,7 +191,7 @@ def train(name: str, rounds: int, run_dir: Path) -> tuple[float, float]:
     learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
     session = VirtualSession(experiment, calm(), learner, COSTS, PROFILE)
     begun = time.perf_counter()
-    session.run()
+    run_alone(session)
     return time.perf_counter() - begun, model.spent_s
 
 

@@ -8,11 +8,13 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
+from runtime.core.job import Job
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import SHARED, ModelledMachines
+from runtime.virtual.machines.machines import SHARED, Machines, ModelledMachines
 from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import sites_of, sites_of_hosts
+from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Arrived, WorkerModel
@@ -26,7 +28,7 @@ class Modelled(NamedTuple):
 
     servers: ServerGroup
     workers: WorkerModel
-    machines: ModelledMachines | None
+    machines: Machines | None
 
 
 def assemble(
@@ -38,8 +40,12 @@ def assemble(
     profiles: Profiles,
     hosts: Hosts | None,
     arrived: Arrived,
+    tenancy: Tenancy | None = None,
 ) -> Modelled:
-    """The simplest models that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device."""
+    """The simplest models that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device.
+
+    ``tenancy``: the job lives on machines that it shares, which have the names of its ``hosts``.
+    """
     job = experiment.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     replicas = None if job.num_servers else Replicas(clock, costs, num_parameters, job.num_workers)
@@ -60,9 +66,11 @@ def assemble(
             arrived=arrived,
         )
         return Modelled(servers, workers, None)
-    routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
-    others = () if hosts is None else sites_of_hosts(hosts, costs)
-    machines = ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
+    machines = tenancy if tenancy and hosts else own_machines(clock, job, schedule, costs, hosts)
+    if isinstance(machines, Tenancy):
+        homes = sites_of(hosts, costs, job.num_workers, job.num_servers)
+        disturbed = {change.target for change in schedule.changes(SHARED | {"kill"})}
+        machines.admit({task: site.name for task, site in homes.items()}, disturbed)
     on_hosts = replicas or HostServers(machines, costs, *sizes)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # of workers that move between hosts, where all have the same
@@ -70,6 +78,13 @@ def assemble(
         machines, costs, paced, on_hosts, default=default, shares_memory=shares_memory, seed=job.seed, arrived=arrived
     )
     return Modelled(on_hosts, host_workers, machines)
+
+
+def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts: Hosts | None) -> ModelledMachines:
+    """Machines that no other job uses."""
+    routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
+    others = () if hosts is None else sites_of_hosts(hosts, costs)
+    return ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
 
 
 def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:

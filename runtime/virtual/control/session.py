@@ -15,23 +15,20 @@ from runtime.cluster.hosts import Hosts
 from runtime.core.coordinator import Coordinator
 from runtime.core.scoring import Products
 from runtime.core.stuck import awaits, declare, expects_quote
-from runtime.errors import is_full, no_space
+from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.factory import assemble
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
 from strategies.protocol import Evaluated, ProtocolError, Timings
-
-LOOK_EVERY = 256
-"""Steps between two looks at the wall clock, for the view."""
-VIEW_EVERY_S = 0.25
 
 
 class Stopwatch:
@@ -70,6 +67,8 @@ class VirtualSession:
         measures_decisions: charge what decisions really take.
         hosts: what the tasks live on; None: each has a machine to itself.
         lease_s: who stands still for longer is taken for dead.
+        clock: the job's, on the timeline of its lab; None: it is alone.
+        tenancy: its place on machines that it shares with other jobs; None: it has its own.
     """
 
     def __init__(
@@ -83,14 +82,16 @@ class VirtualSession:
         measures_decisions: bool = False,
         hosts: Hosts | None = None,
         lease_s: float = math.inf,
+        clock: Clock | None = None,
+        tenancy: Tenancy | None = None,
     ) -> None:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
-        self.clock = Clock()
+        self.clock = clock or Clock()
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived
+            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
         )
         self.servers, self.workers, self.machines = modelled
         self.port = VirtualPort(
@@ -153,21 +154,6 @@ class VirtualSession:
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
-        try:
-            self.begin()
-            seen_s, steps = -math.inf, 0
-            while not self.over:
-                self.clock.step()
-                steps += 1
-                if steps % LOOK_EVERY == 0:
-                    seen_s = self._look(seen_s)
-            return self.end()
-        except OSError as error:
-            if not is_full(error):
-                raise
-            return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
-
     def begin(self) -> None:
         """Everybody is there: the clock starts."""
         self._announce()
@@ -202,15 +188,19 @@ class VirtualSession:
         record_outcome(self.record, outcome)
         return outcome
 
-    def _look(self, seen_s: float) -> float:
-        """Show the view and obey an interrupt now and then."""
-        if self.experiment.interrupted_by:
-            self.coordinator.finish(self.clock.now, "interrupted", f"signal {self.experiment.interrupted_by}")
-        now = time.monotonic()
-        if now - seen_s < VIEW_EVERY_S:
-            return seen_s
-        self.experiment.tick(self.clock.now)
-        return now
+    def out_of_space(self, error: OSError) -> Outcome:
+        """There is no room for the record."""
+        return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
+
+    def interrupt(self, number: int) -> None:
+        """The user wants it to end."""
+        self.experiment.interrupted_by = number
+        self.coordinator.finish(self.clock.now, "interrupted", f"signal {number}")
+
+    def leave(self) -> None:
+        """Nobody of this job needs the machines that it shares any more."""
+        if isinstance(self.machines, Tenancy):
+            self.machines.leave()
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 

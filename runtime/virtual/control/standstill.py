@@ -10,7 +10,7 @@ from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.task import REACHABLE, Key
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.machines import Machines
 
 
 def parse(task: str) -> Key:
@@ -27,7 +27,7 @@ class Standstill:
         self,
         clock: Clock,
         costs: Costs,
-        machines: ModelledMachines | None,
+        machines: Machines | None,
         recovery: Recovery,
         *,
         lease_s: float,

@@ -20,7 +20,7 @@ from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.files import File, Files
 from runtime.virtual.control.standstill import Standstill, parse
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
@@ -48,7 +48,7 @@ class VirtualSupervisor:
         learner: ModelState,
         servers: ServerGroup,
         workers: WorkerModel,
-        machines: ModelledMachines | None,
+        machines: Machines | None,
         *,
         lease_s: float,
         drive: Callable[[Call], None],

@@ -9,7 +9,7 @@ from injectors.schedule import Change, Schedule
 from runtime.cluster.hosts import Hosts, Placement
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.supervisor import VirtualSupervisor
-from runtime.virtual.machines.machines import SHARED, ModelledMachines
+from runtime.virtual.machines.machines import SHARED, Machines
 
 ACTIVE: frozenset[Kind] = SHARED | {"kill"}
 """Kinds that something must be done for. Delays and slow-downs are asked for where work begins."""
@@ -24,7 +24,7 @@ class Windows:
         clock: Clock,
         schedule: Schedule,
         hosts: Hosts | None,
-        machines: ModelledMachines | None,
+        machines: Machines | None,
         supervisor: VirtualSupervisor,
     ) -> None:
         self.clock, self.machines, self.supervisor = clock, machines, supervisor

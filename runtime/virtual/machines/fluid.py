@@ -10,7 +10,7 @@ Source: Bertsekas and Gallager, *Data Networks*, 2nd ed., section 6.5.2 (max-min
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -128,6 +128,20 @@ class Fluid:
         self._stale = False
         self._fresh: dict[int, _Activity] = {}
         self._changed: dict[str, None] = {}  # resources; in order, unlike a set of strings
+
+    def add(self, capacities: Mapping[str, float]) -> None:
+        """More resources, which nobody uses yet; a known name begins again with the new capacity."""
+        for name, value in capacities.items():
+            self._capacities[name] = _check(name, value)
+            self._users[name] = {}
+
+    def remove(self, resources: Iterable[str]) -> None:
+        """Forget resources that nobody uses any more."""
+        for name in resources:
+            if self._users.pop(name):
+                raise ValueError(f"resource={name!r}: is in use")
+            del self._capacities[name]
+            self._changed.pop(name, None)
 
     def start(
         self,
@@ -314,7 +328,7 @@ class Fluid:
 
     def _check_resource(self, name: str) -> None:
         if name not in self._capacities:
-            raise ValueError(f"resource={name!r}: is unknown; resources are named when the fluid is made")
+            raise ValueError(f"resource={name!r}: is unknown; add it first")
 
 
 def _check(name: str, value: float, *, finite: bool = False) -> float:

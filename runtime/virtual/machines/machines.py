@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
 from math import inf
-from typing import final
+from typing import Protocol, final
 
 from injectors.plan import RULES, Kind
 from runtime.virtual.clock import MACHINE, Clock
@@ -21,6 +21,55 @@ Then = Callable[[], object]
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on what is under way: machines have to be modelled for them."""
+
+
+class Machines(Protocol):
+    """What the tasks and the plan of one job may do: on machines of its own, or on such as it shares."""
+
+    clock: Clock
+
+    @property
+    def paused_since_s(self) -> Mapping[str, float]:
+        """Tasks that are paused, and since when."""
+        ...
+
+    @property
+    def resumed_s(self) -> Mapping[str, float]:
+        """When tasks that were paused continued, the last time."""
+        ...
+
+    def awake(self, task: str, then: Then) -> None:
+        """Call ``then()`` now, or when the task is no longer paused."""
+        ...
+
+    def sleep(self, task: str, seconds: float, then: Then) -> None:
+        """Wait without a processor; a task that is paused at the end wakes up late."""
+        ...
+
+    def work(self, task: str, core_seconds: float, then: Then) -> None:
+        """Compute; one thing at a time."""
+        ...
+
+    def send(
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+    ) -> None:
+        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
+
+        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
+        """
+        ...
+
+    def forget(self, task: str) -> None:
+        """Its process is gone, and what it was doing never ends."""
+        ...
+
+    def change(self, target: str, kind: Kind, level: float) -> list[str]:
+        """From now on a kind of disturbance has another level; returns the tasks that are paused from now on."""
+        ...
+
+    def move(self, task: str, name: str) -> None:
+        """Its next process lives on another machine."""
+        ...
 
 
 @final
@@ -46,16 +95,40 @@ class ModelledMachines:
         self._routes = frozenset(routes)
         self._levels: dict[tuple[str, Kind], float] = {}
         self._waiting: dict[str, list[Then]] = {}
-        self._lives = dict.fromkeys(sites, 0)
-        self._messages: dict[str, dict[str, list[Hashable]]] = {task: {} for task in sites}
-        gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
-        cores = dict.fromkeys((f"cores of {name}" for name in self._named), inf)
-        threads = dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES)
-        self._processors = Sharing(clock, cores | threads | gates)
+        self._lives: dict[str, int] = {}
+        self._messages: dict[str, dict[str, list[Hashable]]] = {}
+        self._processors = Sharing(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         for name in self._named:
             self._set_cores(name)
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
-        self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf) | gates)
+        self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
+        self.admit(sites)
+
+    # ---- who lives here ----------------------------------------------------------------------------------------------
+
+    def admit(self, sites: Mapping[str, Site]) -> None:
+        """Tasks, each at a site that there is."""
+        self.sites |= sites
+        self._lives |= dict.fromkeys(sites, 0)
+        self._messages |= {task: {} for task in sites}
+        gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
+        self._processors.add(dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES) | gates)
+        self._links.add(gates)
+
+    def dismiss(self, tasks: Collection[str]) -> None:
+        """Tasks that will never do anything again: their job is over."""
+        for task in tasks:
+            self.forget(task)
+        for task in tasks:
+            del self.sites[task], self._lives[task], self._messages[task]
+            self.paused_since_s.pop(task, None)
+        gates = [f"gate of {task}" for task in tasks]
+        self._links.remove(gates)
+        self._processors.remove([*(f"quota of {task}" for task in tasks), *gates])
+
+    def site(self, name: str) -> Site:
+        """One of the machines; raises ``KeyError``."""
+        return self._named[name]
 
     # ---- what tasks do -----------------------------------------------------------------------------------------------
 
@@ -128,7 +201,7 @@ class ModelledMachines:
         self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
 
     def _due(self, task: str, life: int, then: Then) -> None:
-        if self._lives[task] == life:
+        if self._lives.get(task) == life:
             then()
 
     # ---- what a plan does to them ------------------------------------------------------------------------------------

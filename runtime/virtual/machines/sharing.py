@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import final
 
 from runtime.virtual.clock import MACHINE, NETWORK, Clock
@@ -28,6 +28,18 @@ class Sharing:
         self._then: dict[Hashable, Then] = {}
         self._settling = False
         self._due_s = math.inf
+
+    def add(self, capacities: Mapping[str, float]) -> None:
+        """More resources."""
+        self._capacities |= capacities
+        self._fluid.add(capacities)
+
+    def remove(self, resources: Collection[str]) -> None:
+        """Resources that nobody uses any more, with their quotas."""
+        self._fluid.remove(resources)
+        for name in resources:
+            del self._capacities[name]
+            self._quotas.pop(name, None)
 
     def start(self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then) -> None:
         """Begin now; ``then()`` is called at the end."""

@@ -10,7 +10,7 @@ from typing import final
 from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import ModelledMachines, Then
+from runtime.virtual.machines.machines import Machines, Then
 from runtime.virtual.tasks.servers import ServerGroup
 
 Work = Callable[[Then], object]
@@ -21,7 +21,7 @@ Work = Callable[[Then], object]
 class Queue:
     """What one server is ordered, one after another; it begins nothing while it stands still."""
 
-    def __init__(self, machines: ModelledMachines, task: str) -> None:
+    def __init__(self, machines: Machines, task: str) -> None:
         self.machines, self.task = machines, task
         self.void = False
         self._orders: deque[Work] = deque()
@@ -52,7 +52,7 @@ class HostServers(ServerGroup):
     """Updates are work; checkpoints are the disk's; a delivery takes no time, its message does."""
 
     def __init__(
-        self, machines: ModelledMachines, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb
+        self, machines: Machines, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb
     ) -> None:
         super().__init__(costs, num_parameters, num_servers, disturb)
         self.machines = machines

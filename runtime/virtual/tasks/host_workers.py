@@ -14,7 +14,7 @@ from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
@@ -29,7 +29,7 @@ class HostWorkers(WorkerModel):
 
     def __init__(
         self,
-        machines: ModelledMachines,
+        machines: Machines,
         costs: Costs,
         profiles: Profiles,
         servers: HostServers | Replicas,

@@ -36,6 +36,7 @@ from strategies.protocol import (
 )
 from tests.support.cli import run_cli
 from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.labs import run_alone
 from tests.support.runs import read_lines
 
 STARTED = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
@@ -306,7 +307,7 @@ def test_lists_and_tuples_of_commands_are_answers(answer: Any) -> None:
 def test_the_event_is_in_the_record_and_replay_says_the_same(answer: Any, words: str, tmp_path: Path) -> None:
     session = virtual(tmp_path, lambda event: ())
     session.coordinator.strategy = Mute(answer)
-    outcome = session.run()
+    outcome = run_alone(session)
     assert (outcome.status, words in outcome.reason) == ("failed", True)
     (event,) = [line for line in read_lines(tmp_path) if line["kind"] == "event"][:1]
     assert (event["event"]["type"], event["commands"]) == ("Started", [])

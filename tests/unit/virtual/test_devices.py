@@ -23,6 +23,7 @@ from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
 from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_run_spec
+from tests.support.labs import run_alone
 from tests.unit.live.test_pacing import hold
 from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
 
@@ -77,7 +78,7 @@ def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds
     """Without a device the real computation has its base once a pass. Two workers, eight samples each, ten rounds."""
     job = virtual_job(2, 160, global_batch_samples=16)
     run = VirtualSession(make_run_spec(job, Accumulates(), Tape()), plan, NoLearner(0, None), costs, device)
-    assert run.run().t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
+    assert run_alone(run).t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
 
 
 # ---- mixes ----------------------------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ def test_each_virtual_worker_has_its_own() -> None:
     """Four workers, four samples each: 0.25 or 1.25 s."""
     job, tape = virtual_job(4, 32, global_batch_samples=16), Tape()
     run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), NoLearner(0, None), Costs(), parse_devices(MIX, 4))
-    assert run.run().t == 2 * 1.25
+    assert run_alone(run).t == 2 * 1.25
     times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.told("Arrived")}
     assert times == {0: 0.25, 1: 1.25, 2: 0.25, 3: 1.25}
 

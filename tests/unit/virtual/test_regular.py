@@ -40,6 +40,7 @@ from strategies.protocol import Grad, Strategy
 from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
+from tests.support.labs import run_alone
 from tests.support.runs import ROOT
 from tests.unit.run.test_preflight import composed
 
@@ -113,7 +114,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     profile = more.get("profile", PROFILE)
     learner = NoLearner(5000, progress)
     if full:
-        outcome = VirtualSession(experiment, actuator, learner, costs, profile).run()
+        outcome = run_alone(VirtualSession(experiment, actuator, learner, costs, profile))
     else:
         outcome = short(experiment, recorder, actuator, learner, costs, profile).run()
     recorder.close()

@@ -29,6 +29,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy, Timings
 from strategies.ssp import SSP
 from tests.support.harness import make_run_spec
+from tests.support.labs import run_alone
 from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
@@ -362,7 +363,7 @@ def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DevicePr
     tape = Tape()
     job = virtual_job(3, 90)
     experiment = make_run_spec(job, strategy, tape, transport=transport)
-    VirtualSession(experiment, schedule, NoLearner(64, None), costs, profile).run()
+    run_alone(VirtualSession(experiment, schedule, NoLearner(64, None), costs, profile))
     return tape
 
 

@@ -21,6 +21,7 @@ from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
+from tests.support.labs import run_alone
 from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
 
 MB = 1_000_000
@@ -81,7 +82,7 @@ LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.N
 
 
 def finish(run: VirtualSession, tape: Tape) -> Outcome:
-    outcome = run.run()
+    outcome = run_alone(run)
     assert (outcome.status, problems(tape.plain())) == ("done", [])
     return outcome
 

@@ -16,6 +16,7 @@ from runtime.virtual.tasks.model_state import NoLearner
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
+from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, unregister, uses, virtual_job
 
@@ -74,7 +75,7 @@ def test_the_machine_s_disturbance_stays_behind() -> None:
         strategy: Strategy = Restarting(rule="asp", orders=(f"{node}@3.0",))
         job = virtual_job(4, 400, epochs=None, max_time_s=12.0)
         run, tape = session(strategy, job, Costs(), actuator=Schedule(build_plan("test", 0, 100.0, slow)))
-        run.run()
+        run_alone(run)
         for worker, delay_s in expected.items():
             late = [e for e in tape.told("Arrived") if e["grad"]["worker"] == worker and e["t"] > 6.0]
             assert late[-1]["timings"]["injected_s"] == delay_s, (node, worker)
@@ -163,7 +164,9 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
         tape = Tape()
         experiment = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        VirtualSession(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts).run()
+        run_alone(
+            VirtualSession(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts)
+        )
         own = [event for event in tape.told("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

@@ -35,6 +35,7 @@ from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
+from tests.support.labs import run_alone
 from workloads.ledger import SampleLedger
 
 IDEAL = Costs()
@@ -108,7 +109,7 @@ def session(
 
 def finish(run: VirtualSession, tape: Tape) -> Outcome:
     """To its end, which must be a good one."""
-    outcome = run.run()
+    outcome = run_alone(run)
     assert (outcome.status, problems(tape.plain())) == ("done", [])
     assert outcome.epochs_done == run.experiment.job.epochs
     return outcome
@@ -164,7 +165,7 @@ def test_with_jitter_backup_workers_wait_for_the_place_that_is_needed() -> None:
     first = []
     for seed in range(500):
         run, tape = session(BackupWorkers(num_backup=2), virtual_job(8, 12, seed=seed), JITTER, device=SECOND)
-        run.run()
+        run_alone(run)
         first.append(tape.update_times()[0])
     mean, error = mean_and_error(first)
     assert mean == pytest.approx(theory.backup_round_s(TIMES, 8, 2), abs=4 * error)
@@ -305,7 +306,7 @@ def test_a_job_without_workers_fails() -> None:
     run, tape = session(BSP(), virtual_job(2, 100))
     for worker in range(2):
         run.clock.at(1.0 + worker, MACHINE, unregister(f"worker:{worker}", restarting=False), run)
-    outcome = run.run()
+    outcome = run_alone(run)
     assert (outcome.status, outcome.reason, outcome.t) == ("failed", "no worker is left", 2.0)
     assert problems(tape.plain()) == []
 

@@ -23,6 +23,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
+from tests.support.labs import run_alone
 from tests.unit.virtual.test_virtual_session import (
     IDEAL,
     QUARTER,
@@ -79,7 +80,7 @@ class Job:
         self.session = VirtualSession(experiment, planned(*windows), learner, costs, device, **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
-        self.outcome: Outcome = self.session.run()
+        self.outcome: Outcome = run_alone(self.session)
         assert (self.outcome.status, problems(self.tape.plain())) == ("done", [])
 
     @property

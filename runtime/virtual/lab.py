@@ -1,0 +1,158 @@
+"""A lab on the virtual clock: jobs side by side, each in its own time, on machines of their own or on shared ones."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, final
+
+import msgspec
+
+from runtime.api import Outcome
+from runtime.errors import is_full
+from runtime.virtual.clock import START, Clock, Timeline
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.machines.tenancy import Tenancy
+
+LOOK_EVERY = 256
+"""Steps between two looks at the wall clock, for the view."""
+VIEW_EVERY_S = 0.25
+
+Make = Callable[[Clock, Tenancy | None], VirtualSession]
+"""Makes the session of a job when it starts."""
+
+
+class _Tenant(msgspec.Struct, kw_only=True, eq=False):
+    """One job of the lab."""
+
+    name: str
+    clock: Clock
+    make: Make
+    session: VirtualSession | None = None
+    outcome: Outcome | None = None
+
+
+@final
+class VirtualLab:
+    """Runs jobs that start at different times.
+
+    A job on machines of its own records the same bytes whenever it starts and whatever runs next to it. Jobs that share
+    the lab's machines slow each other down, as their tasks share processors and links.
+
+    Args:
+        shared: the machines that all jobs live on; empty: each job has its own.
+    """
+
+    def __init__(self, shared: Sequence[Site] = ()) -> None:
+        self.timeline = Timeline()
+        self.interrupted_by = 0
+        """The signal that ends all jobs, if one came."""
+        self._shared = ModelledMachines(Clock(self.timeline), {}, others=shared) if shared else None
+        self._names: set[str] = set()
+        self._waiting: list[_Tenant] = []
+        self._running: list[_Tenant] = []
+        self._ended: list[_Tenant] = []
+        self._seen_s = -math.inf
+
+    def add(self, name: str, make: Make, start_s: float = 0.0) -> None:
+        """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use."""
+        if name in self._names:
+            raise ValueError(f"name={name}: another job of this lab is called so")
+        self._names.add(name)
+        tenant = _Tenant(name=name, clock=Clock(self.timeline, start_s), make=make)
+        self._waiting.append(tenant)
+        tenant.clock.at(0.0, START, self._start, tenant)
+
+    def run(self) -> dict[str, Outcome]:
+        """Until all jobs are over; how each ended, by its name (after an interrupt: of those that had started)."""
+        steps = 0
+        with interruptible(self):
+            while self._waiting or self._running:
+                self._step()
+                steps += 1
+                if steps % LOOK_EVERY == 0:
+                    self._look()
+        return {tenant.name: tenant.outcome for tenant in self._ended if tenant.outcome is not None}
+
+    def _start(self, tenant: _Tenant) -> None:
+        self._waiting.remove(tenant)
+        tenancy = None if self._shared is None else Tenancy(tenant.name, tenant.clock, self._shared)
+        tenant.session = tenant.make(tenant.clock, tenancy)
+        self._running.append(tenant)
+        tenant.session.begin()
+
+    def _step(self) -> None:
+        """The next thing that happens, which may end a job."""
+        try:
+            self.timeline.step()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            full = next(tenant for tenant in self._running if tenant.clock is self.timeline.clock)
+            self._end(full, error)
+        for tenant in self._running[:]:
+            assert tenant.session is not None
+            if tenant.session.over:
+                self._end(tenant)
+
+    def _end(self, tenant: _Tenant, error: OSError | None = None) -> None:
+        session = tenant.session
+        assert session is not None
+        session.experiment.interrupted_by = self.interrupted_by
+        try:
+            tenant.outcome = session.end() if error is None else session.out_of_space(error)
+        except OSError as full:
+            if not is_full(full):
+                raise
+            tenant.outcome = session.out_of_space(full)
+        tenant.clock.ended = True
+        session.leave()
+        self._running.remove(tenant)
+        self._ended.append(tenant)
+
+    def _look(self) -> None:
+        """Show the views and obey an interrupt now and then."""
+        if self.interrupted_by:
+            for tenant in self._waiting:
+                tenant.clock.ended = True
+            self._waiting.clear()
+        now_s = time.monotonic()
+        shows = now_s - self._seen_s >= VIEW_EVERY_S
+        for tenant in self._running:
+            assert tenant.session is not None
+            if self.interrupted_by:
+                tenant.session.interrupt(self.interrupted_by)
+            if shows:
+                tenant.session.experiment.tick(tenant.session.clock.now)
+        if shows:
+            self._seen_s = now_s
+
+
+class Interruptible(Protocol):
+    """Looks now and then whether it is to end."""
+
+    interrupted_by: int
+
+
+@contextmanager
+def interruptible(work: Interruptible) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the work in good order; a second one ends it at once."""
+
+    def interrupt(number: int, _: object) -> None:
+        if work.interrupted_by:
+            os._exit(128 + number)
+        work.interrupted_by = number
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

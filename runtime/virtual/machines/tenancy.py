@@ -1,0 +1,97 @@
+"""A job's place on machines that it shares with other jobs: its tasks have the job's name, and its clock goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import final
+
+from injectors.plan import Kind
+from runtime.errors import ConfigError
+from runtime.virtual.clock import Clock
+from runtime.virtual.machines.machines import ModelledMachines, Then
+
+
+@final
+class Tenancy:
+    """What one job may do on shared machines; see :class:`runtime.virtual.machines.machines.Machines`.
+
+    Tasks are called ``worker:1`` here and ``NAME/worker:1`` there. Either side has a clock of its own: before it is
+    called, the clock of that side catches up.
+    """
+
+    def __init__(self, name: str, clock: Clock, machines: ModelledMachines) -> None:
+        self.name, self.clock = name, clock
+        self._machines = machines
+        self._tasks: dict[str, str] = {}
+
+    def admit(self, homes: Mapping[str, str], disturbed: Collection[str]) -> None:
+        """The job's tasks, each with the name of its machine; its plan may disturb these, and nobody else's."""
+        shared = sorted(set(disturbed) - set(homes))
+        if shared:
+            raise ConfigError(
+                f"straggler: disturbs {shared[0]}, which {self.name} shares with other jobs; name its tasks"
+            )
+        self._tasks = {task: f"{self.name}/{task}" for task in homes}
+        self._machines.admit({self._tasks[task]: self._machines.site(name) for task, name in homes.items()})
+
+    def leave(self) -> None:
+        """The job is over."""
+        self._machines.clock.catch_up()
+        self._machines.dismiss(list(self._tasks.values()))
+        self._tasks = {}
+
+    # ---- what tasks do -----------------------------------------------------------------------------------------------
+
+    def awake(self, task: str, then: Then) -> None:
+        self._there().awake(self._tasks[task], self._back(then))
+
+    def sleep(self, task: str, seconds: float, then: Then) -> None:
+        self._there().sleep(self._tasks[task], seconds, self._back(then))
+
+    def work(self, task: str, core_seconds: float, then: Then) -> None:
+        self._there().work(self._tasks[task], core_seconds, self._back(then))
+
+    def send(
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+    ) -> None:
+        source, target = (self._tasks[end] for end in path)
+        self._there().send(self._tasks[task], (source, target), num_bytes, latency_s, self._back(then), carry_s)
+
+    def forget(self, task: str) -> None:
+        self._there().forget(self._tasks[task])
+
+    # ---- what a plan does to them ------------------------------------------------------------------------------------
+
+    def change(self, target: str, kind: Kind, level: float) -> list[str]:
+        return self._ours(self._there().change(self._tasks[target], kind, level))
+
+    def move(self, task: str, name: str) -> None:
+        self._there().move(self._tasks[task], name)
+
+    @property
+    def paused_since_s(self) -> Mapping[str, float]:
+        return self._in_our_time(self._machines.paused_since_s)
+
+    @property
+    def resumed_s(self) -> Mapping[str, float]:
+        return self._in_our_time(self._machines.resumed_s)
+
+    # ---- to there and back -------------------------------------------------------------------------------------------
+
+    def _there(self) -> ModelledMachines:
+        self._machines.clock.catch_up()
+        return self._machines
+
+    def _back(self, then: Callable[[], object]) -> Then:
+        def come_back() -> None:
+            self.clock.catch_up()
+            then()
+
+        return come_back
+
+    def _ours(self, tasks: Collection[str]) -> list[str]:
+        return [task for task, name in self._tasks.items() if name in tasks]
+
+    def _in_our_time(self, since_s: Mapping[str, float]) -> dict[str, float]:
+        later_s = self._machines.clock.offset_s - self.clock.offset_s
+        return {task: since_s[name] + later_s for task, name in self._tasks.items() if name in since_s}
