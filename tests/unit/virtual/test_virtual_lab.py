@@ -1,0 +1,235 @@
+"""Several jobs in one lab: each as it is alone, unless they share machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.api import Outcome
+from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.core.job import Job
+from runtime.errors import ConfigError
+from runtime.record.recorder import Recorder
+from runtime.virtual.clock import Clock, exact_sum
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.sites import sites_of_hosts
+from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.runtime import make_learner
+from runtime.virtual.tasks.model_state import NoLearner
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from tests.support.harness import make_job, make_run_spec
+from tests.support.labs import run_alone
+from tests.support.virtual_runs import BACKENDS, World, draw_host_world, draw_world
+from tests.unit.virtual.test_virtual_session import Tape, virtual_job
+
+Make = Callable[[Clock, Tenancy | None], VirtualSession]
+LATER_S = 17.3
+"""No binary fraction: sums with it are rounded."""
+
+
+class Recorded:
+    """One job of a world, which writes its record to a directory of its own."""
+
+    def __init__(self, world: World, strategy: Strategy, run_dir: Path) -> None:
+        run_dir.mkdir()
+        self.world, self.recorder = world, Recorder(run_dir)
+        self.experiment = make_run_spec(
+            world.job,
+            strategy,
+            self.recorder,
+            run_dir,
+            backend_spec={"_target_": BACKENDS["ledger"]},
+            transport=world.transport,
+        )
+
+    def session(self, clock: Clock | None = None, tenancy: Tenancy | None = None) -> VirtualSession:
+        world, learner = self.world, make_learner(self.experiment)
+        return VirtualSession(
+            self.experiment,
+            Schedule(world.plan),
+            learner,
+            world.costs,
+            world.profile,
+            hosts=world.hosts,
+            lease_s=world.lease_s,
+            clock=clock,
+            tenancy=tenancy,
+        )
+
+    def record(self) -> bytes:
+        self.recorder.close()
+        return self.recorder.path.read_bytes()
+
+
+def finished(job: Recorded, outcome: Outcome) -> tuple[bytes, str]:
+    assert outcome.status == "done"
+    return job.record(), outcome.parameters_sha256
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("start_s", [0.0, LATER_S, 1e6 + 1 / 3])
+def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(
+    tmp_path: Path, start_s: float, seed: int
+) -> None:
+    worlds = {"a": draw_host_world(4, seed), "b": draw_world(3, seed)}
+    strategies: dict[str, Callable[[], Strategy]] = {"a": BSP, "b": ASP}
+    alone = {}
+    for name, world in worlds.items():
+        job = Recorded(world, strategies[name](), tmp_path / f"alone-{name}")
+        alone[name] = finished(job, run_alone(job.session()))
+    together = {name: Recorded(world, strategies[name](), tmp_path / name) for name, world in worlds.items()}
+    lab = VirtualLab()
+    lab.add("b", together["b"].session, start_s)
+    lab.add("a", together["a"].session, start_s / 2)
+    outcomes = lab.run()
+    assert {name: finished(job, outcomes[name]) for name, job in together.items()} == alone
+
+
+def test_rounded_times_would_be_seen() -> None:
+    """The control: with a lab's time rounded to one float, a job would compute with other times than alone."""
+    assert (0.1 + LATER_S) - LATER_S != 0.1
+    total, rest = exact_sum(LATER_S, 0.1)
+    assert rest
+    assert total - LATER_S + rest == 0.1
+
+
+def test_a_jobs_time_starts_at_zero() -> None:
+    lab, tape = VirtualLab(), Tape()
+    lab.add("late", lambda clock, _: calm_session(tape, clock), start_s=LATER_S)
+    assert lab.run()["late"].t == 10 * 0.25
+    assert tape.told("Started")[0]["t"] == 0.0
+
+
+def calm_session(tape: Tape, clock: Clock, **more: Any) -> VirtualSession:
+    job = virtual_job(2, 20)
+    return VirtualSession(
+        make_run_spec(job, BSP(), tape),
+        NOTHING,
+        NoLearner(0, None),
+        Costs(compute_base_s=0.25),
+        None,
+        clock=clock,
+        **more,
+    )
+
+
+def test_jobs_of_one_name_are_refused() -> None:
+    lab = VirtualLab()
+    lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+    with pytest.raises(ValueError, match="name=a"):
+        lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+
+
+# ---- shared machines -------------------------------------------------------------------------------------------------
+
+NOTHING = Schedule(build_plan("nothing", 0, 1e6, []))
+ROUNDS = 10
+WORK_S = 0.5
+"""Core-seconds of one iteration."""
+
+
+def one_host(job: Job, cores: float) -> Hosts:
+    return parse_hosts({"count": 1, "cpu_cores": cores}, job.num_workers, job.num_servers)
+
+
+class Shared:
+    """Jobs of one worker each, bound by the processor of the one host that all share."""
+
+    def __init__(self, cores: float = 1.0) -> None:
+        self.job = make_job(
+            num_workers=1, num_servers=1, num_samples=ROUNDS, global_batch_samples=1, epochs=1, max_time_s=1e4
+        )
+        self.costs = Costs(compute_base_s=WORK_S)
+        self.hosts = one_host(self.job, cores)
+        self.lab = VirtualLab(sites_of_hosts(self.hosts, self.costs))
+
+    def add(self, name: str, start_s: float = 0.0, schedule: Schedule = NOTHING) -> Tape:
+        tape = Tape()
+        experiment = make_run_spec(self.job, BSP(), tape)
+
+        def make(clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+            learner = NoLearner(0, None)
+            return VirtualSession(
+                experiment, schedule, learner, self.costs, None, hosts=self.hosts, clock=clock, tenancy=tenancy
+            )
+
+        self.lab.add(name, make, start_s)
+        return tape
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_jobs_on_one_host_have_equal_shares_of_its_processor(jobs: int) -> None:
+    """Quotas of 10 ms let a little through at once (runtime/virtual/machines/quotas.py), hence the tolerance."""
+    shared = Shared()
+    for number in range(jobs):
+        shared.add(f"j{number}")
+    ends_s = [outcome.t for outcome in shared.lab.run().values()]
+    assert ends_s == pytest.approx([jobs * ROUNDS * WORK_S] * jobs, abs=0.02)
+
+
+def test_jobs_on_a_host_with_room_for_both_do_not_disturb_each_other() -> None:
+    shared = Shared(cores=2.0)
+    shared.add("a")
+    shared.add("b")
+    assert [outcome.t for outcome in shared.lab.run().values()] == pytest.approx([ROUNDS * WORK_S] * 2, abs=0.02)
+
+
+def test_a_later_job_slows_the_first_only_while_both_are_there() -> None:
+    """5 s of work each on one core, the second after 2 s: the first has 3 s left and takes 6, so it ends at 8 s; then
+    the second has 2 s left, and the core to itself: it ends at 10 s, 8 s after its start."""
+    shared = Shared()
+    shared.add("first")
+    shared.add("second", start_s=2.0)
+    outcomes = shared.lab.run()
+    assert outcomes["first"].t == pytest.approx(8.0, abs=0.02)
+    assert outcomes["second"].t == pytest.approx(8.0, abs=0.02)
+
+
+def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
+    shared, own = Shared(), Tape()
+    tape = shared.add("only")
+    shared.lab.run()
+    experiment = make_run_spec(shared.job, BSP(), own)
+    run_alone(VirtualSession(experiment, NOTHING, NoLearner(0, None), shared.costs, None, hosts=shared.hosts))
+    assert tape.plain() == own.plain()
+
+
+def paused(target: str) -> Schedule:
+    window = Disturbance(start_s=1.0, end_s=3.0, target=target, kind="pause", magnitude=1)
+    return Schedule(build_plan("test", 0, 1e4, [window]))
+
+
+def test_a_plan_disturbs_the_tasks_of_its_own_job() -> None:
+    """The one pauses for 2 s, in which the other has the processor to itself: work of 10 s is done at 10 s."""
+    shared = Shared()
+    shared.add("paused", schedule=paused("worker:0"))
+    shared.add("other")
+    outcomes = shared.lab.run()
+    assert outcomes["other"].t == pytest.approx(8.0, abs=0.02)
+    assert outcomes["paused"].t == pytest.approx(10.0, abs=0.02)
+
+
+def test_a_plan_may_not_disturb_a_shared_host() -> None:
+    shared = Shared()
+    shared.add("a", schedule=paused("host:0"))
+    with pytest.raises(ConfigError, match=r"host:0.* shares"):
+        shared.lab.run()
+
+
+def test_who_is_gone_leaves_nothing_on_shared_machines() -> None:
+    shared = Shared()
+    shared.add("a")
+    shared.add("b", start_s=3.0)
+    shared.lab.run()
+    machines = shared.lab._shared
+    assert machines is not None
+    assert machines.sites == {}
