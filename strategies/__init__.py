@@ -1,1 +1,1 @@
-"""Strategies decide: pure automata from events to commands, one file per system (see ``protocol.py``)."""
+"""Strategies decide: pure automata from events to commands, one file per system (see ``strategies.protocol``)."""

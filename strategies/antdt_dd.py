@@ -18,26 +18,26 @@ class AntDTDD(Composition):
     """One update per round of all workers; after a profile, fast devices accumulate micro-batches for the slow ones.
 
     Source: AntDT section VI-B, Eq. 4. Profile: every worker computes batches of ``profile_sizes``, and from the times
-    come each type's curve F, its saturation point (least micro-batch) and who is of the same type. Then the equation is
-    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches; it is solved again when
-    workers leave or join, and after another profile when a worker turns out not to be as fast as this one said.
+    come each type's curve F, its saturation point (least micro-batch) and which workers share a type. The equation is
+    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches. It is solved again when
+    workers leave or join, and after another profile when a worker's speed turns out to differ from its profile.
 
     Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
     rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated
-    micro-batches cannot sum to B, the least is one sample, and the state says so (``below_saturation``).
+    micro-batches cannot sum to B, the least is one sample, and the state reports it (``below_saturation``).
 
     Attributes:
         accum_min, accum_max: least and most micro-batches of a worker (the paper: usually 1, for example 5).
         types: device type of every worker, by rank; None: workers whose profiled speeds differ by a factor of at most
             ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
-        devices: what is known of each type; the profile is left out when every type's speed is given.
-        max_batch_samples: largest micro-batch of a type that ``devices`` says nothing else of (memory); None: no cap.
-        profile_sizes, profile_iters: sizes that are tried, and how often.
-        check_iters: after so many iterations with the plan, a worker whose median time is ``type_ratio`` times what its
-            profile said, or that part of it, makes for another profile, twice as long; 0: never, as in the paper.
+        devices: what is known of each type; no profile is run when every type's speed is given.
+        max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
+        profile_sizes, profile_iters: sizes to measure, and iterations of each.
+        check_iters: after so many iterations with the plan, a worker whose median time differs from its profile by a
+            factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
         curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
-        warmup_iters: first iterations of a process that count for nothing.
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     accum_min: int = 1
@@ -54,7 +54,7 @@ class AntDTDD(Composition):
     data: str = "shared"
 
     def compose(self) -> Parts:
-        """Everybody waits for everybody, with a load that fits the devices."""
+        """A gate of rounds, with batches and accumulation by device."""
         load = AccumulationLoad(
             accum_min=self.accum_min,
             accum_max=self.accum_max,

@@ -1,4 +1,4 @@
-"""AntDT-ND: the solution of AntDT for clusters that are shared with others."""
+"""AntDT-ND: AntDT's solution for non-dedicated (shared) clusters."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class AntDTND(Composition):
     Source: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes", ICDE 2024, section
     VI-A. Decided every ``decide_every_s`` seconds from what the Monitor has seen: a worker is a *transient* straggler
     if its mean batch processing time over the short window is at least ``slowness_ratio`` times the mean of all
-    workers, and a *persistent* one if that holds over the long window; servers likewise, by their time per update. The
-    first that applies of
+    workers, and a *persistent* one if that holds over the long window; servers likewise, by their time per update. One
+    node is restarted, the slowest of the first case that applies:
 
     1. persistent server: KILL_RESTART;
-    2. persistent worker, if a new one would be pending for no more than ``max_pending_s``: KILL_RESTART;
+    2. persistent worker, if a new one would be pending for no more than ``max_pending_s``: KILL_RESTART.
 
-    restarts one node, the slowest. In BSP the batch sizes are then solved anew, without a killed worker, if there is
-    one or if any other is a transient straggler: min max B_i / v_i with sum B_i = B. In every round the sizes assigned
-    sum to the global batch, whoever leaves or joins; a newcomer begins with B / N. In ASP sizes stay: the data service
-    balances the load, and only the restarts are left.
+    In BSP the batch sizes are then solved again, without the killed worker, if one was killed or any other is a
+    transient straggler: min max B_i / v_i with sum B_i = B. In every round the assigned sizes sum to the global batch,
+    whichever workers leave or join; a newcomer begins with B / N. In ASP sizes stay: the data service balances the
+    load, and only the restarts remain.
 
-    Where the paper is silent: KILL goes before ADJUST, as a node that is to go should not first get a tiny batch; sizes
-    become even again after two decisions without a transient straggler, if all are about equally fast by then;
-    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job for ever.
+    Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch;
+    sizes become even again after two decisions without a transient straggler, if all are about equally fast by then;
+    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever.
 
     Attributes:
         mode: ``bsp`` or ``asp``.
@@ -45,10 +45,10 @@ class AntDTND(Composition):
         short_window_s: seconds; the paper's L_trans.
         long_window_s: seconds; the paper's L_per.
         report_iters: iterations of a worker that make one record of the Monitor.
-        min_records: records without which a window is no basis for a decision.
+        min_records: records that a window needs before a decision uses it.
         warmup_iters: first iterations of a process that the Monitor leaves out.
         decide_every_s: seconds between two decisions.
-        max_pending_s: seconds that a new worker may be expected to wait for its place.
+        max_pending_s: longest expected pending time of a new worker.
         max_restarts: of one node.
         cooldown_s: seconds between two restarts of one node.
         min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.

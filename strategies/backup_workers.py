@@ -17,7 +17,7 @@ class BackupWorkers(Composition):
     """Of N workers, the first N - ``num_backup`` fresh gradients form the update; later ones are dropped.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016 (TensorFlow's SyncReplicasOptimizer), as AntDT
-    runs it (baseline "BW"): the samples of a dropped gradient go back to the tail of the queue. The global batch
+    runs it (baseline "BW"): the samples of a dropped gradient return to the tail of the queue. The global batch
     belongs to the workers waited for, so each computes B / (N - num_backup) samples.
 
     Departures from TensorFlow: freshness is tested for the whole gradient and not per variable, and a worker
@@ -39,7 +39,7 @@ class BackupWorkers(Composition):
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        """The first N - num_backup fresh gradients."""
+        """A gate of the first N - num_backup fresh gradients, and batches enlarged to match."""
         gate = FirstFreshGate(num_backup=self.num_backup)
         load = EnlargedLoad(num_backup=self.num_backup) if self.enlarge else EvenLoad()
         return Parts(gate=gate, load=load, requeue=self.requeue)

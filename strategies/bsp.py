@@ -17,12 +17,12 @@ class BSP(Composition):
 
     Source: Valiant, "A bridging model for parallel computation", CACM 1990; the baseline of every system here.
     Decided at ``Arrived``: the last gradient of a round triggers one ``Apply`` of all (batch-weighted mean, in rank
-    order) and the next ``Compute`` of everybody. A worker that the runtime restarts is waited for and computes the
-    same samples again, so a crash does not change the parameters; one that left for good leaves the round.
+    order) and the next ``Compute`` of every worker. A worker that the runtime restarts is waited for and computes the
+    same samples again, so a crash does not change the parameters; one that left for good is removed from the round.
     """
 
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        """Everybody waits for everybody."""
+        """The gate of rounds, and nothing else."""
         return Parts(gate=AllGate())

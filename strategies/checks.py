@@ -1,4 +1,4 @@
-"""Hyper-parameters that are refused, always in the same words (pure)."""
+"""Checks of hyper-parameters, with one wording of their errors (pure)."""
 
 from __future__ import annotations
 

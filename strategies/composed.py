@@ -1,4 +1,4 @@
-"""A strategy of parts that its configuration names."""
+"""A strategy whose parts the configuration names."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Composed(Composition):
 
     Attributes:
         gate: when gradients are applied, and who may compute then (``strategies.gates``).
-        load: who computes how much (``strategies.load``); the nominal batches where nothing is said.
-        detectors: by any name, what is known of nodes (``strategies.monitoring``); the other parts look at it.
+        load: who computes how much (``strategies.load``); default: the nominal batches.
+        detectors: by any name, what measures nodes (``strategies.monitoring``); the other parts query it.
         schedule: when the gate changes its mode (``strategies.modes``).
         screen: which gradients count (``strategies.screens``).
         actions: by any name, what is done to nodes (``strategies.nodes``), in this order.
@@ -47,7 +47,7 @@ class Composed(Composition):
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        """The parts as they are."""
+        """The parts as the configuration gives them."""
         return Parts(
             gate=self.gate,
             load=self.load,

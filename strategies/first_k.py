@@ -1,4 +1,4 @@
-"""First-K: an update of the K fastest, the work of all others thrown away."""
+"""First-K: an update from the K fastest gradients; the others are discarded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class FirstK(Composition):
 
     Source: the naive control for LGC (Xu et al., INFOCOM 2021) and for backup workers. Unlike these it keeps the batch
     of every worker at B / N, so that an update stands for K / N of the global batch and, with ``batch_linear``, moves
-    the parameters by that share of the rate. Decided at ``Arrived``. The samples of dropped gradients go back to the
-    queue. With fewer than ``k`` live workers all that live suffice.
+    the parameters by that share of the rate. Decided at ``Arrived``. The samples of dropped gradients return to the
+    queue. With fewer than ``k`` live workers, those suffice.
 
     Attributes:
         k: gradients per update, from 1 to the number of workers (BSP); None: three quarters of the workers, rounded up.
@@ -33,5 +33,5 @@ class FirstK(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """The gate of backup workers; only the batches differ."""
+        """The gate of backup workers with even batches."""
         return Parts(gate=FirstFreshGate(k=self.k), lr_rule=self.lr_rule, requeue=self.requeue)

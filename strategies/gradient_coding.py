@@ -42,26 +42,26 @@ class GradientCoding(Strategy):
 
     Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
     "Heterogeneity-aware gradient coding for straggler tolerance", ICDCS 2019 (``heter_aware``, ``group_based``;
-    ``naive`` is their baseline). The mathematics is in :mod:`strategies.coding`. An update is made as soon as those who
-    have delivered suffice: a complete group, or all but s workers. Who is late is not interrupted; its row is dropped
-    when it comes, and it goes on with the round of now. With s = 0 nothing is coded: BSP, each worker with its own
+    ``naive`` is their baseline). The mathematics is in :mod:`strategies.coding`. An update is made as soon as enough
+    workers have delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped
+    on arrival, and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own
     samples.
 
-    Departures. A code is built for those who are there: when more than s have left for good, or a newcomer waits, the
-    next code is for those who are here, with the largest s that it can have; a round that can no longer be decoded
-    begins again with the same samples. Throughputs that are not given are measured (the paper samples them beforehand).
+    Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
+    code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again
+    with the same samples. Throughputs that are not given are measured (the paper samples them beforehand).
 
     Attributes:
         scheme: ``naive``, ``fractional_repetition``, ``cyclic``, ``heter_aware`` or ``group_based``.
         s: stragglers that are tolerated.
-        k: parts of a round (``heter_aware``, ``group_based``); None: what makes the shares whole, else 4 per worker.
+        k: parts of a round (``heter_aware``, ``group_based``); None: the least with whole shares, else 4 per worker.
         throughputs: of each worker, in any unit; None: equal at first, then measured.
         estimate_iters: iterations of each worker that a measurement takes; 0: never measured.
-        rebuild_frac: a new code is built when by what was measured a round would be shorter by more than this part.
+        rebuild_frac: a new code is built when, by the measured speeds, it shortens a round by more than this part.
         draws: random matrices of which the one with the least amplification of rounding errors is taken.
         max_amplification: a code that amplifies more is refused.
         prune: which groups are kept, ``packing`` or ``paper`` (``group_based``).
-        eager: an update as soon as those who have delivered suffice, be they fewer than all but s.
+        eager: update as soon as the arrived rows can be decoded, even with fewer than all but s workers.
         code_seed: of the random matrices.
     """
 
@@ -98,7 +98,7 @@ class GradientCoding(Strategy):
         self._uncoded = Composed(gate=AllGate(), load=load)
 
     def validate(self, num_workers: int) -> None:
-        """So many can do without s of them. The code itself is built for the batch, which bounds its parts."""
+        """Check s and ``throughputs`` against the workers; the code, whose parts the batch bounds, is built later."""
         if self.throughputs is not None and len(self.throughputs) != num_workers:
             raise ValueError(
                 f"throughputs={self.throughputs}: must be one number for each of the {num_workers} workers, or null"
@@ -108,7 +108,7 @@ class GradientCoding(Strategy):
             self._recipe(None).rated([1.0] * num_workers, self.s)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """No part is empty in a whole round; parts that are not asked for become fewer."""
+        """Build the code, with no empty part in a whole round; a default k is lowered to that end."""
         least = num_workers if self.scheme in ONE_PART_EACH else self.k or 1
         if least > global_batch_samples:
             name, value = ("scheme", self.scheme) if self.scheme in ONE_PART_EACH else ("k", self.k)
@@ -116,7 +116,7 @@ class GradientCoding(Strategy):
         self._recipe(global_batch_samples).rated(self.throughputs or [1.0] * num_workers, self.s)
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """A round of rows; without stragglers to tolerate, BSP."""
+        """Decide on rounds of coded rows; without stragglers to tolerate, BSP decides."""
         if self.s == 0:
             return self._uncoded.handle(event)
         match event:
@@ -147,7 +147,7 @@ class GradientCoding(Strategy):
                 return ()
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Of the round and its code; without redundancy of the gate."""
+        """The state of the round and its code; with s = 0 the gate's state."""
         return self._uncoded.log_state() if self.s == 0 else self._rounds.log_state()
 
     def _recipe(self, batch_samples: int | None) -> Recipe:

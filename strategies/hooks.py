@@ -1,10 +1,10 @@
-"""The hooks of parts: a composition calls of each part those that it has, in the order of this file (pure).
+"""The hooks of parts: a composition calls those that a part has, in the order of this file (pure).
 
-A part is a dataclass whose fields are its settings, checked when it is made; ``start`` sets what it knows of a job. It
-has as many hooks as it needs: what it does stands in its own file.
+A part is a dataclass whose fields are its settings, checked in ``__post_init__``; ``start`` resets its state for a job.
+It has as many hooks as it needs.
 
 A part may also have ``needs`` (commands besides Compute and Apply that the runtime must be able to carry out),
-``watches_servers``, and ``looks_at`` (the kinds of parts that there must be besides).
+``watches_servers``, and ``looks_at`` (the kinds of other parts that it queries).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Peers(Protocol):
     """The parts of the same strategy."""
 
     def one(self, kind: type[T]) -> T:
-        """The first of this ``kind``; there is one if the part that asks says so in ``looks_at``."""
+        """The first part of this ``kind``; one exists if the asking part lists the kind in ``looks_at``."""
         ...
 
 
 class Tick(msgspec.Struct, kw_only=True):
     """One periodic decision at time ``t``, which goes from action to action.
 
-    ``said`` collects in words what was decided, ``restarted`` the nodes that an earlier action restarts; a node that
-    is asked for now would be pending for ``pending_s`` seconds.
+    ``said`` collects what was decided, in words, for the record; ``restarted`` the nodes that an earlier action
+    restarts. A node requested now would be pending for ``pending_s`` seconds.
     """
 
     t: float
@@ -49,18 +49,18 @@ class Tick(msgspec.Struct, kw_only=True):
 
 @runtime_checkable
 class Meeting(Protocol):
-    """Looks at other parts."""
+    """A part that queries other parts."""
 
     looks_at: ClassVar[tuple[type, ...]]
 
     def meet(self, peers: Peers) -> None:
-        """The strategy is being made: remember the parts that this one looks at."""
+        """Keep references to the parts that this one queries; called when the strategy is built."""
         ...
 
 
 @runtime_checkable
 class ChecksWorkers(Protocol):
-    """Has settings that depend on the number of workers."""
+    """A part with settings that depend on the number of workers."""
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` naming the setting that does not fit ``num_workers`` workers."""
@@ -69,7 +69,7 @@ class ChecksWorkers(Protocol):
 
 @runtime_checkable
 class ChecksBatch(Protocol):
-    """Has settings that depend on the global batch."""
+    """A part with settings that depend on the global batch."""
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Raise ``ValueError`` naming the setting that leaves no way to split the global batch."""
@@ -78,16 +78,16 @@ class ChecksBatch(Protocol):
 
 @runtime_checkable
 class ChecksLength(Protocol):
-    """Has settings that depend on the length of the job."""
+    """A part with settings that depend on the length of the job."""
 
     def validate_length(self, epochs: int | None) -> None:
-        """Raise ``ValueError`` naming the setting that needs a job of so many epochs (None: it ends by time)."""
+        """Raise ``ValueError`` naming the setting that does not fit a job of ``epochs`` (None: it ends by time)."""
         ...
 
 
 @runtime_checkable
 class ChecksPeriod(Protocol):
-    """Has settings that depend on how often is decided."""
+    """A part with settings that depend on the period of decisions."""
 
     def validate_period(self, decide_every_s: float) -> None:
         """Raise ``ValueError`` naming the setting that decisions every ``decide_every_s`` seconds do not fit."""
@@ -99,46 +99,46 @@ class ChecksPeriod(Protocol):
 
 @runtime_checkable
 class Starting(Protocol):
-    """Knows something of a job."""
+    """A part with state of a job."""
 
     def start(self, started: Started) -> None:
-        """A job begins: forget everything."""
+        """Reset all state: a job begins."""
         ...
 
 
 @runtime_checkable
 class Observing(Protocol):
-    """Listens to all events: first detectors, then the gate, the load policy, the schedule and the actions."""
+    """A part that observes all events: first detectors, then gate, load policy, schedule and actions."""
 
     def observe_event(self, event: AnyEvent) -> None:
-        """``event`` has happened, and nobody has acted on it yet."""
+        """Update the state with ``event``, on which no part has acted yet."""
         ...
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """Keeps count of what is applied."""
+    """A part that counts applied gradients."""
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """These, each of one sample or more, are the next update."""
+        """Count these gradients, each of one sample or more: they form the next update."""
         ...
 
 
 @runtime_checkable
 class Following(Protocol):
-    """Acts once the gate has answered: on the gate itself, or by commands of its own."""
+    """A part that acts after the gate's answer: on the gate itself, or by commands of its own."""
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
-        """What comes after the gate's answer to ``event``, in order."""
+        """Verdicts and commands that follow the gate's answer to ``event``, in order."""
         ...
 
 
 @runtime_checkable
 class Settling(Protocol):
-    """Has the last word on the commands that answer an event."""
+    """A part that may change the commands that answer an event."""
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
-        """``commands`` as they are to be given; ``order`` makes Computes that were withheld before."""
+        """The commands to give instead of ``commands``; ``order`` builds Computes that were withheld before."""
         ...
 
 
@@ -147,19 +147,19 @@ class Settling(Protocol):
 
 @runtime_checkable
 class Learning(Protocol):
-    """Takes stock from time to time."""
+    """A detector that updates its estimates periodically."""
 
     def learn(self) -> None:
-        """A periodic decision is about to be made."""
+        """Update the estimates before a periodic decision."""
         ...
 
 
 @runtime_checkable
 class Deciding(Protocol):
-    """Decides periodically; actions before load policies, because a node that goes should not first be resized."""
+    """A part that decides periodically; actions before load policies, so that no node is resized and then killed."""
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        """What to do about nodes now."""
+        """Commands of this periodic decision."""
         ...
 
 
@@ -168,6 +168,6 @@ class Deciding(Protocol):
 
 @runtime_checkable
 class Logging(Protocol):
-    """Has a state that is worth recording."""
+    """A part whose state is recorded."""
 
     def log_state(self) -> State: ...

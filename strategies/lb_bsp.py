@@ -21,30 +21,30 @@ class LBBSP(Composition):
 
     Source: Chen et al., "Semi-dynamic load balancing", SoCC 2020; AntDT's and STAR's baseline LB-BSP. Decided between
     two rounds, never within one. ``kind: cpu`` predicts every worker's speed for the next round and splits B so that
-    the slowest is as early as possible. ``kind: gpu`` moves ``delta_samples`` from the slowest worker to the fastest
-    once per window, fewer when the two swap roles.
+    the slowest finishes as early as possible. ``kind: gpu`` moves ``delta_samples`` from the slowest worker to the
+    fastest once per window, fewer when the two swap roles.
 
     Departures: times are loading and computing (AntDT's BPT): batch sizes do not change how long a transfer takes.
-    STAR compares iteration times (``times: iteration``), so its LB-BSP sees a slow link, and relieves the worker behind
-    it of what computing it has. The split is the exact integer one and not rounded shares, and who would stay early by
-    rounding gets a sample more. When members leave or join, the next round's sizes again sum to B, if need be beyond
-    the bounds.
+    STAR compares iteration times (``times: iteration``), so its LB-BSP sees a slow link and takes computing away from
+    the worker behind it. The split is the exact integer one instead of rounded shares, and a worker that rounding would
+    keep early gets one more sample. When members leave or join, the next round's sizes again sum to B, beyond the
+    bounds if necessary.
 
     Attributes:
         kind: ``cpu`` or ``gpu``.
         predictor: ``narx``, ``arx``, ``ema`` or ``last`` (cpu).
         ema_alpha: weight of the newest iteration (cpu, ema), in (0, 1].
-        min_batch_samples: nobody gets fewer; at least 1, since who computes nothing cannot be observed.
-        max_batch_samples: nobody gets more (memory); None: no bound.
+        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
+        max_batch_samples: largest batch (memory); None: no bound.
         delta_samples, window_iters, dead_band_frac: size of a move, rounds between two, and the part of the fastest
             worker's time by which the slowest must be later (gpu).
-        delta_frac: the size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
-        times: whose times are compared: of ``computing`` or of the whole ``iteration``, transfers included (gpu).
+        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
+        times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (gpu).
         halving: swapped roles halve the move and double the window (gpu).
         unanimous: the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (gpu; STAR).
         confirm_iters: iterations in a row that must have been slow before a worker counts as slow (cpu).
         min_records: iterations of a worker before its own speed counts (cpu).
-        warmup_iters: first iterations of a process that count for nothing.
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     kind: str = "cpu"
@@ -65,7 +65,7 @@ class LBBSP(Composition):
     data: str = "shared"
 
     def compose(self) -> Parts:
-        """Everybody waits for everybody, with a load that fits the speeds; the settings of both kinds are checked."""
+        """A gate of rounds with batches by speed; the settings of both kinds are checked."""
         check_choice("kind", self.kind, "cpu", "gpu")
         forecast = Forecast(self.predictor, self.ema_alpha, self.min_records, self.confirm_iters, self.warmup_iters)
         by_speed = SpeedLoad(min_batch_samples=self.min_batch_samples, max_batch_samples=self.max_batch_samples)

@@ -14,20 +14,20 @@ from strategies.gates import BlocksGate, DelayedGate, Gate
 @final
 @dataclass(kw_only=True)
 class LGC(Composition):
-    """An update waits for the ``k_fastest`` fresh gradients and takes along those that come one update late.
+    """An update waits for the ``k_fastest`` fresh gradients and includes those that are one update late.
 
     Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
     abstract and STAR's description (section V-A). Decided at ``Arrived``: the K-th gradient on the current parameters
     makes the update, w <- w - lr / B (sum of the fresh G_i + sum of the late G_j). Divided by the whole global batch
     B: so with ``batch_linear`` the step is smaller when fewer contribute.
 
-    Where the sources are silent: a late worker that has delivered begins anew at once if its next gradient can be
+    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
     expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a
-    gradient that is later still is dropped and its samples go back to the queue; when fewer than K workers can still be
-    fresh, those suffice. With ``blocks`` every batch is computed in so many parts, and the update
-    takes along what the others have finished of theirs; only workers with all parts on the current parameters count
-    towards K. A part begins when the last one has arrived, on the newest parameters, which is less stale than the
-    paper's parts of one gradient.
+    gradient that is even later is dropped and its samples return to the queue; when fewer than K workers can still be
+    fresh, those suffice. With ``blocks`` every batch is computed in so many parts, and the update includes the parts
+    that other workers have finished; only workers with all parts on the current parameters count towards K. A part
+    begins when the last one has arrived, on the newest parameters, which is less stale than the paper's parts of one
+    gradient.
 
     STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
     the following step whatever their age, and sets K to N - 2.
@@ -37,7 +37,7 @@ class LGC(Composition):
             quarters of the workers, rounded up.
         max_delay_versions: updates by which a gradient may be late and still count; 1 is the paper's.
         blocks: parts of a batch; 1: whole gradients only.
-        late_begin: when a late worker begins anew (without blocks): ``in_time`` or ``next_update``.
+        late_begin: when a late worker begins again (without blocks): ``in_time`` or ``next_update``.
         requeue: False loses the samples of dropped gradients.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
@@ -52,7 +52,7 @@ class LGC(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """K fresh gradients, and the slightly late; or K whole workers, and the parts of the others."""
+        """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
         check_whole("blocks", self.blocks, 1)
         needed, delay = self.k_fastest, self.max_delay_versions
         whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)

@@ -17,7 +17,7 @@ class SSP(Composition):
 
     Source: Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", NeurIPS 2013.
     Worker i may start iff c_i - min_j c_j <= bound, with c the iterations it has finished. With bound 0 the updates of
-    a round are merged into one, which nobody can observe and which makes SSP(0) equal BSP bit for bit.
+    a round are merged into one, which no worker can observe and which makes SSP(0) equal BSP bit for bit.
 
     Attributes:
         bound: iterations; 0 is BSP, null (None) is ASP.
@@ -30,7 +30,7 @@ class SSP(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """No bound at all is the gate of ASP."""
+        """A bounded gate, or ASP's gate where ``bound`` is None."""
         if self.bound is None:
             return Parts(gate=EachGate(), lr_rule=self.lr_rule)
         if not isinstance(self.bound, int) or isinstance(self.bound, bool):

@@ -16,12 +16,12 @@ class StaticX(Composition):
     """The parameters are updated with the mean of every ``x`` gradients that arrive, whoever computed them.
 
     Source: STAR, section IV-B (static-x-order). Decided at ``Arrived``: the x-th gradient since the last update makes
-    the next, and the workers whose gradients are in it go on. A late gradient becomes part of the next update and is
+    the next, and the workers whose gradients are in it continue. A late gradient becomes part of the next update and is
     never dropped, and a worker whose gradient waits does not compute. The learning rate is scaled by the share of the
     global batch, x / N. With ``x`` the number of workers it is BSP, with 1 ASP, event for event.
 
-    Where the paper is silent: when fewer than ``x`` gradients can still come (workers have left, the data of an epoch
-    is used up), those that there are make the update.
+    Where the paper is silent: when fewer than ``x`` gradients can still arrive (workers have left, the data of an epoch
+    is used up), those make the update.
 
     Attributes:
         x: gradients per update, from 1 to the number of workers.
@@ -34,5 +34,5 @@ class StaticX(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """Exactly x, however old they are."""
+        """A gate of exactly x gradients of any age."""
         return Parts(gate=ExactlyGate(x=self.x), lr_rule=self.lr_rule)

@@ -1,4 +1,4 @@
-"""Sync-Switch: BSP for the beginning and while all are equally fast, ASP for the rest."""
+"""Sync-Switch: BSP at first and while all workers are equally fast, ASP for the rest."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from strategies.monitoring.flagged import FlagDetector
 @final
 @dataclass(kw_only=True)
 class SyncSwitch(Composition):
-    """Synchronous for the first ``bsp_frac`` of the samples, then asynchronous; stragglers meanwhile are dealt with.
+    """Synchronous for the first ``bsp_frac`` of the samples, then asynchronous, with a policy for stragglers.
 
     Source: Li et al., "Sync-Switch: hybrid parameter synchronization for distributed deep learning", ICDCS 2021, with
     the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
-    ``duration_s``. ``greedy`` is ASP while there is one and BSP again when there is none; ``elastic`` stays BSP without
-    the stragglers (with ``median``: without those whom to wait for costs more than they contribute), and gives each a
-    Compute every ``probe_s`` whose gradient is dropped, or it could never be seen to be fast again. Modes change after
-    an update; who becomes a straggler is left out as soon as its gradient is here. Batches stay B / N; the rate is
+    ``duration_s``. ``greedy`` is ASP while there is a straggler and BSP otherwise; ``elastic`` remains BSP without the
+    stragglers (with ``median``: without those that cost more waiting than they contribute), and gives each a Compute
+    every ``probe_s`` whose gradient is dropped, because a recovery would otherwise never be seen. Modes change after an
+    update; a new straggler is left out as soon as its gradient has arrived. Batches stay B / N; the learning rate is
     scaled by the share of the global batch, so BSP has N times that of ASP. Momentum is kept.
 
-    A switch is ``hot``: the parameters stay on the servers, and so do orders that are being carried out; what was
-    computed under ASP is part of the first round of BSP, however stale. Nobody begins to compute for ``switch_s``. Or
-    it is a ``restart``, as in the published code: everybody finishes, then every server and every worker is a new
-    process that begins from a checkpoint. Every measured time contains it (the published evaluation takes it off).
+    A switch is ``hot``: the parameters stay on the servers and Computes in progress continue; gradients computed under
+    ASP count in the first round of BSP, however stale. No worker begins to compute for ``switch_s``. Or it is a
+    ``restart``, as in the published code: all workers finish, then every server and every worker is restarted from a
+    checkpoint. Every measured time contains it (the published evaluation subtracts it).
 
     Departures: a restart is one of single nodes, servers one after the other and then all workers, each on another
-    machine; a straggler's flag outlives it. What the published code takes as slow is not public: ``judge: published``
-    is how STAR tells it (the latest time of each against the smallest of all, throughout ``duration_s``), ``median``
-    our reading, which noise alone does not trigger (:class:`strategies.monitoring.slow_lately.SlowLately`). Times are
-    the worker's own part of an iteration, its link both ways included.
+    machine; a straggler's flag outlives it. The published code's criterion for slowness is not public: ``judge:
+    published`` follows STAR's description (the latest time of each against the smallest of all, throughout
+    ``duration_s``), ``median`` is our reading, which noise alone does not trigger
+    (:class:`strategies.monitoring.slow_lately.SlowLately`). Times are the worker's own part of an iteration, with its
+    link both ways.
 
     Attributes:
         bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.
         straggler_policy: ``greedy``, ``elastic`` or ``none``.
         duration_s: seconds for which a worker must have been slow.
-        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which one takes longer
-            that is slow.
+        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which a slow worker
+            takes longer.
         judge: ``published`` or ``median``.
-        probe_s: seconds from one series of probes to the next; those that are left out are probed one after the other.
+        probe_s: seconds between two series of probes; left-out workers are probed one after another.
         switch: ``hot`` or ``restart``.
         switch_s: seconds that a hot switch takes.
-        warmup_iters: first iterations of a process that count for nothing.
-        data: allocation policy, ``dynamic``, ``shared`` or ``even``. What is left of an epoch with who is left out
-            it has to compute itself, in the end; with ``shared`` that is next to nothing.
+        warmup_iters: first iterations of a process that are ignored.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``. A left-out worker must finally compute the samples
+            of the epoch that it holds; with ``shared`` that is next to none.
         lr_rule: see :mod:`strategies.weights`.
     """
 
@@ -65,7 +66,7 @@ class SyncSwitch(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """All together or each by itself, whichever is wanted."""
+        """A switching gate, a detector of stragglers, and the schedule that switches."""
         detector = FlagDetector(
             duration_s=self.duration_s,
             tolerance_frac=self.tolerance_frac,

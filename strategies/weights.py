@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 STALENESS_RULES = ("inverse", "linear")
-"""Rules that are ``batch_linear`` and besides penalise late gradients (ADJUST_LR, AntDT section V-E1, Table II)."""
+"""Rules that add a penalty for late gradients to ``batch_linear`` (ADJUST_LR, AntDT section V-E1, Table II)."""
 LR_RULES = ("batch_linear", "unit", *STALENESS_RULES)
 LINEAR_PENALTY_PER_UPDATE = 0.3
 
 
 def mean_weight(num_samples: int) -> float:
-    """Weight of every gradient sum in an update of ``num_samples`` samples in all: the only averaging there is."""
+    """Weight of every gradient sum in an update of ``num_samples`` samples in all; nothing else averages."""
     return 1.0 / num_samples
 
 
@@ -17,18 +17,18 @@ def lr_scale(rule: str, assigned_samples: int, global_batch_samples: int) -> flo
     """Learning-rate factor of an update that waited for ``assigned_samples`` of the global batch.
 
     ``batch_linear`` (STAR's r_new = y/N r_SSGD, Sync-Switch's n*eta for BSP against eta for ASP) scales with the share
-    of the global batch; ``unit`` leaves the rate alone, as native TensorFlow ASP does. Assigned and not really
+    of the global batch; ``unit`` leaves the rate unchanged, as native TensorFlow ASP does. Assigned and not actually
     received samples count, so that the short last round of an epoch keeps the full rate.
     """
     return 1.0 if rule == "unit" else assigned_samples / global_batch_samples
 
 
 def staleness_factor(rule: str, staleness_updates: int) -> float:
-    """By what the weight of a gradient is multiplied that was computed ``staleness_updates`` versions ago.
+    """Factor on the weight of a gradient that was computed ``staleness_updates`` versions ago.
 
     ``inverse`` is 1 / staleness (after Zhang et al., "Staleness-aware async-SGD", IJCAI 2016), ``linear``
     1 / (1 + 0.3 staleness). The weights of an update are not normalised again: a late gradient moves the parameters
-    less and nobody else's moves them more.
+    less and no other moves them more.
     """
     if rule == "inverse":
         return 1.0 / max(1, staleness_updates)
@@ -36,6 +36,6 @@ def staleness_factor(rule: str, staleness_updates: int) -> float:
 
 
 def check_lr_rule(rule: str) -> None:
-    """Raise ``ValueError`` for a rule that does not exist."""
+    """Raise ``ValueError`` unless ``rule`` is one of ``LR_RULES``."""
     if rule not in LR_RULES:
         raise ValueError(f"lr_rule={rule}: must be one of {', '.join(LR_RULES)}")

@@ -17,30 +17,30 @@ class ZenoPP(Composition):
     """ASP with a screen: the servers compare each gradient g with the gradient r of a validation set.
 
     Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code. At ``Arrived`` a score
-    is asked for, with a new r for every ``refresh_every``-th gradient, accepted or not. At ``Scored``::
+    is requested, with a new r for every ``refresh_every``-th gradient, accepted or not. At ``Scored``::
 
         c = |r| / |g|,   score = gamma c <r, g> - rho |c g|^2 + gamma eps
 
-    of per-sample means; c g is applied if the score is 0 or more, otherwise the gradient is dropped. Its worker goes on
-    then, on the newest parameters. A gradient of norm 0 is rejected, and so are all while |r| is 0. The first
+    of per-sample means; c g is applied if the score is 0 or more, otherwise the gradient is dropped. Then its worker
+    continues, on the newest parameters. A gradient of norm 0 is rejected, and so are all while |r| is 0. The first
     ``warmup_updates`` are plain ASP.
 
     Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
     applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed
-    again unless ``discard``; but once ``give_up_after`` gradients in a row were rejected, nothing would come out
-    otherwise any more, and they are given up. The validation samples are the same throughout.
+    again unless ``discard``; after ``give_up_after`` rejections in a row they are given up all the same, because the
+    job might never end otherwise. The validation samples are the same throughout.
 
     Attributes:
         rho: weight of the penalty.
-        eps: slack of the score; None: every gradient is accepted that has a direction.
+        eps: slack of the score; None: every gradient with a direction is accepted.
         gamma: None: the job's learning rate, before any schedule.
         refresh_every: gradients for one reference gradient.
         validation_samples: held out of the training data, by seed.
         rho_on: norm in the penalty, ``applied`` or ``raw``.
         rescale: apply c g; otherwise g, and c is 1.
         discard: samples of rejected gradients are not computed again.
-        give_up_after: rejections in a row after which they are given up in any case.
-        warmup_updates: that are not screened.
+        give_up_after: rejections in a row after which their samples are given up in any case.
+        warmup_updates: first updates, which are not screened.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
     """
@@ -59,7 +59,7 @@ class ZenoPP(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """Nobody waits for another, but for the score of its gradient."""
+        """ASP's gate behind a screen: a worker waits only for the score of its own gradient."""
         screen = DescentScreen(
             rho=self.rho,
             eps=self.eps,

@@ -1,7 +1,7 @@
-"""Gradient coding: who computes which parts, what is sent, and how the full gradient comes back.
+"""Gradient coding: which worker computes which parts, what it sends, and how the full gradient is decoded.
 
 m workers, k equal parts of the round's data, up to s stragglers. Worker i computes the parts in the support of row i of
-B (m x k) and sends ``sum_j B[i, j] g_j``; whoever has a row vector a that is zero at the stragglers and ``a B = 1`` has
+B (m x k) and sends ``sum_j B[i, j] g_j``; a row vector a with ``a B = 1`` that is zero at the stragglers gives
 the full gradient ``sum_i a_i (row i)``. Files in reading order: ``partitions`` (how many parts for whom), ``matrices``
 (B of each scheme), ``groups`` (workers whose plain sum is enough), ``decoding`` (a), ``stragglers`` (how good a code
 is over all straggler sets), ``schemes`` (the best of several draws, and what is refused). What a job does with a code:

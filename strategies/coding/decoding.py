@@ -25,7 +25,7 @@ class Decoded(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Do the weights give the full gradient?"""
+        """Whether the weights give the full gradient."""
         return self.residual <= RESIDUAL
 
 
@@ -34,9 +34,9 @@ class Decoded(NamedTuple):
 class Code:
     """A coding matrix B (m x k) and its decoder.
 
-    Plain sums come first (all weights 1, exact in any precision): of the first of ``groups`` that is complete, then of
-    one worker per kind of row where the different rows add up to 1 (naive, fractional repetition). Otherwise the
-    shortest a with a B = 1 that is zero at the missing workers.
+    Plain sums (all weights 1, exact in any precision) are preferred: of the first of ``groups`` that is complete, then
+    of one worker per distinct row where the distinct rows add up to 1 (naive, fractional repetition). Otherwise the
+    weights are the shortest a with a B = 1 that is zero at the missing workers.
     """
 
     matrix: Floats
@@ -50,7 +50,7 @@ class Code:
         """Weights for the workers that ``arrived``, in any order.
 
         Raises:
-            ValueError: there is no such worker.
+            ValueError: the code has no such worker.
         """
         here = set(arrived)
         if unknown := sorted(here - set(range(self.num_workers))):
@@ -60,11 +60,11 @@ class Code:
         return Decoded(weights, float(np.abs(weights @ self.matrix - 1).max()))
 
     def decodable(self, arrived: Collection[int]) -> bool:
-        """Do those that ``arrived`` give the full gradient?"""
+        """Whether the rows of the workers that ``arrived`` give the full gradient."""
         return self.decode(arrived).ok
 
     def weights(self, dead: Indices) -> Floats:
-        """Weights (sets, m) without each of the ``dead`` sets (sets, size); of no use where a set cannot be decoded."""
+        """Weights (sets, m) without each of the ``dead`` sets (sets, size); invalid where a set cannot be decoded."""
         weights = self._shortest_without(dead)
         alive = np.ones(weights.shape, dtype=np.bool_)
         np.put_along_axis(alive, dead, False, axis=1)
@@ -82,7 +82,7 @@ class Code:
     def _shortest_without(self, dead: Indices) -> Floats:
         """All solutions of a B = 1 are ``shortest + y @ free.T``: y with the smallest norm that is zero at the dead.
 
-        A system of the size of the redundancy instead of one of the size of the cluster.
+        The system solved has the size of the redundancy instead of the cluster's.
         """
         shortest, free = self._solutions
         weights = np.tile(shortest, (len(dead), 1))
@@ -111,7 +111,7 @@ class Code:
 
     @cached_property
     def _kinds(self) -> list[list[int]]:
-        """Workers by equal rows if the different rows add up to 1 exactly, otherwise nothing."""
+        """Workers grouped by equal rows if the distinct rows add up to exactly 1, otherwise nothing."""
         kinds: dict[bytes, list[int]] = {}
         for worker, row in enumerate(self.matrix):
             if row.any():

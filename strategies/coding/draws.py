@@ -1,4 +1,4 @@
-"""Where chance comes from: a generator of the strategy's own, made of a setting, so that the same code comes again."""
+"""The strategy's own random generator, seeded by a setting, so that a replay builds the same code."""
 
 from __future__ import annotations
 

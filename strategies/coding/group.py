@@ -1,4 +1,4 @@
-"""A code and the workers whose rows it has: built for who is there, with fewer stragglers tolerated where need be."""
+"""A code and the workers whose rows it has: built for the current workers, with a smaller s where none else exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from strategies.protocol import Part, split_evenly
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """What a code is built by; see :func:`strategies.coding.build`."""
+    """Settings from which a code is built; see :func:`strategies.coding.build`."""
 
     scheme: str
     s: int
@@ -36,20 +36,20 @@ class Recipe:
     at_most_parts: int | None = None
 
     def rated(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
-        """The code for as many workers; raises ``ValueError`` as ``build`` does."""
+        """The code for workers of these throughputs; raises ``ValueError`` as ``build`` does."""
         k = None
         if self.scheme not in ONE_PART_EACH:
             k = self._at_most(self.k or default_parts(throughputs, s))
         return _built(replace(self, at_most_parts=None), tuple(throughputs), s, k, attempt, None)
 
     def rated_for(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
-        """The same for workers that hold so many parts each, ``k (s + 1)`` in all."""
+        """The code for workers that hold ``held[i]`` parts each, ``k (s + 1)`` in all."""
         return _built(
             replace(self, at_most_parts=None), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
         )
 
     def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> list[tuple[int, float]]:
-        """Parts of each worker and their samples, so that all end as early as can be."""
+        """Parts of each worker and their samples, so that the last worker finishes as early as possible."""
         k = self._at_most(self.k or PARTS_PER_WORKER * len(paces))
         part = round_samples / k
         held = held_by_time([partial(_of_parts, pace, part) for pace in paces], k, s)
@@ -67,7 +67,7 @@ def _of_parts(pace: Pace, part_samples: float, parts: int) -> float:
 def _built(
     recipe: Recipe, throughputs: tuple[float, ...], s: int, k: int | None, attempt: int, held: tuple[int, ...] | None
 ) -> Rated:
-    """Kept, since a job that starts has built its first code when it was checked."""
+    """Cached, because the check before the job has already built the first code."""
     return build(
         recipe.scheme,
         throughputs,
@@ -82,7 +82,7 @@ def _built(
 
 
 class Decoding(NamedTuple):
-    """What every row that arrived counts in the full gradient, and the residual of that."""
+    """The weight of every row that arrived, and the residual of the decoded gradient."""
 
     weights: dict[int, float]
     residual: float
@@ -90,7 +90,7 @@ class Decoding(NamedTuple):
 
 @final
 class CodedGroup:
-    """``workers`` have rows, and ``s`` of them may be missing; ``idle`` are too slow to have been given any part."""
+    """``workers`` have rows, of which ``s`` may be missing; ``idle`` workers are too slow to have any part."""
 
     def __init__(self, workers: Sequence[int], rated: Rated, s: int, max_amplification: float) -> None:
         self.rated, self.code, self.s, self.max_amplification = rated, rated.code, s, max_amplification
@@ -100,11 +100,11 @@ class CodedGroup:
 
     @classmethod
     def of(cls, recipe: Recipe, throughputs: Mapping[int, float], attempt: int) -> CodedGroup:
-        """For these workers, with the largest s of at most the recipe's that can be had; the last resort is none."""
+        """A code for these workers, with the largest feasible s up to the recipe's; s = 0 as the last resort."""
         workers = sorted(throughputs)
         speeds = [throughputs[worker] for worker in workers]
         for s in range(min(recipe.s, len(workers) - 1), 0, -1):
-            for own in (speeds, [1.0] * len(speeds)):  # even shares before a smaller s
+            for own in (speeds, [1.0] * len(speeds)):  # equal shares before a smaller s
                 try:
                     return cls(workers, recipe.rated(own, s, attempt), s, recipe.max_amplification)
                 except ValueError:  # s + 1 does not divide their number, or it would amplify too much
@@ -113,19 +113,19 @@ class CodedGroup:
 
     @classmethod
     def with_shares(cls, recipe: Recipe, held: Mapping[int, int], s: int, attempt: int) -> CodedGroup:
-        """For workers that hold so many parts; raises ``ValueError`` where that amplifies too much."""
+        """A code for workers that hold so many parts; raises ``ValueError`` where it amplifies too much."""
         workers = sorted(held)
         rated = recipe.rated_for([held[worker] for worker in workers], s, attempt)
         return cls(workers, rated, s, recipe.max_amplification)
 
     @property
     def num_parts(self) -> int:
-        """K."""
+        """The number k of parts of a round."""
         return int(self.code.matrix.shape[1])
 
     @cached_property
     def rows(self) -> dict[int, tuple[Part, ...]]:
-        """The parts of every worker."""
+        """The row of every worker: indices and coefficients of its parts."""
         found = {worker: self.code.matrix[place] for worker, place in self.place.items()}
         return {
             worker: tuple(Part(int(index), float(row[index])) for index in np.flatnonzero(row))
@@ -133,14 +133,14 @@ class CodedGroup:
         }
 
     def assigned(self, round_samples: int) -> dict[int, int]:
-        """Samples of every worker's parts in a round of so many."""
+        """Samples of every worker's parts in a round of ``round_samples``."""
         sizes = split_evenly(round_samples, self.num_parts)
         return {worker: sum(sizes[part.index] for part in row) for worker, row in self.rows.items()}
 
     def decoded(self, arrived: Collection[int], *, eager: bool) -> Decoding | None:
-        """The full gradient from the rows of these workers, if they are enough.
+        """The decoding of these workers' rows, or None where they are not enough.
 
-        All but s of them are, and a whole group; ``eager`` tries any that together have computed every part.
+        All but s workers are enough, and so is a complete group; ``eager`` tries any set that covers every part.
         """
         rows = sorted(self.place[worker] for worker in arrived)
         most = len(rows) >= len(self.workers) - self.s
@@ -155,7 +155,7 @@ class CodedGroup:
         )
 
     def round_s(self, times_s: Mapping[int, float], *, eager: bool) -> float:
-        """When a round ends in which workers deliver at these times."""
+        """Seconds until a round is decodable in which workers deliver at these times."""
         here: list[int] = []
         for worker in sorted(times_s, key=lambda worker: (times_s[worker], worker)):
             here.append(worker)
@@ -164,7 +164,7 @@ class CodedGroup:
         return inf
 
     def _amplified(self, weights: Floats) -> float:
-        """By how much these weights multiply rounding errors."""
+        """The factor by which these weights multiply rounding errors."""
         return float((np.abs(weights) @ np.abs(self.code.matrix)).max())
 
     @cached_property

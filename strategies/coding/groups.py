@@ -14,7 +14,7 @@ from strategies.coding.matrices import copies_of, heter_aware
 from strategies.coding.terms import Chance, Floats, Group, Mask
 
 MAX_GROUPS = 2000
-"""Where a search stops; clusters of many equal workers have exponentially many groups."""
+"""Groups after which a search stops; clusters of many equal workers have exponentially many."""
 
 
 def find_groups(support: Mask, workers: Collection[int] | None = None, at_most: int = MAX_GROUPS) -> list[Group]:
@@ -26,7 +26,7 @@ def find_groups(support: Mask, workers: Collection[int] | None = None, at_most: 
 
 
 def packed(support: Mask, at_most: int = MAX_GROUPS) -> list[Group]:
-    """Pairwise disjoint groups: again and again the smallest (ties: lower ids) among the workers that are left.
+    """Pairwise disjoint groups, chosen greedily: the smallest (ties: lower ids) among the remaining workers.
 
     ``at_most`` bounds each search and not all of them together: the groups found first share their first workers.
     """
@@ -40,7 +40,7 @@ def packed(support: Mask, at_most: int = MAX_GROUPS) -> list[Group]:
 
 
 def pruned(groups: Sequence[Group]) -> list[Group]:
-    """The paper's choice: drop the group that meets most of the others (ties: the last) until all are disjoint.
+    """The paper's choice: drop the group that intersects most others (ties: the last) until all are disjoint.
 
     It may keep fewer than ``packed``: 2 instead of 3 for six equal workers and s = 2.
     """
@@ -58,8 +58,8 @@ def pruned(groups: Sequence[Group]) -> list[Group]:
 def group_based(support: Mask, groups: Sequence[Group], chance: Chance) -> Floats:
     """Algorithm 3: 1 on the support of the workers of disjoint ``groups``, the others by Algorithm 1 among themselves.
 
-    Each of the P groups uses up one holder of every part, so the others are coded for s - P stragglers (the symbol is
-    lost in the text at hand; it follows from Lemma 2). With P = s + 1 the others hold nothing.
+    Each of the P groups takes one holder of every part, so the others are coded for s - P stragglers (the symbol is
+    missing in the published text; it follows from Lemma 2). With P = s + 1 the others hold nothing.
 
     Raises:
         ValueError: some parts have more holders than others, or the groups are not disjoint groups of this support.
@@ -77,7 +77,7 @@ def group_based(support: Mask, groups: Sequence[Group], chance: Chance) -> Float
 
 
 def _covers(rows: dict[int, int], full: int) -> Iterator[Group]:
-    """Exact covers of the bits of ``full`` by ``rows``; what has once been found to lead nowhere is not tried again."""
+    """Exact covers of the bits of ``full`` by ``rows``; dead ends are remembered and not searched again."""
     hopeless: set[int] = set()
 
     def extend(covered: int, chosen: Group) -> Iterator[Group]:

@@ -8,7 +8,7 @@ from strategies.coding.terms import Chance, Floats, Mask, check_tolerance
 
 
 def naive(m: int) -> Floats:
-    """One part per worker and no redundancy; everybody is needed."""
+    """One part per worker and no redundancy: the identity (m x m); every worker is needed."""
     return np.eye(m)
 
 
@@ -33,9 +33,9 @@ def fractional_repetition(m: int, s: int) -> Floats:
 
 
 def cyclic(m: int, s: int, chance: Chance) -> Floats:
-    """Tandon et al., Algorithm 2, with H (s x m) standard normal but for its last column, so that H 1 = 0.
+    """Tandon et al., Algorithm 2, with H (s x m) standard normal except its last column, so that H 1 = 0.
 
-    Without stragglers there is nothing to code: the identity.
+    With s = 0 there is nothing to code: the identity.
 
     Raises:
         ValueError: ``s`` is not below ``m``.
@@ -48,7 +48,7 @@ def cyclic(m: int, s: int, chance: Chance) -> Floats:
 
 
 def cyclic_of(h: Floats) -> Floats:
-    """The matrix for a given H: row i has a 1 at part i and, at the s parts after it, what makes H B[i] = 0."""
+    """The matrix for a given H: row i has a 1 at part i and, at the next s parts, the solution of H B[i] = 0."""
     s, m = h.shape
     matrix = np.eye(m)
     for worker in range(m):
@@ -60,7 +60,7 @@ def cyclic_of(h: Floats) -> Floats:
 def heter_aware(support: Mask, chance: Chance) -> Floats:
     """Wang et al., Algorithm 1, with C (s+1 x m) uniform on (0, 1), for a ``support`` with s + 1 holders of each part.
 
-    Without stragglers there is nothing to code: C = 1, so B is the support.
+    With s = 0 there is nothing to code: C = 1, so B is the support.
 
     Raises:
         ValueError: some parts have more holders than others.

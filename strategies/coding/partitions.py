@@ -1,7 +1,7 @@
 """How many parts each worker computes, and which: in proportion to its throughput (Wang et al., Eq. 5 to 7).
 
 The paper takes ``n_i = k (s + 1) c_i / sum(c)`` for whole and at most k. Here quotas above k become k and the rest is
-shared anew among the others; what is not whole is rounded by largest remainder (ties: the lower id).
+shared again among the others; fractions are rounded by largest remainder (ties: the lower id).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from strategies.coding.terms import Mask, check_throughputs, check_tolerance
 from strategies.load.allocation import split_by_time
 
 PARTS_PER_WORKER = 4
-"""If no number of parts up to twice as many per worker suits the throughputs."""
+"""Parts per worker if no number up to twice as many makes all quotas whole."""
 WHOLE = 1e-9
-"""How far from a whole number a quota is still whole."""
+"""Distance from a whole number up to which a quota counts as whole."""
 
 
 def quotas(throughputs: Sequence[float], k: int, s: int) -> list[float]:
@@ -57,9 +57,9 @@ def counts(throughputs: Sequence[float], k: int, s: int) -> list[int]:
 
 
 def held_by_time(times: Sequence[Callable[[int], float]], k: int, s: int) -> list[int]:
-    """The same where worker i needs ``times[i](n)`` for n parts, non-decreasing in n: the last of all ends earliest.
+    """As ``counts``, where worker i needs ``times[i](n)`` for n parts, non-decreasing in n: the last ends earliest.
 
-    Everybody has a part if there are enough of them: who has none could not be measured any more.
+    Every worker has a part if there are enough: one without could not be measured any more.
 
     Raises:
         ValueError: ``k`` is below 1, or ``s`` is no less than the number of workers.
@@ -72,7 +72,7 @@ def held_by_time(times: Sequence[Callable[[int], float]], k: int, s: int) -> lis
 
 
 def support(held: Sequence[int], k: int) -> Mask:
-    """Who holds what, (m, k): ``held[i]`` consecutive parts for worker i, from where i - 1 stopped, modulo ``k``.
+    """The support (m, k): ``held[i]`` consecutive parts for worker i, from where i - 1 stopped, modulo ``k``.
 
     If no count is above k and they sum to ``k (s + 1)``, every part has exactly s + 1 different holders.
     """

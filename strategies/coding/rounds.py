@@ -1,4 +1,4 @@
-"""Coded rounds: who computes which row, when a round is decoded, and who takes part in the next (pure)."""
+"""Coded rounds: which worker computes which row, when a round is decoded, and who is in the next code (pure)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad,
 
 @final
 class Rounds:
-    """One round after another, each of ``batch_samples`` samples.
+    """Runs one round after another, each of ``batch_samples`` samples.
 
-    ``_working``: of which round the row is that a worker computes. ``_rows``: those of this round that are here.
-    Workers of the code that have left for good are ``_gone``; those that are not in it yet wait as ``_newcomers``.
+    ``_working`` holds the round of the row that each worker computes, ``_rows`` the rows of this round that have
+    arrived. Workers of the code that have left for good are ``_gone``; workers not yet in it wait as ``_newcomers``.
     """
 
     def __init__(self, recipe: Recipe, batch_samples: int, speeds: Speeds, *, rebuild_frac: float, eager: bool) -> None:
@@ -28,7 +28,7 @@ class Rounds:
         self._newcomers: set[int] = set()
 
     def begin(self, workers: Sequence[int]) -> list[AnyCommand]:
-        """All of ``workers`` are idle, nothing is under way."""
+        """Build a code for ``workers``, which are all idle, and open the first round."""
         self._working: dict[int, int] = {}
         self._rows: dict[int, Grad] = {}
         self._round, self._residual = 0, 0.0
@@ -39,7 +39,7 @@ class Rounds:
         return self._open(workers)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Of the round: rows that are here; of the last update: the residual; of the code: what it is good for."""
+        """The rows that have arrived, the residual of the last update, and the properties of the code."""
         return {
             "arrived": len(self._rows),
             "residual": self._residual,
@@ -50,7 +50,7 @@ class Rounds:
         }
 
     def _build(self, workers: Sequence[int]) -> None:
-        """The code for who is there, whatever it can tolerate; even shares if those by pace gain nothing."""
+        """A code for the current workers, whatever s it has; even shares if shares by pace gain nothing."""
         paces, s = self.speeds.of(workers), min(self.recipe.s, len(workers) - 1)
         group = None
         if self.speeds.measured and s > 0:
@@ -77,9 +77,9 @@ class Rounds:
         sizes: Mapping[int, float],
         now_s: float,
     ) -> CodedGroup | None:
-        """A code with shares by pace, if rounds are then shorter by enough than ``now_s``; None: it gains too little.
+        """A code with shares by pace, if it makes rounds enough shorter than ``now_s``; None: it gains too little.
 
-        ``seen`` are iterations of everybody side by side, with these ``sizes``: they would take longer or less long.
+        ``seen`` are times of all workers' iterations with ``sizes``, aligned; they are scaled to the new sizes.
         """
         workers = sorted(paces)
         shares = dict(
@@ -97,27 +97,27 @@ class Rounds:
             return CodedGroup.with_shares(
                 self.recipe, {one: parts for one, (parts, _) in shares.items()}, s, self._built
             )
-        except ValueError:  # it would amplify too much; the code that there is does not
+        except ValueError:  # the new code would amplify too much; keep the current one
             self._refused += 1
             self.speeds.refused()
             return None
 
     def _improved(self) -> CodedGroup | None:
-        """A code for what the workers have been found to be like, if that makes rounds shorter by enough.
+        """A code for the measured speeds, if it makes rounds enough shorter.
 
-        It tolerates as many stragglers as the one of now, or it is not taken.
+        It must tolerate as many stragglers as the current one.
         """
-        seen = self.speeds.of_now(self._assigned, self._group.s)
+        seen = self.speeds.current_times(self._assigned, self._group.s)
         if seen is None or not self._group.s:
             return None
         rows = side_by_side(seen)
         now_s = fmean(self._group.round_s(row, eager=self.eager) for row in rows)
         return self._by_pace(self.speeds.of(self._here()), self._group.s, rows, self._assigned, now_s)
 
-    # ---- who is there ------------------------------------------------------------------------------------------------
+    # ---- membership --------------------------------------------------------------------------------------------------
 
     def lost(self, event: Lost) -> list[AnyCommand]:
-        """One that restarts is only late; when too many are gone for good, the round begins again without them."""
+        """A worker that restarts is only late; when too many have left for good, the round restarts without them."""
         self._working.pop(event.worker, None)
         if event.restarting:
             return []
@@ -141,7 +141,7 @@ class Rounds:
         return sorted({*self._group.workers, *self._group.idle, *self._newcomers} - self._gone)
 
     def joined(self, worker: int) -> list[AnyCommand]:
-        """Who has a row computes it, unless it has been delivered; a newcomer waits for the next code."""
+        """A worker with a row computes it, unless the row has arrived; a newcomer waits for the next code."""
         deserted = len(self._gone) == len(self._group.workers)
         self._gone.discard(worker)
         if worker in self._group.idle:
@@ -159,7 +159,7 @@ class Rounds:
         return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._group.place)]
 
     def next(self, worker: int) -> list[AnyCommand]:
-        """Its row of the round of now, if it has one in this code."""
+        """The worker's row of the current round, if it has one in this code."""
         return [self._row(worker)] if worker in self._group.place else []
 
     def _row(self, worker: int) -> Compute:
@@ -167,7 +167,7 @@ class Rounds:
         return Compute(worker=worker, num_samples=self._assigned[worker], parts=self._group.rows[worker])
 
     def arrived(self, event: Arrived) -> list[AnyCommand]:
-        """Late: dropped. Of this round: perhaps the last that was needed."""
+        """Drop a row of an older round; keep one of this round, and apply the rows if they can be decoded."""
         grad = event.grad
         self.speeds.tell(event)
         if self._working.pop(grad.worker) != self._round:

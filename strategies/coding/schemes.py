@@ -1,4 +1,4 @@
-"""A scheme by its name: the code with the least amplification of several draws, or the reason why there is none."""
+"""Builds a scheme by name: the code with the least amplification of several draws, or the reason for refusing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strategies.coding.stragglers import Rated, best_of, rounding_error, straggl
 from strategies.coding.terms import Chance, Mask, check_throughputs, check_tolerance
 
 ONE_PART_EACH = ("naive", "fractional_repetition", "cyclic")
-"""Schemes that know no throughputs: k = m."""
+"""Schemes that ignore throughputs: k = m."""
 SCHEMES = (*ONE_PART_EACH, "heter_aware", "group_based")
 
 
@@ -29,18 +29,18 @@ def build(
     max_groups: int = MAX_GROUPS,
     held: Sequence[int] | None = None,
 ) -> Rated:
-    """The code of ``scheme`` for the workers with these ``throughputs`` (any unit) and up to ``s`` stragglers.
+    """The code of ``scheme`` for workers of these ``throughputs`` (any unit) and up to ``s`` stragglers.
 
     Args:
         scheme: one of ``SCHEMES``.
         throughputs: of each worker; their number is m.
         s: stragglers that are tolerated.
         chance: a ``numpy.random.Generator``; the same state gives the same code.
-        k: number of parts; None: m, or what makes the shares of ``heter_aware`` and ``group_based`` whole.
+        k: number of parts; None: m, or the smallest that makes the shares of ``heter_aware`` and ``group_based`` whole.
         draws: random matrices to choose from.
         max_amplification: more is refused (1e3 is an error of about 6e-5 in float32).
         prune: which groups ``group_based`` keeps: ``packing`` or ``paper``.
-        max_groups: where a search for groups stops.
+        max_groups: groups after which a search stops.
         held: parts of each worker, ``k (s + 1)`` in all and at most ``k`` each; None: in proportion to ``throughputs``.
 
     Raises:

@@ -1,9 +1,9 @@
-"""How long every worker takes for how many samples: given once and for all, or equal at first and then measured (pure).
+"""Seconds of every worker by number of samples: given by the configuration, or equal at first and then measured (pure).
 
-An iteration takes what it takes whatever its size, and something for each sample: ``base_s + per_sample_s * samples``.
-Samples per second alone would take a worker with a small share for a slow one. One size does not tell the two apart, so
-the first measurement says as much as throughputs do (base 0, the papers' model), and shares that it changes give a
-second size. Times are medians: a window of delays or a slow iteration among many is none of a worker's own.
+An iteration takes ``base_s + per_sample_s * samples``. With samples per second alone, a worker with a small share would
+look slow. One size does not separate the two terms, so the first measurement yields throughputs only (base 0, the
+papers' model); once shares change, there is a second size. Times are medians, because a window of delays or a single
+slow iteration is not the worker's own speed.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from strategies.monitoring.warmup import Warmup
 from strategies.protocol import Arrived
 
 WARMUP_ITERS = 3
-"""First iterations of a process that count for nothing."""
+"""First iterations of a process, which are ignored."""
 PATIENCE = 3
-"""Times as many rounds as iterations are asked for: after these, less is enough of those who are late every time."""
+"""Rounds per requested iteration, after which fewer iterations suffice of workers that are late every time."""
 LEAST_ITERS = 3
-"""Iterations that are enough of them, and of a size that is no longer in use."""
+"""Iterations that suffice of such workers, and of a size that is no longer in use."""
 ROWS = 10
-"""Iterations of everybody that codes are compared by."""
+"""Iterations of all workers by which two codes are compared."""
 APART = 0.25
-"""Two sizes tell base and slope apart if they differ by this part of the larger: times of equal work vary, too."""
+"""Least relative difference of two sizes that separates base and slope: times of equal work vary, too."""
 
 
 class Pace(NamedTuple):
-    """Seconds of an iteration, without waiting and receiving; in any unit where throughputs were given."""
+    """The time of an iteration without waiting and receiving, in seconds (any unit where throughputs are given)."""
 
     base_s: float
     per_sample_s: float
 
     def seconds(self, samples: float) -> float:
-        """Of so many samples; none take no time."""
+        """The time of ``samples`` samples; 0 for none."""
         return self.base_s + self.per_sample_s * samples if samples else 0.0
 
 
 def fitted(times_s: Mapping[int, float]) -> Pace | None:
-    """Base and slope from the times of two sizes (the last two); None: they do not tell, or contradict each other."""
+    """Base and slope from the times of the last two sizes; None where they are too close or contradict each other."""
     if len(times_s) < 2:
         return None
     (one, one_s), (other, other_s) = sorted(list(times_s.items())[-2:])
@@ -54,14 +54,14 @@ def fitted(times_s: Mapping[int, float]) -> Pace | None:
 
 @final
 class Speeds:
-    """``known`` holds every worker's pace as the next code will take it.
+    """Measures every worker's pace; ``known`` holds the values for the next code.
 
     Args:
         workers: of the job's start.
         given: their throughputs, in any unit; None: equal.
-        num_iters: iterations that a measurement takes; 0: what is given stays.
+        num_iters: iterations that a measurement takes; 0: keep the given throughputs.
 
-    ``_base_samples``: what every iteration takes, as a number of samples that take as long.
+    ``_base_samples`` is the base of an iteration, as the number of samples that take as long.
     """
 
     def __init__(self, workers: Sequence[int], given: Sequence[float] | None, num_iters: int) -> None:
@@ -76,25 +76,24 @@ class Speeds:
         self._rounds, self._pause, self._next = 0, num_iters, num_iters
 
     def tell(self, event: Arrived) -> None:
-        """A gradient has arrived."""
+        """Record the time of an arrived gradient."""
         if not self.num_iters or not self._warmup.tells(event):
             return
         by_size = self._seen.setdefault(event.grad.worker, {})
         by_size.setdefault(event.grad.samples, deque(maxlen=self.num_iters)).append(event.timings.iter_s)
 
     def of(self, workers: Sequence[int]) -> dict[int, Pace]:
-        """Of these; one that is new counts as the mean of the others until it is measured."""
+        """Paces of these workers; a new one counts as the mean of the others until it is measured."""
         old = [self.known[worker] for worker in workers if worker in self.known]
         mean = _mean(old) if old else Pace(0.0, 1.0)
         self.known |= {worker: mean for worker in workers if worker not in self.known}
         return {worker: self.known[worker] for worker in workers}
 
-    def of_now(self, assigned: Mapping[int, int], spare: int) -> dict[int, tuple[float, ...]] | None:
-        """Seconds of every worker's last iterations of the size that it has now; None until they are known.
+    def current_times(self, assigned: Mapping[int, int], spare: int) -> dict[int, tuple[float, ...]] | None:
+        """Seconds of every worker's last iterations with its current size; None until they are known.
 
-        To be asked once a round.
-
-        After a while a few iterations are enough, and up to ``spare`` may never have answered: they are left out.
+        Call it once per round. After a while a few iterations suffice, and up to ``spare`` workers that have never
+        delivered are left out.
         """
         self._rounds += 1
         if not self.num_iters or self._rounds < self._next:
@@ -110,22 +109,22 @@ class Speeds:
         return ready
 
     def refused(self) -> None:
-        """What was measured led to no code: that is not asked again for a while, each time for twice as long."""
+        """The measurement led to no new code: wait before the next attempt, twice as long each time."""
         self._pause *= 2
         self._next = self._rounds + self._pause
 
     def renew(self, assigned: Mapping[int, int]) -> None:
-        """There is a new code: of every worker the last size before this one stays known, and nothing older."""
+        """A new code is in use: keep the last size before it for every worker, and nothing older."""
         self._rounds, self._pause, self._next = 0, self.num_iters, self.num_iters
         for worker, samples in assigned.items():
             own = self._seen.get(worker, {})
-            told = [size for size, times in own.items() if size != samples and len(times) >= self._least]
-            self._seen[worker] = {size: own[size] for size in told[-1:]}
+            measured = [size for size, times in own.items() if size != samples and len(times) >= self._least]
+            self._seen[worker] = {size: own[size] for size in measured[-1:]}
 
     def _learn(self, now_s: Mapping[int, float], assigned: Mapping[int, int]) -> None:
-        """Paces of who was measured: as long as each took, divided into base and slope as most workers' sizes tell.
+        """Paces of the measured workers: each one's time, divided into base and slope as for most workers.
 
-        A worker's own two sizes would not do: a delay that began between them looks like a slope.
+        A worker's own two sizes are not enough: a delay that began between them looks like a slope.
         """
         fits = (fitted(self._sizes_of(worker, assigned[worker])) for worker in now_s)
         told = [pace.base_s / pace.per_sample_s for pace in fits if pace is not None]
@@ -139,22 +138,22 @@ class Speeds:
         self.measured = True
 
     def _sizes_of(self, worker: int, size: int) -> dict[int, float]:
-        """Median times of the sizes that are known, that of now last."""
+        """Median times of the known sizes, the current one last."""
         known = {one: median(times) for one, times in self._seen[worker].items() if len(times) >= self._least}
         return {**{one: seconds for one, seconds in known.items() if one != size}, size: known[size]}
 
 
 def side_by_side(seen: Mapping[int, Sequence[float]], rows: int = ROWS) -> list[dict[int, float]]:
-    """So many iterations of everybody next to each other, spread over what was seen, late ones among them."""
+    """``rows`` aligned iterations of all workers, spread evenly over the measured ones, late ones included."""
     return [{worker: own[row * len(own) // rows] for worker, own in seen.items()} for row in range(rows)]
 
 
 def last_needed(times_s: Collection[float], spare: int) -> float:
-    """When all but so many have finished."""
+    """The time at which all but ``spare`` workers have finished."""
     return sorted(times_s)[len(times_s) - 1 - spare] if len(times_s) > spare else inf
 
 
 def _mean(paces: Sequence[Pace]) -> Pace:
-    """Of workers: as long as they take on average."""
+    """The mean pace of several workers."""
     count = len(paces)
     return Pace(sum(pace.base_s for pace in paces) / count, sum(pace.per_sample_s for pace in paces) / count)

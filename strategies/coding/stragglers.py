@@ -2,7 +2,7 @@
 
 A worker's rounding error grows with its weight: decoding multiplies the error of part j by up to
 ``sum_i |a_i B[i, j]|``. The largest of these over parts and straggler sets is the ``amplification``: 1 for plain sums,
-the least there is, and thousands for an unlucky draw. Unlike max |a| or max |B| it does not depend on how a row is
+the minimum, and thousands for an unlucky draw. Unlike max |a| or max |B| it does not depend on how a row is
 scaled.
 """
 
@@ -19,9 +19,9 @@ from strategies.coding.decoding import RESIDUAL, Code
 from strategies.coding.terms import Chance, Indices
 
 MAX_SETS = 1000
-"""More straggler sets than this are sampled; up to 12 workers all are tried."""
+"""Straggler sets up to which all are tried (all for up to 12 workers); more are sampled."""
 PLAIN = 1 + 1e-9
-"""Amplification that no other draw improves on."""
+"""The smallest possible amplification."""
 
 
 class Rated(NamedTuple):
@@ -52,7 +52,7 @@ def best_of(codes: Iterable[Code], dead: Indices) -> Rated:
     """The code with the least amplification (ties: the first); plain sums end the search.
 
     Raises:
-        ValueError: there is no code.
+        ValueError: ``codes`` is empty.
     """
     best: Rated | None = None
     for code in codes:

@@ -1,4 +1,4 @@
-"""What all files of the package share: the shapes, the chance that is passed in, and the refusals."""
+"""What all files of the package share: shapes, the interface of a random generator, and checks."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from strategies.checks import check_whole
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-"""Of a support, (m, k): does worker i hold part j?"""
+"""A support (m, k): whether worker i holds part j."""
 Indices = NDArray[np.intp]
-"""Of straggler sets, (sets, size): the dead workers of each, ascending."""
+"""Straggler sets (sets, size): the dead workers of each, ascending."""
 Group = tuple[int, ...]
-"""Workers, ascending."""
+"""Worker ids in ascending order."""
 
 
 class Chance(Protocol):
-    """What is used here of a ``numpy.random.Generator``."""
+    """The methods of ``numpy.random.Generator`` that are used here."""
 
     def random(self, size: tuple[int, int]) -> NDArray[Any]:
-        """Uniform on [0, 1)."""
+        """Values uniform on [0, 1), of this shape."""
         ...
 
     def standard_normal(self, size: tuple[int, int]) -> NDArray[Any]:
-        """Normal with mean 0 and variance 1."""
+        """Normal values of mean 0 and variance 1, of this shape."""
         ...
 
 
 def check_tolerance(s: int, m: int) -> None:
-    """Raise ``ValueError`` unless ``m`` workers can do without ``s`` of them."""
+    """Raise ``ValueError`` unless ``s`` is at least 0 and below ``m``, the number of workers."""
     check_whole("s", s)
     if s >= m:
-        raise ValueError(f"s={s}: must be below the number of workers, {m}; somebody has to be left")
+        raise ValueError(f"s={s}: must be below the number of workers, {m}; at least one must be left")
 
 
 def check_throughputs(throughputs: Sequence[float]) -> None:

@@ -1,7 +1,7 @@
-"""The strategy that drives parts: events to each of them, their answers to commands."""
+"""The strategy that drives parts: it passes events to them and turns their answers into commands."""
 
 # mypy: disable-error-code="type-abstract"
-# parts are looked up by interfaces, which nobody instantiates
+# parts are looked up by interfaces, which are never instantiated
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ from strategies.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_we
 
 
 class Composition(Strategy):
-    """Abstract: a system is a final dataclass that says in :meth:`compose` which parts it has.
+    """Abstract: a system is a final dataclass whose :meth:`compose` returns its parts.
 
-    On every event: all parts that watch see it; the gate answers; the schedule and the controller of periodic decisions
-    follow; who settles has the last word. What a system needs, where it can be used and what it refuses follows from
-    its parts.
+    On every event: all observing parts see it; the gate answers; the schedule and the controller of periodic decisions
+    follow; a part that settles may change the commands last. What a system needs, where it can be used and what it
+    refuses follows from its parts.
     """
 
     @abstractmethod
     def compose(self) -> Parts:
-        """The parts, made of the fields; raises ``ValueError`` naming a field that is refused."""
+        """Build the parts from the fields; raises ``ValueError`` naming a field that is refused."""
 
     @final
     def __post_init__(self) -> None:
-        """Make the parts, and refuse what does not fit."""
+        """Build the parts, and refuse combinations that do not fit."""
         self.parts = parts = self.compose()
         check_lr_rule(parts.lr_rule)
         if self.data not in DATA_POLICIES:
@@ -85,7 +85,7 @@ class Composition(Strategy):
         self._wire(parts)
 
     def _declare(self, parts: Parts) -> None:
-        """What a runtime must know beforehand."""
+        """Set what a runtime must know before the job: needed commands, topologies, held-out samples."""
         everything = [part for _, part in parts.slots()]
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
@@ -96,7 +96,7 @@ class Composition(Strategy):
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
 
     def _wire(self, parts: Parts) -> None:
-        """Who is called when; actions and the load policy are called by the controller."""
+        """Collect the parts by hook; actions and the load policy are called by the controller."""
         # actions before load policies, because a node that goes should not first get a tiny batch
         deciding = [*parts.actions.values(), *([parts.load] if isinstance(parts.load, Deciding) else [])]
         periodic = []
@@ -145,7 +145,7 @@ class Composition(Strategy):
 
     @contextmanager
     def _naming(self, slot: str) -> Iterator[None]:
-        """What a part refuses, by the name under which the user knows its setting."""
+        """Re-raise a part's error with the name under which the user knows its setting."""
         try:
             yield
         except ValueError as error:
@@ -153,7 +153,7 @@ class Composition(Strategy):
 
     @final
     def staleness_hint(self) -> BoundedStalenessHint | None:
-        """A bounded gate and nothing else; what depends on the staleness cannot be known beforehand."""
+        """Only for a bounded gate and nothing else; rates that depend on staleness are not known beforehand."""
         gate, rule = self.parts.gate, self.parts.lr_rule
         alone = isinstance(self.parts.load, EvenLoad) and len(list(self.parts.slots())) == 2
         if not alone or rule in STALENESS_RULES or not isinstance(gate, Bounded):
@@ -164,8 +164,8 @@ class Composition(Strategy):
 
     @final
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """Every part in turn."""
-        if self._alone and isinstance(event, Arrived):  # nobody else listens: most of what BSP, ASP and SSP decide
+        """Pass the event to every part in turn, and return the commands."""
+        if self._alone and isinstance(event, Arrived):  # no other part observes: most decisions of BSP, ASP and SSP
             return self._carried_out(self._gate.arrived(event.grad))
         if isinstance(event, Started):
             self._start(event)
@@ -185,7 +185,7 @@ class Composition(Strategy):
             part.start(started)
 
     def _answer(self, event: AnyEvent) -> list[AnyCommand]:
-        """The gate's, as commands."""
+        """The gate's answer to the event, as commands."""
         match event:
             case Arrived(grad=grad):
                 score = None if self._screen is None else self._screen.asks(grad, self._version)
@@ -216,13 +216,13 @@ class Composition(Strategy):
         return [self._order(worker) for worker in first]
 
     def _portion(self, worker: int) -> Compute:
-        """The next part of the worker's batch."""
+        """The order cut down to the next part of the worker's batch, where the gate divides batches."""
         gate: Any = self._gate
         part, parts = gate.portion(worker)
         return Compute(worker=worker, num_samples=split_evenly(self._load.order(worker).num_samples, parts)[part])
 
     def _carried_out(self, verdict: Verdict, factor: float = 1.0, requeue: bool | None = None) -> list[AnyCommand]:
-        """A verdict as commands; ``factor`` is what weights are multiplied by, ``requeue`` None: as the system says."""
+        """A verdict as commands; ``factor`` multiplies the weights, ``requeue`` None: the system's setting."""
         commands: list[AnyCommand] = []
         if verdict.apply:
             self._update(verdict, factor, commands)
@@ -256,7 +256,7 @@ class Composition(Strategy):
             counting.applied(tuple(used))
 
     def _resize(self, verdict: Verdict) -> None:
-        """Before every round; where there are none, once as many gradients were applied as there are workers."""
+        """Resize before every round; with other gates, after as many applied gradients as there are workers."""
         if self._gate.rounds:
             self._load.resize(verdict.go)
             return
@@ -269,7 +269,7 @@ class Composition(Strategy):
 
     @final
     def log_state(self) -> dict[str, float | int | str]:
-        """The gate's state and that of all others; a warning last."""
+        """The state of the gate and of all other parts; a warning last."""
         state = self._gate.log_state()
         for part in self._logging:
             state = state | part.log_state()

@@ -1,7 +1,7 @@
-"""Which parts do not work together: refused with one line, before a job."""
+"""Combinations of parts that do not work together; they are refused with one line, before a job."""
 
 # mypy: disable-error-code="type-abstract"
-# parts are looked up by interfaces, which nobody instantiates
+# parts are looked up by interfaces, which are never instantiated
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strategies.screens.base import Screen
 
 
 def check_fit(parts: Parts) -> None:
-    """Raise ``ValueError`` naming the slot that is filled with what does not belong there, or does not fit another."""
+    """Raise ``ValueError`` naming a slot whose part does not belong there, or does not fit another part."""
     check_slots(parts)
     check_looks(parts)
     gate, load = type(parts.gate).__name__, type(parts.load).__name__
@@ -35,7 +35,7 @@ def check_fit(parts: Parts) -> None:
 
 
 def check_slots(parts: Parts) -> None:
-    """Every slot holds what belongs there."""
+    """Raise ``ValueError`` unless every slot holds a part of its kind."""
     kinds: dict[str, tuple[type, ...]] = {
         "gate": (Gate,),
         "load": (Load,),
@@ -54,7 +54,7 @@ def check_slots(parts: Parts) -> None:
 
 
 def check_looks(parts: Parts) -> None:
-    """Whatever a part looks at is there, and every detector is looked at."""
+    """Raise ``ValueError`` unless every part that another queries is there, and every detector is queried."""
     seen = list[object]()
     for name, part in parts.slots():
         for kind in part.looks_at if isinstance(part, Meeting) else ():
@@ -70,7 +70,7 @@ def check_looks(parts: Parts) -> None:
 
 
 def check_decisions(parts: Parts) -> None:
-    """Somebody decides if and only if it is said how often."""
+    """Raise ``ValueError`` unless ``decide_every_s`` is set exactly where some part decides."""
     deciding = parts.having(Deciding)
     if deciding and parts.decide_every_s is None:
         raise ValueError(f"decide_every_s=null: must be the seconds between two decisions of {_shown(deciding[0])}")
@@ -79,5 +79,5 @@ def check_decisions(parts: Parts) -> None:
 
 
 def _shown(part: object) -> str:
-    """A part by its class, anything else as it was written."""
+    """The class name of a part, anything else as it was written."""
     return type(part).__name__ if type(part).__module__.startswith("strategies.") else str(part)

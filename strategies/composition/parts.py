@@ -1,4 +1,4 @@
-"""Which parts a system is made of, by the slots that they stand in."""
+"""The parts of a system, by slot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Parts:
     Attributes:
         gate: when arrived gradients are applied, and who may compute then.
         load: who computes how much.
-        detectors: what is known of nodes: whoever needs it looks at it.
+        detectors: what measures nodes; other parts query them.
         schedule: when the gate changes its mode. It has the hooks ``then`` or ``settle``.
         screen: which gradients count at all.
         actions: what is done to nodes, decided in this order every ``decide_every_s`` seconds.
@@ -45,7 +45,7 @@ class Parts:
     named: bool = False
 
     def slots(self) -> Iterator[tuple[str, object]]:
-        """Every part with the name of its place, in the order in which they hear of events."""
+        """Every part with the name of its slot, in the order in which they receive events."""
         yield from ((f"detectors.{name}", part) for name, part in self.detectors.items())
         yield "gate", self.gate
         yield "load", self.load

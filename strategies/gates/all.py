@@ -14,9 +14,9 @@ from strategies.protocol import Grad
 @final
 @dataclass(kw_only=True)
 class AllGate:
-    """Everybody waits for everybody. New workers enter with the next round, or at once when nobody else is left.
+    """Every member waits for all others. New workers enter with the next round, or at once if no member is left.
 
-    ``missing`` are the members whose gradient of this round is not here yet.
+    ``missing`` are the members whose gradient of this round has not arrived.
     """
 
     rounds: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class AllGate:
         return NOTHING if self.missing else self._complete()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Wait for a worker that restarts, go on without one that left."""
+        """Wait for a worker that restarts, continue without one that left."""
         if restarting:
             self.roster.lost_work |= self.missing & {worker}
             return NOTHING
@@ -45,7 +45,7 @@ class AllGate:
         return self._complete() if not self.missing and (self.buffer or self.roster.deserted) else NOTHING
 
     def joined(self, worker: int) -> Verdict:
-        """A returning member computes again what it lost; if it lost nothing, it has its order or waits already."""
+        """A returning member repeats the work that it lost; if it lost none, it has its order or is waiting already."""
         opens = not self.roster.members
         if not self.roster.admits(worker):
             return NOTHING
@@ -53,7 +53,7 @@ class AllGate:
         return Verdict(go=(worker,), opens=opens)
 
     def _complete(self) -> Verdict:
-        """Members that are restarting get their next order with the others, or they would draw other samples."""
+        """Restarting members get their next order with the others, because a later one would draw other samples."""
         update = by_worker(self.buffer.values())
         self.buffer = {}
         self.roster.enter()
@@ -61,5 +61,5 @@ class AllGate:
         return Verdict(apply=update, go=self.roster.all(), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many of the round are here."""
+        """Number of gradients of the round that have arrived."""
         return {"arrived": len(self.buffer)}

@@ -11,9 +11,9 @@ from strategies.protocol import Grad
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """``apply`` these as one update, ``drop`` those, then let ``go`` compute. All in the order in which to do it.
+    """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
-    ``opens`` says that a round begins although there is nothing to apply, because nobody of the last one is left.
+    ``opens``: a round begins with nothing to apply, because no member of the last one is left.
     """
 
     apply: tuple[Grad, ...] = ()
@@ -29,40 +29,40 @@ NOTHING = Verdict()
 class Gate(Protocol):
     """A gate begins at the start and again after every ``Restored``, with all workers idle.
 
-    Workers that the runtime is restarting stay members: a barrier waits for them, because their samples wait too, and
-    they may be told to go like everybody else.
+    Workers that the runtime is restarting remain members: a barrier waits for them, because their samples are kept for
+    them, and they may ``go`` like all others.
 
-    ``rounds`` says that an update is one of all members, who then go together (so the parameters may as well live with
-    the workers); ``drops`` that gradients may be dropped.
+    ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
+    ``drops``: gradients may be dropped.
     """
 
     rounds: ClassVar[bool]
     drops: ClassVar[bool]
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """Forget everything: ``workers`` are idle, ``version`` updates are applied. Who may compute first."""
+        """Reset: ``workers`` are idle, ``version`` updates are applied. Return the workers that may compute first."""
         ...
 
     def arrived(self, grad: Grad) -> Verdict:
-        """A gradient (of zero samples when the data queue was empty) has arrived."""
+        """Answer the arrival of a gradient (of zero samples when the data queue was empty)."""
         ...
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """A worker's process is gone; without ``restarting`` it leaves every count and every minimum."""
+        """Answer the loss of a worker's process; unless ``restarting``, it leaves every count and every minimum."""
         ...
 
     def joined(self, worker: int) -> Verdict:
-        """A restarted or a new worker is idle."""
+        """Answer that a restarted or a new worker is idle."""
         ...
 
     def log_state(self) -> dict[str, float | int | str]:
-        """What is worth recording."""
+        """The state to record, as numbers and strings by name."""
         ...
 
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A gate of which its ``bound`` says everything: see :class:`strategies.protocol.BoundedStalenessHint`."""
+    """A gate that its ``bound`` describes fully: see :class:`strategies.protocol.BoundedStalenessHint`."""
 
     @property
     def bound(self) -> int | None:
@@ -75,10 +75,10 @@ class Dividing(Protocol):
     """A gate whose workers compute their batch in parts."""
 
     def portion(self, worker: int) -> tuple[int, int]:
-        """Which part is next, and how many there are."""
+        """The index of the worker's next part, and the number of parts."""
         ...
 
 
 def by_worker(grads: Iterable[Grad]) -> tuple[Grad, ...]:
-    """Rank order: sums must not depend on the order of arrival, or runs could never be bit-equal."""
+    """Gradients in rank order: a sum in order of arrival would differ in its last bits from run to run."""
     return tuple(sorted(grads, key=lambda grad: grad.worker))

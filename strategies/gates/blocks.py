@@ -16,11 +16,11 @@ from strategies.protocol import Grad, Started
 @final
 @dataclass(kw_only=True)
 class BlocksGate:
-    """K workers that are whole make the update, with all parts that the others have brought by then.
+    """K workers that are whole make the update, with all parts that the others have delivered by then.
 
-    A worker is whole when ``blocks`` parts on the parameters of now are here; then it waits. Until then it goes on
-    with the next part at once, on the newest parameters, also after a part that was late or too late. ``done`` are the
-    fresh parts of every worker since the last update.
+    A worker is whole when ``blocks`` of its parts on the current parameters have arrived; then it waits. Until then it
+    continues at once with the next part, on the newest parameters, even after a part that was late or too late.
+    ``done`` counts the fresh parts of every worker since the last update.
 
     Attributes:
         k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
@@ -42,16 +42,16 @@ class BlocksGate:
         check_whole("blocks", self.blocks, 1)
 
     def validate(self, num_workers: int) -> None:
-        """So many can be whole."""
+        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Every part holds a sample."""
+        """Raise ``ValueError`` unless every part holds a sample."""
         if self.blocks > (smallest := global_batch_samples // num_workers):
             raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
 
     def start(self, started: Started) -> None:
-        """How many are waited for, whoever leaves or joins later."""
+        """Fix K for the job, whichever workers leave or join later."""
         self.num_whole = self.k_fastest or three_quarters(len(started.workers))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -62,11 +62,11 @@ class BlocksGate:
         return self.roster.all()
 
     def portion(self, worker: int) -> tuple[int, int]:
-        """The parts of a batch are computed in turn."""
+        """Parts of a batch are computed in turn."""
         return self.done[worker], self.blocks
 
     def arrived(self, grad: Grad) -> Verdict:
-        """A part: the worker goes on, unless it is whole or finds no more data."""
+        """The worker continues with its next part, unless it is whole or finds no more data."""
         worker = grad.worker
         if grad.samples and self.version - grad.version > self.max_delay_versions:
             return Verdict(drop=(grad,), go=(worker,))
@@ -81,7 +81,7 @@ class BlocksGate:
         return self._test()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """A worker that restarts can still become whole; one that left may have been, and is not waited for."""
+        """A worker that restarts can still become whole; one that left is not waited for."""
         if restarting:
             self.roster.lost_work |= self.computing & {worker}
             return NOTHING
@@ -112,5 +112,5 @@ class BlocksGate:
         return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many workers are whole, and how many parts wait."""
+        """Numbers of whole workers and of waiting parts."""
         return {"whole": sum(done >= self.blocks for done in self.done.values()), "parts": len(self.buffer)}

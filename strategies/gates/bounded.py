@@ -17,7 +17,7 @@ from strategies.protocol import Grad
 class BoundedGate:
     """Worker i may start iff c_i - min_j c_j <= bound, c = iterations finished. Every event costs O(1) amortised.
 
-    With bound 0 nobody can read before the round is complete, so the updates of a round are merged into one: then the
+    With bound 0 no worker can read before the round is complete, so its updates are merged into one: then the
     gate equals ``AllGate`` bit for bit, momentum included.
 
     Attributes:
@@ -43,7 +43,7 @@ class BoundedGate:
         return tuple(self.clock)
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Tick the worker's clock; it blocks itself until the slowest is near enough."""
+        """Advance the worker's clock; the worker waits until the slowest is at most ``bound`` behind."""
         worker = grad.worker
         clock = self.clock[worker] + 1
         self.clock[worker] = clock
@@ -56,7 +56,7 @@ class BoundedGate:
         return self._release_merged(clock)
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """A worker that restarts keeps its clock; one that left no longer holds the others back."""
+        """A worker that restarts keeps its clock; one that left no longer blocks the others."""
         if worker not in self.clock:
             return NOTHING
         if restarting:
@@ -69,7 +69,7 @@ class BoundedGate:
         return self._release_merged(self.low) if self.bound == 0 else Verdict(go=self._release(self.low))
 
     def joined(self, worker: int) -> Verdict:
-        """A newcomer starts at the slowest clock, a returning worker with what it lost, if anything."""
+        """A newcomer starts at the slowest clock; a returning worker repeats the work that it lost, if any."""
         if worker not in self.clock:
             self.clock[worker] = self.low
             self.at_clock[self.low] += 1
@@ -79,7 +79,7 @@ class BoundedGate:
         return Verdict(go=(worker,))
 
     def _release(self, clock: int) -> tuple[int, ...]:
-        """Whoever may go now: those at ``clock`` if near enough, and all whom a step of the slowest sets free."""
+        """Workers that may go now: those at ``clock`` within the bound, and all that the slowest's step unblocks."""
         old = self.low
         if self.clock:
             while not self.at_clock[self.low]:
@@ -91,7 +91,7 @@ class BoundedGate:
         return tuple(sorted(free))
 
     def _release_merged(self, clock: int) -> Verdict:
-        """With bound 0: when the slowest has moved, the buffered gradients are one update."""
+        """With bound 0: when the slowest clock has advanced, the buffered gradients are one update."""
         old = self.low
         go = self._release(clock)
         if self.low == old and self.clock:
@@ -100,5 +100,5 @@ class BoundedGate:
         return Verdict(apply=update, go=go)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The slowest clock and how many wait for it."""
+        """The slowest clock and the number of workers that wait for it."""
         return {"slowest_clock": self.low, "blocked": sum(map(len, self.blocked.values()))}

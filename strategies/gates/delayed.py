@@ -1,4 +1,4 @@
-"""Gate ``delayed(K)``: the first K fresh gradients make the update, slightly late ones ride along (LGC)."""
+"""Gate ``delayed(K)``: the first K fresh gradients make the update, with gradients that are slightly late (LGC)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LATE_BEGINS = ("in_time", "next_update")
 class DelayedGate:
     """A gradient that is at most ``max_delay_versions`` old waits for the next update, an older one is dropped.
 
-    Who has delivered a fresh gradient waits for the update that it is part of. Who has delivered a late one begins
-    anew at once if its next one will be in time: taking as long as the last, and updates coming as they did last, at
-    most ``max_delay_versions`` late. Otherwise (or always, with ``late_begin=next_update``) it waits too: starting at
-    once would make its next gradient older still. With fewer than K that can still be fresh (workers have left, or
-    compute on old parameters) those suffice.
+    A worker that has delivered a fresh gradient waits for the update with it. One that has delivered a late gradient
+    begins again at once if its next one will be at most ``max_delay_versions`` late, extrapolating its last duration
+    and the last interval between updates. Otherwise (or always, with ``late_begin=next_update``) it waits too:
+    beginning at once would make its next gradient even older. If fewer than K gradients can still be fresh (workers
+    have left, or compute on old parameters), those suffice.
 
-    ``base`` is the version that every worker computes on, at least, and ``begun_s`` when it began.
+    ``base`` is the least version that every worker computes on, ``begun_s`` the time at which it began.
 
     Attributes:
         k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
@@ -50,19 +50,19 @@ class DelayedGate:
         self.now_s = 0.0
 
     def validate(self, num_workers: int) -> None:
-        """So many can be fresh."""
+        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def start(self, started: Started) -> None:
-        """How many are waited for, whoever leaves or joins later."""
+        """Fix K for the job, whichever workers leave or join later."""
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
 
     def observe_event(self, event: AnyEvent) -> None:
-        """The gate goes by the clock."""
+        """Keep the time of the event, by which lateness is predicted."""
         self.now_s = event.t
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them, now."""
+        """All workers compute on ``version`` from now on."""
         self.roster, self.version = Roster(workers), version
         self.updated_s, self.period_s = self.now_s, 0.0
         self.base = dict.fromkeys(self.roster.all(), version)
@@ -71,7 +71,7 @@ class DelayedGate:
         return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Too late: drop and recompute. Otherwise buffer, and update when enough fresh ones are here."""
+        """Drop a gradient that is too late; buffer any other, and update when enough fresh ones have arrived."""
         if grad.samples and self.version - grad.version > self.max_delay_versions:
             return Verdict(drop=(grad,), go=self._go(grad.worker))
         self.base.pop(grad.worker, None)
@@ -81,7 +81,7 @@ class DelayedGate:
         return self._test()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """What a restarting worker lost it computes again on newer parameters; one that left is not waited for."""
+        """A restarting worker repeats its work on newer parameters; one that left is not waited for."""
         if restarting:
             self.roster.lost_work |= self.base.keys() & {worker}
             return NOTHING
@@ -108,19 +108,19 @@ class DelayedGate:
         return Verdict(apply=update, go=self._go(*sorted(go)), opens=not update)
 
     def _go(self, *workers: int) -> tuple[int, ...]:
-        """They begin on the parameters of now."""
+        """The workers begin on the current parameters."""
         self.base |= dict.fromkeys(workers, self.version)
         self.begun_s |= dict.fromkeys(workers, self.now_s)
         return workers
 
     def _in_time(self, worker: int) -> bool:
-        """Whether what it would begin now will be late by ``max_delay_versions`` at most."""
+        """Whether a gradient begun now is expected to be at most ``max_delay_versions`` late."""
         takes_s = self.now_s - self.begun_s.get(worker, self.now_s)
         ready_s = self.now_s + takes_s - self.updated_s
         begins = self.late_begin == "in_time" and worker in self.roster.members
         return begins and ready_s < (self.max_delay_versions + 1) * self.period_s
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many gradients wait, and how many of them are late."""
+        """Numbers of waiting gradients and of late ones among them."""
         late = sum(bool(grad.samples) and grad.version < self.version for grad in self.buffer)
         return {"fresh": len(self.buffer) - late, "late": late}

@@ -13,7 +13,7 @@ from strategies.protocol import Grad
 @final
 @dataclass(kw_only=True)
 class EachGate:
-    """Nobody waits."""
+    """Every worker computes all the time; it never waits for another."""
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
@@ -23,11 +23,11 @@ class EachGate:
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Apply it and go on."""
+        """Apply the gradient; its worker continues at once."""
         return Verdict(apply=(grad,), go=(grad.worker,))
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Nobody waited for it."""
+        """Nothing to do: no worker waits for it."""
         return NOTHING
 
     def joined(self, worker: int) -> Verdict:

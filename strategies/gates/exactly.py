@@ -14,9 +14,9 @@ from strategies.protocol import Grad
 @final
 @dataclass(kw_only=True)
 class ExactlyGate:
-    """Who has delivered waits for the update that its gradient is part of; nothing is ever dropped.
+    """A worker waits for the update that its gradient is part of; nothing is ever dropped.
 
-    With fewer gradients waiting or under way than x, all of those suffice. x = N is ``AllGate``, x = 1 ``EachGate``.
+    If fewer than x gradients are waiting or in progress, those suffice. x = N is ``AllGate``, x = 1 ``EachGate``.
 
     Attributes:
         x: gradients per update, from 1 to the number of workers.
@@ -31,7 +31,7 @@ class ExactlyGate:
         check_whole("x", self.x, 1)
 
     def validate(self, num_workers: int) -> None:
-        """So many gradients can wait."""
+        """Raise ``ValueError`` if x exceeds the number of workers."""
         if self.x > num_workers:
             raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
 
@@ -43,13 +43,13 @@ class ExactlyGate:
         return tuple(sorted(self.members))
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Buffer it; the x-th makes the update."""
+        """Buffer the gradient; the x-th makes the update."""
         self.computing.discard(grad.worker)
         self.buffer.append(grad)
         return self._test()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """A worker that restarts can still deliver; without one that left fewer may have to suffice."""
+        """A worker that restarts can still deliver; without one that left, fewer gradients may suffice."""
         if restarting:
             self.lost_work |= self.computing & {worker}
             return NOTHING
@@ -58,7 +58,7 @@ class ExactlyGate:
         return self._test()
 
     def joined(self, worker: int) -> Verdict:
-        """A new worker computes at once; a returning one what it lost, if anything."""
+        """A new worker computes at once; a returning one repeats the work that it lost, if any."""
         if worker in self.members and worker not in self.lost_work:
             return NOTHING
         self.members.add(worker)
@@ -67,7 +67,7 @@ class ExactlyGate:
         return Verdict(go=(worker,))
 
     def _test(self) -> Verdict:
-        """Every event brings the buffer nearer to what is needed by one at most, so an update always takes it all."""
+        """An event adds at most one gradient or lowers the need by one, so an update always takes the whole buffer."""
         needed = min(self.x, len(self.buffer) + len(self.computing))
         if not self.buffer or len(self.buffer) < needed:
             return NOTHING
@@ -77,5 +77,5 @@ class ExactlyGate:
         return Verdict(apply=update, go=tuple(sorted(go)))
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many wait for the update."""
+        """The number of gradients that wait for the update."""
         return {"arrived": len(self.buffer)}

@@ -16,10 +16,10 @@ from strategies.protocol import Grad, Started
 @final
 @dataclass(kw_only=True)
 class FirstFreshGate:
-    """A gradient is fresh iff it was computed on the version of now. A worker is never interrupted.
+    """A gradient is fresh iff it was computed on the current version. A worker is never interrupted.
 
-    With fewer members than K the gate waits for all of them: a fixed K is how TensorFlow's SyncReplicasOptimizer
-    comes to hang.
+    With fewer members than K the gate waits for all of them: with a fixed K, as in TensorFlow's SyncReplicasOptimizer,
+    the job would hang.
 
     Attributes:
         k: gradients per update, from 1 to the number of workers.
@@ -41,33 +41,33 @@ class FirstFreshGate:
             raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
 
     def validate(self, num_workers: int) -> None:
-        """So many can come."""
+        """Raise ``ValueError`` if there are fewer workers than gradients waited for."""
         check_most("k", self.k, num_workers)
         if self.num_backup is not None and self.num_backup >= num_workers:
             raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")
 
     def start(self, started: Started) -> None:
-        """How many are waited for, whoever leaves or joins later."""
+        """Fix K for the job, whichever workers leave or join later."""
         num_workers = len(started.workers)
         fewer = None if self.num_backup is None else num_workers - self.num_backup
         self.num_needed = self.k or fewer or three_quarters(num_workers)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All of them, backups included."""
+        """All workers compute, backups included."""
         self.roster = Roster(workers)
         self.version = version
         self.buffer: dict[int, Grad] = {}
         return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Late: drop and recompute. Fresh: buffer, and update when enough are here."""
+        """Drop a late gradient, whose worker computes again; buffer a fresh one, and update when K have arrived."""
         if grad.samples and grad.version < self.version:
             return Verdict(drop=(grad,), go=(grad.worker,))
         self.buffer[grad.worker] = grad
         return self._test()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Keep waiting for a worker that restarts; one that left may complete the round by leaving."""
+        """Keep waiting for a worker that restarts; the departure of another may complete the round."""
         if restarting:
             self.roster.lost_work |= self.roster.members & {worker} - self.buffer.keys()
             return NOTHING
@@ -75,7 +75,7 @@ class FirstFreshGate:
         return self._test()
 
     def joined(self, worker: int) -> Verdict:
-        """A returning member computes if its work was lost; a new one enters with the next round."""
+        """A returning member computes if it lost its work; a new one enters with the next round."""
         return Verdict(go=(worker,)) if self.roster.admits(worker) else NOTHING
 
     def _test(self) -> Verdict:
@@ -88,5 +88,5 @@ class FirstFreshGate:
         return Verdict(apply=update, go=tuple(sorted(go & self.roster.members)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many of the needed are here."""
+        """The number of fresh gradients that have arrived."""
         return {"fresh": len(self.buffer)}

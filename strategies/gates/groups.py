@@ -13,20 +13,19 @@ from strategies.protocol import Grad
 @final
 @dataclass(kw_only=True)
 class GroupsGate:
-    """Within a group everybody waits for everybody, and no group waits for another.
+    """Within a group every worker waits for all others; no group waits for another.
 
-    All workers are one group to begin with; a schedule may :meth:`regroup` them. One group is ``AllGate``, groups of
-    one are ``EachGate``. A gradient that waits, and the order of one that is still to come, belong to their worker and
-    go with it from group to group.
+    At first all workers are one group; a schedule may :meth:`regroup` them. One group is ``AllGate``, groups of one are
+    ``EachGate``. A waiting gradient, and a Compute in progress, move with their worker from group to group.
 
-    ``place`` is the group of every worker; of one that has left, where a gradient that it left behind is used.
+    ``place`` is the group of every worker; for one that has left, the group that uses its remaining gradient.
     """
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
 
     def members(self) -> set[int]:
-        """Of all groups."""
+        """The members of all groups."""
         return set[int]().union(*self.groups)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -44,7 +43,7 @@ class GroupsGate:
         return self._test(self.place[grad.worker])
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Its group waits for a worker that restarts, and goes on without one that left."""
+        """Its group waits for a worker that restarts, and continues without one that left."""
         if restarting:
             self.lost_work |= self.computing & {worker}
             return NOTHING
@@ -55,7 +54,7 @@ class GroupsGate:
         return self._test(self.place[worker])
 
     def joined(self, worker: int) -> Verdict:
-        """A returning worker computes what it lost, if anything; a new one at once, as a group of its own."""
+        """A returning worker repeats lost work, if any; a new one computes at once, in a group of its own."""
         known = worker in self.members()
         if known and worker not in self.lost_work:
             return NOTHING
@@ -67,7 +66,7 @@ class GroupsGate:
         return Verdict(go=(worker,))
 
     def regroup(self, groups: Sequence[Iterable[int]]) -> list[Verdict]:
-        """Divide the members anew; the updates of the groups that this makes complete, in their order."""
+        """Divide the members into new groups; return the updates of those that are complete thereby, in their order."""
         self._divide(groups)
         return [verdict for place in range(len(self.groups)) if (verdict := self._test(place)) != NOTHING]
 
@@ -86,6 +85,6 @@ class GroupsGate:
         return Verdict(apply=by_worker(update), go=tuple(sorted(group)))
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The sizes of the groups, and how many gradients wait."""
+        """The sizes of the groups, and the number of waiting gradients."""
         sizes = " ".join(str(len(group)) for group in self.groups if group)
         return {"groups": sizes, "arrived": len(self.buffer)}

@@ -1,4 +1,4 @@
-"""Who takes part in a gate's rounds, who has lost its work, and who waits to enter (pure)."""
+"""Which workers take part in a gate's rounds, have lost their work, or wait to enter (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import final
 class Roster:
     """``members`` are counted; ``lost_work`` are those of them whose Compute died with their process.
 
-    ``newcomers`` wait to enter with the next update, which may be long in coming, or never come: see ``deserted``.
+    ``newcomers`` wait to enter with the next update, which may take long, or never come: see ``deserted``.
     """
 
     def __init__(self, workers: Iterable[int]) -> None:
@@ -24,18 +24,18 @@ class Roster:
 
     @property
     def deserted(self) -> bool:
-        """Only newcomers are left, and there will be no update to enter with."""
+        """Whether only newcomers are left, so that there will be no update to enter with."""
         return bool(self.newcomers) and not self.members
 
     def leave(self, worker: int) -> None:
-        """It is not waited for any more."""
+        """Remove the worker: it is not waited for any more."""
         for crowd in (self.members, self.lost_work, self.newcomers):
             crowd.discard(worker)
 
     def admits(self, worker: int) -> bool:
-        """Whether a worker that joins computes now: one that comes back to lost work, or the first of all.
+        """Whether a worker that joins computes now: one that repeats lost work, or the first of all.
 
-        A member that has lost nothing has its order or waits already; anybody else is a newcomer.
+        A member that has lost nothing has its order or is waiting already; any other worker is a newcomer.
         """
         if worker not in self.members and self.members:
             self.newcomers.add(worker)
@@ -47,7 +47,7 @@ class Roster:
         return True
 
     def enter(self) -> set[int]:
-        """Newcomers become members; who they are."""
+        """Make the newcomers members, and return them."""
         entered, self.newcomers = self.newcomers, set()
         self.members |= entered
         return entered

@@ -1,4 +1,4 @@
-"""Gate ``switching``: all together or each by itself, and from one to the other at any time (Sync-Switch)."""
+"""Gate ``switching``: synchronous or asynchronous, with a switch at any time (Sync-Switch)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from strategies.protocol import Grad
 @final
 @dataclass(kw_only=True)
 class SwitchingGate:
-    """``AllGate`` while ``together``, else ``EachGate``; who joins computes at once and is one of all.
+    """``AllGate`` while ``together``, else ``EachGate``; a worker that joins computes at once and is a member.
 
-    While all are together those in ``slow``, a set that somebody else keeps, are left ``out`` from their next gradient
-    on, which still counts; never all of them. Whoever is out may be *probed*: its gradient is dropped, and it is let in
-    if it is no longer slow. One at a time, or probes could take the last samples of an epoch from each other for ever.
-    All are let in when they are not together any more, when nobody else is left, and when somebody finds less data than
-    it was to compute: what is left of the epoch may be with them.
+    While ``together``, the workers in ``slow``, a set that a detector keeps, are left ``out`` after their next
+    gradient, which still counts; never all workers. A worker that is out may be *probed*: its gradient is dropped, and
+    it is readmitted if it is no longer slow. Probes run one at a time, because several could take the last samples of
+    an epoch from each other forever. All are readmitted when the mode becomes asynchronous, when no other worker is
+    left, and when some worker finds less data than ordered: the rest of the epoch may be theirs.
 
     Attributes:
-        together: whether it begins with all together.
+        together: whether the job begins synchronously.
     """
 
     rounds: ClassVar[bool] = False
@@ -35,27 +35,27 @@ class SwitchingGate:
     together: bool = True
 
     def __post_init__(self) -> None:
-        """Nobody is slow unless a schedule says so."""
+        """Begin with an empty set of slow workers; a schedule replaces it."""
         self.slow: AbstractSet[int] = frozenset()
         self.groups = GroupsGate()
 
     @property
     def computing(self) -> set[int]:
-        """Who has an order to compute, or has lost one."""
+        """Workers that have an order to compute, or have lost one."""
         return self.groups.computing | self.probing
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All who are not left out."""
+        """All workers that are not left out compute."""
         self.out = self._unwanted(workers)
         self.probing: set[int] = set()
         self.to_probe: list[int] = []
         members = set(workers) - self.out
         first = self.groups.begin(members, version)
-        self.groups.regroup(self._divided(members))  # completes nothing: they are about to compute
+        self.groups.regroup(self._divided(members))  # completes no round: they are about to compute
         return first
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Who proves to be slow delivers, and is not waited for any more."""
+        """A slow worker's gradient counts, and the worker is left out afterwards."""
         short = grad.samples < grad.assigned_samples
         if grad.worker in self.out and not short:
             return self._probed(grad)
@@ -65,11 +65,11 @@ class SwitchingGate:
         if short or grad.worker not in self._unwanted(self.groups.members()):
             return verdict
         self.out.add(grad.worker)
-        self.groups.lost(grad.worker, restarting=False)  # completes nothing: the others compute
+        self.groups.lost(grad.worker, restarting=False)  # completes no round: the others compute
         return msgspec.structs.replace(verdict, go=tuple(worker for worker in verdict.go if worker != grad.worker))
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """If all who are left are slow, they are not left out."""
+        """If all remaining workers are slow, they are readmitted."""
         was_probed = self._forget(worker)
         verdict = self.groups.lost(worker, restarting)
         if was_probed:
@@ -79,21 +79,21 @@ class SwitchingGate:
         return Verdict(apply=verdict.apply, go=self._let_in(self.out), opens=not verdict.apply)
 
     def joined(self, worker: int) -> Verdict:
-        """A returning worker computes what it lost, if anything; a new one at once."""
+        """A returning worker repeats the work that it lost, if any; a new one computes at once."""
         verdict = self.groups.joined(worker)
         if self.together:
-            self.groups.regroup(self._divided(self.groups.members()))  # completes nothing: it computes
+            self.groups.regroup(self._divided(self.groups.members()))  # completes no round: it computes
         return verdict
 
     def switch(self) -> list[Verdict]:
-        """To the other mode; what has become complete by that, in order."""
+        """Change to the other mode; return the verdicts that this completes, in order."""
         self.together = not self.together
         go = self._let_in(self.out)
         verdicts = self.groups.regroup(self._divided(self.groups.members()))
         return [Verdict(go=go), *verdicts] if go else verdicts
 
     def probe(self) -> tuple[int, ...]:
-        """Everyone who is left out is to compute once, if they all have; who begins."""
+        """Begin a series of probes of all left-out workers, unless one runs; return the workers that compute first."""
         if self.probing:
             return ()
         self.to_probe = sorted(self.out)
@@ -111,7 +111,7 @@ class SwitchingGate:
         return tuple(self.probing)
 
     def _let_in(self, workers: Iterable[int]) -> tuple[int, ...]:
-        """Who of them needs an order; whoever is being probed has one, which counts now."""
+        """Readmit these workers; return those that need an order (a probed one has one, which counts now)."""
         entering = sorted(workers)
         go = tuple(worker for worker in entering if worker not in self.probing)
         for worker in entering:
@@ -133,6 +133,6 @@ class SwitchingGate:
         return [sorted(workers)] if self.together else [[worker] for worker in sorted(workers)]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The mode, how many are left out, and how many gradients wait."""
+        """The mode, the number of workers left out, and the number of waiting gradients."""
         mode = "bsp" if self.together else "asp"
         return {"mode": mode, "left_out": len(self.out), "arrived": len(self.groups.buffer)}

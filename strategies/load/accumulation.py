@@ -15,7 +15,7 @@ from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 MOST_PROFILES = 3
-"""A cluster whose speeds change all the time is not made for this; a profile costs a third of its iterations."""
+"""Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
 
 
 @final
@@ -24,7 +24,7 @@ class AccumulationLoad:
     """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``strategies.antdt_dd.AntDTDD``.
 
     Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
-    and after another profile when a worker turns out not to be as fast as this one said.
+    and after another profile when a worker's speed turns out to differ from its profile.
     """
 
     steady: ClassVar[bool] = False
@@ -59,12 +59,12 @@ class AccumulationLoad:
         check_types(self.types, self.devices)
 
     def validate(self, num_workers: int) -> None:
-        """Every worker has a type."""
+        """Raise ``ValueError`` unless ``types`` has one entry for each worker."""
         if self.types is not None and len(self.types) != num_workers:
             raise ValueError(f"types={list(self.types)}: {len(self.types)} types for {num_workers} workers")
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """The equation can be solved with the bounds that are known before the profile."""
+        """Raise ``ValueError`` unless Eq. 4 can be solved with the bounds that are known before the profile."""
         try:
             solve(global_batch_samples, *find_devices(self, {}, range(num_workers)), self._accums)
         except ValueError as error:
@@ -78,7 +78,7 @@ class AccumulationLoad:
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """An even split until the profile begins."""
+        """Split evenly until the profile begins."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._warmup = Warmup(self.warmup_iters)
@@ -91,7 +91,7 @@ class AccumulationLoad:
         self._members: tuple[int, ...] = ()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """The times of micro-batches."""
+        """Collect the times of micro-batches."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             grad, accum = event.grad, self._accum[event.grad.worker]
             one = grad.samples / accum, event.timings.bpt_s / accum
@@ -101,11 +101,11 @@ class AccumulationLoad:
                 self._drifts.tell(grad.worker, *one)
 
     def order(self, worker: int) -> Compute:
-        """Its samples, and in how many micro-batches."""
+        """The worker's samples and their number of micro-batches."""
         return Compute(worker=worker, num_samples=self._sizes[worker], accum=self._accum[worker])
 
     def resize(self, workers: tuple[int, ...]) -> None:
-        """The next round of the profile or, once, the plan; begun anew or solved again when the members are others."""
+        """Set the next round of the profile, or the plan once it ends; when members change, start or solve again."""
         changed, self._members = workers != self._members, workers
         if changed and self._plan is None and not is_complete(self):
             self._begin_profile(workers, self.warmup_iters)
@@ -124,19 +124,19 @@ class AccumulationLoad:
             self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
 
     def _begin_profile(self, workers: tuple[int, ...], warmup_iters: int) -> None:
-        """Each one after the first twice as long as the one before: what misled that was longer than it."""
+        """Each profile is twice as long as the one before: a disturbance longer than that one misled it."""
         sizes = self.profile_sizes or sizes_around(self._total, len(workers))
         iters = self.profile_iters * 2**self._tries
         self._profile = profile_rounds(self._total, workers, sizes, iters, warmup_iters)
 
     def _parts(self, samples: int, worker: int) -> int:
-        """Micro-batches while the profile runs: no more than memory demands."""
+        """Micro-batches while the profile runs: only as many as memory requires."""
         spec = self.devices[self.types[worker]] if self.devices and self.types else DeviceSpec()
         cap = spec.max_batch_samples or self.max_batch_samples
         return 1 if cap is None else ceil(samples / cap)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The phase, and the plan's time and size."""
+        """The phase, and the plan's time and micro-batches."""
         state: dict[str, float | int | str] = {"profile_rounds_left": len(self._profile)}
         if self._plan is None:
             return state

@@ -1,4 +1,4 @@
-"""ADJUST_BS: workers get batches by their speeds while there are stragglers (AntDT section VI-A; pure)."""
+"""ADJUST_BS: batches by speed while there are stragglers (AntDT section VI-A; pure)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from strategies.monitoring.detector import Paces, StragglerDetector
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, Restored, Started, Wake
 
 CALM_DECISIONS = 2
-"""published: decisions without a transient straggler after which sizes may become even again, ..."""
+"""``published``: decisions without a transient straggler after which sizes may become even again, ..."""
 EVEN_RATIO = 1.1
-"""... if the fastest worker is less than so many times as fast as the slowest."""
+"""... if the fastest worker is less than this factor faster than the slowest."""
 ALIKE_FRAC = 0.02
-"""at_equal_work: a worker differs from the median if it does so by more than this part of it, ..."""
+"""``at_equal_work``: a worker counts as different if it deviates from the median by more than this part of it, ..."""
 ALIKE_ERRORS = 3.0
-"""... and by more than so many standard errors of its mean: noise is no reason for another batch."""
+"""... and by more than this number of standard errors of its mean: noise does not justify another batch."""
 PAYING_FRAC = 0.98
-"""What a round must take of what it took, by prediction, for sizes to return by a part."""
+"""Sizes return part of the way if the predicted round takes less than this fraction of the last one, ..."""
 EARLY_FRAC = 0.9
-"""Or who gets more must have been done in less than this part of a round: what it does then tells how fast it is."""
+"""... or if the worker that gets more finished within this fraction of a round: its next time tells its speed."""
 
 
 @final
 @dataclass(kw_only=True)
 class AdjustBS:
-    """Sizes are solved when there is a transient straggler or a worker was restarted, and hold from the next round on.
+    """Sizes are solved when there is a transient straggler or a worker was restarted, and apply from the next round on.
 
-    min max B_i / v_i with sum B_i = B: in every round the sizes assigned sum to the global batch, whoever leaves or
-    joins; a newcomer begins with B / N. Where the paper is silent: sizes become even again after two decisions without
-    a transient straggler, if all are about equally fast by then.
+    min max B_i / v_i with sum B_i = B: in every round the assigned sizes sum to the global batch, whichever workers
+    leave or join; a newcomer begins with B / N. Where the paper is silent: sizes become even again after two decisions
+    without a transient straggler, if all are about equally fast by then.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Wake})
@@ -43,11 +43,11 @@ class AdjustBS:
     needs_rounds: ClassVar[bool] = False
 
     def meet(self, peers: Peers) -> None:
-        """Whoever says who is slow, and how fast everybody is."""
+        """Keep the detector, which gives stragglers and speeds."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Even sizes, for which nobody was asked yet."""
+        """Begin with even sizes."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._speeds: dict[int, float] = {}
@@ -56,11 +56,11 @@ class AdjustBS:
         self._calm = 0
 
     def order(self, worker: int) -> Compute:
-        """The size of its round."""
+        """The worker's size in this round."""
         return Compute(worker=worker, num_samples=self._sizes[worker])
 
     def observe_event(self, event: AnyEvent) -> None:
-        """The next incarnation of a worker that is gone will be a newcomer."""
+        """A lost worker's next incarnation counts as a newcomer."""
         match event:
             case Lost(restarting=False):
                 self._gone(event.worker)
@@ -79,7 +79,7 @@ class AdjustBS:
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        """New sizes if need be, which hold from the next round on."""
+        """Solve new sizes if necessary; they apply from the next round on."""
         speeds = self._adjusted(tick)
         if speeds is not None:
             self._speeds, self._stale = speeds, True
@@ -88,7 +88,7 @@ class AdjustBS:
     def _adjusted(self, tick: Tick) -> dict[int, float] | None:
         """Speeds in samples/s to solve the sizes from; empty: even sizes again; None: sizes stay as they are.
 
-        A worker that was killed counts no more, neither for the mean nor for the sizes.
+        A killed worker no longer counts, neither in the mean nor in the sizes.
         """
         gone = {int(node.partition(":")[2]) for node in tick.restarted if node.startswith("worker:")}
         records = {worker: own for worker, own in self._detector.paces("short").items() if worker not in gone}
@@ -109,7 +109,7 @@ class AdjustBS:
         return speeds
 
     def _published(self, gone: Collection[int], said: list[str]) -> dict[int, float] | None:
-        """The paper's throughputs; sizes return only when these are alike, which the paper does not tell."""
+        """The paper's throughputs; sizes return when these are alike, a rule that the paper does not give."""
         speeds = self._detector.monitor.speeds_samples_per_s("short")
         speeds = {worker: speed for worker, speed in speeds.items() if worker not in gone}
         if not self._calm:
@@ -123,14 +123,14 @@ class AdjustBS:
     # ---- rounds -----------------------------------------------------------------------------------------------------
 
     def resize(self, workers: tuple[int, ...]) -> None:
-        """If speeds or members have changed."""
+        """Solve the sizes again if speeds or members have changed."""
         newcomers = set(workers) - self._round
         if self._stale or newcomers:
             self._sizes |= self._solved(workers, newcomers)
             self._round, self._stale = set(workers), False
 
     def _solved(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
-        """Without a straggler, and with the same members, only steps to the even split that pay or probe."""
+        """Without stragglers and with the same members, only steps towards the even split that pay or probe."""
         total, speeds, base = self._total, self._speeds, self._detector.base.samples
         same = not newcomers and self._round == set(workers)
         if not (self._calm and same):
@@ -145,9 +145,9 @@ class AdjustBS:
 
 
 def speeds_of(records: Paces) -> dict[int, float]:
-    """Samples per second at equal work, by worker; empty where nobody differs from the median by more than noise.
+    """Samples per second at equal work, by worker; empty if no worker differs from the median by more than noise.
 
-    Whoever does not differ counts as fast as the median.
+    A worker that does not differ counts as fast as the median.
     """
     if not records:
         return {}
@@ -164,5 +164,5 @@ def speeds_of(records: Paces) -> dict[int, float]:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Standard error of the mean."""
+    """Standard error of the mean of ``values``."""
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0

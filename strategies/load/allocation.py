@@ -1,7 +1,7 @@
-"""Who computes how many samples so that the slowest is as early as possible: exact, in whole samples.
+"""Splits of a batch by which the slowest worker finishes as early as possible: exact, in whole samples.
 
 ``minimise max_i F_i(b_i)  subject to  sum b_i = total,  low_i <= b_i <= high_i`` (AntDT Eq. 3 with bounds). Handing out
-one sample after another to whoever would then be done first is optimal for every non-decreasing F_i; rounding
+one sample after another to the worker that would then finish first is optimal for every non-decreasing F_i; rounding
 proportional shares by largest remainder is not. Ties go to the lower index, so equal speeds give sizes that differ by
 at most one.
 """
@@ -24,7 +24,7 @@ def split_min_max(
 ) -> list[int]:
     """``total`` samples over workers of ``speeds`` samples per second, within bounds: least ``max (b_i + c) / v_i``.
 
-    ``base_samples`` is c: what an iteration costs whatever its batch, as so many samples.
+    ``base_samples`` is c, the fixed cost of an iteration as a number of samples.
 
     Raises:
         ValueError: no split keeps the bounds (the message says which), or a speed is not positive and finite.
@@ -40,9 +40,9 @@ def split_min_max(
 def split_by_time(
     total: int, times: Sequence[Callable[[int], Time]], lows: Sequence[int], highs: Sequence[High]
 ) -> list[int]:
-    """The same where worker i needs ``times[i](b)`` seconds, non-decreasing in b: the least ``max times[i](b_i)``.
+    """As ``split_min_max``, where worker i needs ``times[i](b)`` seconds, non-decreasing: least ``max times[i](b_i)``.
 
-    A time may be a tuple whose other entries decide between equal seconds.
+    A time may be a tuple whose further entries decide between equal seconds.
 
     Raises:
         ValueError: no split keeps the bounds (the message says which).
@@ -57,9 +57,9 @@ def check_bounds(total: int, lows: Sequence[int], highs: Sequence[High]) -> None
         if high is not None and low > high:
             raise ValueError(f"worker {index}: lower bound of {low} samples above its upper bound of {high}")
     if sum(lows) > total:
-        raise ValueError(f"the lower bounds sum to {sum(lows)} samples, more than the {total} that there are")
+        raise ValueError(f"the lower bounds sum to {sum(lows)} samples, more than the {total} to split")
     if (most := _sum_of_highs(highs)) < total:
-        raise ValueError(f"the upper bounds sum to {most:g} samples, less than the {total} that there are")
+        raise ValueError(f"the upper bounds sum to {most:g} samples, less than the {total} to split")
 
 
 def check_batch_bounds(num_workers: int, total: int, low: int, high: int | None) -> None:
@@ -77,9 +77,9 @@ def check_batch_bounds(num_workers: int, total: int, low: int, high: int | None)
 
 
 def relaxed(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
-    """Bounds that ``total`` fits into, for a job that runs and lost a worker; unchanged where it fits already.
+    """Bounds that admit ``total``, for a running job that lost a worker; unchanged if they admit it already.
 
-    Lower bounds give way first, the largest before the others; then upper bounds, all by the same factor.
+    Lower bounds are relaxed first, the largest before the others; then upper bounds, all by the same factor.
     """
     eased_lows, eased_highs = list(lows), list(highs)
     most = _sum_of_highs(highs)
@@ -98,7 +98,7 @@ def _sum_of_highs(highs: Sequence[High]) -> float:
 def _seed(
     total: int, speeds: Sequence[float], lows: Sequence[int], highs: Sequence[High], base_samples: float
 ) -> list[int]:
-    """What the greedy has handed out shortly before its end: everything that takes less than some time.
+    """The greedy's state shortly before its end: every sample that takes less than some time.
 
     That time is the continuous optimum, found by bisection from below, less a margin far above the rounding of a
     float: within it the greedy itself decides, so the result is the one from the lower bounds on, sample for sample.
@@ -117,7 +117,7 @@ def _seed(
 
 
 def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], Time]) -> list[int]:
-    """The greedy: the next sample to whoever is done first with one more."""
+    """The greedy: the next sample goes to the worker that would finish first with one more."""
     room = [index for index, high in enumerate(highs) if high is None or samples[index] < high]
     heap = [(time(index, samples[index] + 1), index) for index in room]
     heapq.heapify(heap)

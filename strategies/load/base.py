@@ -9,7 +9,7 @@ from strategies.protocol import Compute
 
 @runtime_checkable
 class Load(Protocol):
-    """Says what a worker is to compute; it is started with the job, before the gate begins.
+    """Decides what each worker computes; it is started with the job, before the gate begins.
 
     Sizes may change while the job runs unless ``steady``. A policy that ``needs_rounds`` compares the times of whole
     rounds, or solves for them; others can be combined with any gate.
@@ -27,8 +27,8 @@ class Load(Protocol):
 
         With a gate of rounds, ``workers`` are about to get their orders together: called at the start, after a restore,
         and whenever an update lets them go; exactly once per round and with all of its members. With any other gate
-        they are all current workers, asked for once as many gradients have come as there are workers, and each takes
-        its new size with its next order. Sizes are what is *assigned*: a worker that leaves within the round takes its
-        part along, and the update of that round is the mean over what the others bring.
+        they are all current workers; it is called once as many gradients have been applied as there are workers, and
+        each takes its new size with its next order. Sizes are what is *assigned*: if a worker leaves within the round,
+        its samples are missing, and the update is the mean over those of the others.
         """
         ...

@@ -1,4 +1,4 @@
-"""LB-BSP on processors: batches in proportion to the speeds that are foreseen (Chen et al., SoCC 2020; pure)."""
+"""LB-BSP on processors: batches in proportion to predicted speeds (Chen et al., SoCC 2020; pure)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from strategies.protocol import Compute, Started
 @final
 @dataclass(kw_only=True)
 class SpeedLoad:
-    """The slowest worker of the next round is done as early as can be, by what a :class:`Forecast` foresees.
+    """Splits so that the slowest worker of the next round finishes earliest, by the speeds of a :class:`Forecast`.
 
-    The split is the exact integer one and not rounded shares, and who would stay early by rounding gets a sample more.
-    When members leave or join, sizes again sum to the global batch, if need be beyond the bounds.
+    The split is the exact integer one instead of rounded shares, and a worker that rounding would keep early gets one
+    more sample. When members leave or join, sizes again sum to the global batch, beyond the bounds if necessary.
 
     Attributes:
-        min_batch_samples: nobody gets fewer; at least 1, since who computes nothing cannot be observed.
-        max_batch_samples: nobody gets more (memory); None: no bound.
+        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
+        max_batch_samples: largest batch (memory); None: no bound.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (Forecast,)
@@ -40,25 +40,25 @@ class SpeedLoad:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """The bounds leave a split."""
+        """Raise ``ValueError`` if no split keeps the bounds."""
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def meet(self, peers: Peers) -> None:
         self._forecast = peers.one(Forecast)
 
     def start(self, started: Started) -> None:
-        """An even split; nothing is known yet."""
+        """Split evenly: no speed is known yet."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._regaining = Regaining()
         self._round = started.workers
 
     def order(self, worker: int) -> Compute:
-        """The size of its round."""
+        """The worker's size in this round."""
         return Compute(worker=worker, num_samples=self._sizes[worker])
 
     def resize(self, workers: tuple[int, ...]) -> None:
-        """Sizes in proportion to speeds, and a sample more for who would stay early by rounding."""
+        """Sizes in proportion to speeds, and one more sample for a worker that rounding would keep early."""
         count = len(workers)
         lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
         speeds = self._forecast.speeds(workers)
@@ -77,6 +77,6 @@ class SpeedLoad:
         return sizes
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The extremes of the sizes."""
+        """The smallest and the largest size."""
         sizes = [self._sizes[worker] for worker in self._round]
         return {"smallest_batch": min(sizes), "largest_batch": max(sizes)}

@@ -18,16 +18,16 @@ class StepsLoad:
     """Once per window of rounds a step of samples moves, a smaller one when the two swap roles.
 
     Attributes:
-        min_batch_samples: nobody gets fewer; at least 1, since who computes nothing cannot be observed.
-        max_batch_samples: nobody gets more (memory); None: no bound.
+        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
+        max_batch_samples: largest batch (memory); None: no bound.
         delta_samples: size of a step.
-        delta_frac: the size of a step as a part of an even share, B / N, instead of ``delta_samples``.
+        delta_frac: size of a step as a part of an even share, B / N, instead of ``delta_samples``.
         window_iters: rounds between two steps.
         dead_band_frac: part of the fastest worker's time by which the slowest must be later.
         halving: whether swapped roles halve the step and double the window.
         unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR).
-        times: whose times are compared: of ``computing`` or of the whole ``iteration``, transfers included (STAR).
-        warmup_iters: first iterations of a process that count for nothing.
+        times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (STAR).
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     steady: ClassVar[bool] = False
@@ -59,11 +59,11 @@ class StepsLoad:
         check_whole("warmup_iters", self.warmup_iters)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """The bounds leave a split."""
+        """Raise ``ValueError`` if no split keeps the bounds."""
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def start(self, started: Started) -> None:
-        """An even split; nothing is known yet."""
+        """Split evenly: no time is known yet."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._warmup = Warmup(self.warmup_iters)
@@ -74,17 +74,17 @@ class StepsLoad:
         self._round = started.workers
 
     def observe_event(self, event: AnyEvent) -> None:
-        """The times of this round."""
+        """Collect the times of this round."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             timings = event.timings
             self._times[event.grad.worker] = timings.bpt_s if self.times == "computing" else timings.own_s
 
     def order(self, worker: int) -> Compute:
-        """The size of its round."""
+        """The worker's size in this round."""
         return Compute(worker=worker, num_samples=self._sizes[worker])
 
     def resize(self, workers: tuple[int, ...]) -> None:
-        """A step, if it is time; a new split in proportion to the sizes as they are when the members are others."""
+        """Make a step if one is due; when members change, split in proportion to the current sizes."""
         count = len(workers)
         lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
         if workers == self._round:
@@ -98,7 +98,7 @@ class StepsLoad:
         self._round = workers
 
     def _rebalance(self, workers: tuple[int, ...], lows: list[int], highs: list[int | None]) -> None:
-        """Rounds in which some time tells nothing count for nobody."""
+        """Pass the round's times to the balancer; a round with an unusable time is ignored for all workers."""
         sizes = {worker: self._sizes[worker] for worker in workers}
         if self._times.keys() == sizes.keys():
             self._balancer.round_done(self._times, sizes)
@@ -107,6 +107,6 @@ class StepsLoad:
             self._sizes[move.straggler] -= move.samples
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The extremes of the sizes, and the step."""
+        """The smallest and the largest size, and the step."""
         sizes = [self._sizes[worker] for worker in self._round]
         return {"smallest_batch": min(sizes), "largest_batch": max(sizes), "delta_samples": self._balancer.delta}

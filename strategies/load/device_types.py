@@ -1,4 +1,4 @@
-"""Which device every worker has, and what is known of it: from the configuration, else from a profile (pure)."""
+"""Every worker's device and its limits: from the configuration, else from a profile (pure)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measured = Mapping[int, Sequence[tuple[float, float]]]
 
 @final
 class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of a type beforehand; None: to be measured, or (``max_batch_samples``) no cap of its own."""
+    """A type's known limits; None: to be measured, or (``max_batch_samples``) without a cap of its own."""
 
     samples_per_s: float | None = None
     min_batch_samples: int | None = None
@@ -29,7 +29,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Settings(Protocol):
-    """What the configuration says; :class:`strategies.antdt_dd.AntDTDD` explains the fields."""
+    """The configured settings; :class:`strategies.antdt_dd.AntDTDD` explains the fields."""
 
     types: tuple[str, ...] | None
     devices: dict[str, DeviceSpec] | None
@@ -46,7 +46,7 @@ def is_complete(settings: Settings) -> bool:
 def find_devices(
     settings: Settings, measured: Measured, workers: Sequence[int]
 ) -> tuple[list[DeviceLimits], list[int]]:
-    """(devices, index of the device of each of ``workers``), with what has been measured of them so far."""
+    """(devices, index of the device of each of ``workers``), with the measurements so far."""
     if settings.types is None:
         groups = _grouped(measured, workers, settings.type_ratio)
         names = [f"type {number}" for number in range(len(groups))]
@@ -59,7 +59,7 @@ def find_devices(
 
 
 def _grouped(measured: Measured, workers: Sequence[int], ratio: float) -> list[list[int]]:
-    """Workers of about the same speed; who was not measured is taken for one of the slowest."""
+    """Workers grouped by about the same speed; one that was not measured counts as one of the slowest."""
     known = [worker for worker in workers if measured.get(worker)]
     unknown = [worker for worker in workers if not measured.get(worker)]
     speeds = [Curve(measured[worker]).samples_per_s for worker in known]
@@ -89,7 +89,7 @@ def check_types(types: object, devices: object) -> None:
     if devices is None:
         return
     if not isinstance(devices, dict) or not devices or not all(isinstance(d, DeviceSpec) for d in devices.values()):
-        raise ValueError(f"devices={devices}: must say of each type its samples_per_s, min_ and max_batch_samples")
+        raise ValueError(f"devices={devices}: must give for each type its samples_per_s, min_ and max_batch_samples")
     if types is None:
         raise ValueError(f"devices={', '.join(devices)}: needs types, the type of every worker")
     for name in sorted({*types, *devices}):
@@ -101,7 +101,7 @@ def check_types(types: object, devices: object) -> None:
 
 
 def check_spec(name: str, spec: DeviceSpec) -> None:
-    """Raise ``ValueError`` naming the field of one type."""
+    """Raise ``ValueError`` naming the field of a type that is invalid."""
     try:
         if spec.samples_per_s is not None:
             check_number("samples_per_s", spec.samples_per_s, above=0)

@@ -1,4 +1,4 @@
-"""Whether workers turn out to be as fast as their profiles said (pure)."""
+"""Whether workers' speeds agree with their profiles (pure)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from strategies.load.profiling import Curve
 
 @final
 class Drifts:
-    """The last ``num_iters`` times of every worker over what its own curve says; 0 iterations: nobody is looked at.
+    """Ratios of every worker's last ``num_iters`` times to its own curve; 0 iterations: no worker is checked.
 
-    A profile of some seconds may have met a worker when something else slowed it. A median over many iterations does
-    not feel what is slow for less than half of them.
+    A disturbance may have slowed a worker during a profile of some seconds. A median over many iterations ignores
+    whatever slows fewer than half of them.
     """
 
     def __init__(self, num_iters: int, ratio: float) -> None:
@@ -23,18 +23,18 @@ class Drifts:
         self._seen: dict[int, list[float]] = {}
 
     def begin(self, measured: Mapping[int, Sequence[tuple[float, float]]]) -> None:
-        """From now on; ``measured`` are (samples, seconds) of micro-batches by worker."""
+        """Compare with these profiles from now on; ``measured`` are (samples, seconds) of micro-batches by worker."""
         known = measured if self.num_iters else {}
         self._curves = {worker: Curve(pairs) for worker, pairs in known.items() if pairs}
         self._seen = {worker: [] for worker in self._curves}
 
     def tell(self, worker: int, samples: float, seconds: float) -> None:
-        """A micro-batch has taken so long."""
+        """Record the time of a micro-batch."""
         if worker in self._curves:
             self._seen[worker].append(seconds / self._curves[worker].seconds(samples))
 
     def found(self) -> bool:
-        """Whether there are any who turn out to be of another speed; to be asked before every round."""
+        """Whether some worker's speed differs from its profile; call it before every round."""
         full = [seen for seen in self._seen.values() if len(seen) >= self.num_iters]
         factors = [median(seen) for seen in full]
         for seen in full:

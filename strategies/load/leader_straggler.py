@@ -1,7 +1,7 @@
 """LB-BSP on accelerators: samples move from the straggler to the leader, step by step (pure).
 
-An accelerator's time is flat below its saturation, so shares in proportion to speed would miss; a step needs to know
-only who was first and who was last.
+An accelerator's time is flat below its saturation, so shares in proportion to speed would be wrong; a step needs
+only the first and the last worker.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from statistics import median
 from typing import NamedTuple, final
 
 REGIME_CHANGE_FRAC = 0.2
-"""A time that differs by more from what the last window and the moves since allow, belongs to another regime."""
+"""A time that deviates by more from the range that the last window and later moves allow is a change of regime."""
 
 Times = Mapping[int, float]
 Sizes = Mapping[int, int]
 
 
 class Move(NamedTuple):
-    """``samples`` of ``straggler`` become ``leader``'s."""
+    """``samples`` move from ``straggler`` to ``leader``."""
 
     leader: int
     straggler: int
@@ -29,14 +29,14 @@ class Move(NamedTuple):
 class Balancer:
     """Medians over a window of rounds decide; roles that swap halve the step and double the window.
 
-    Not means: one round in which a process stood still would make it the straggler of the whole window.
+    Medians, because with means one round with a paused process would make it the straggler of the whole window.
 
     Args:
         delta_samples: first size of a step.
         window_iters: first number of rounds in a window.
         dead_band_frac: part of the leader's time by which the straggler must be later.
         halving: whether an oscillation halves the step.
-        unanimous: move only when the leader beat the straggler in every round of the window, and look at the last
+        unanimous: move only when the leader beat the straggler in every round of the window, and test the last
             ``window_iters`` rounds after every round instead of filling one window after another.
     """
 
@@ -48,7 +48,7 @@ class Balancer:
         self.restart()
 
     def restart(self) -> None:
-        """As at the beginning: the workers are others, or what is known of them is void."""
+        """Reset to the initial state: the workers have changed, or their measurements are void."""
         self._forget()
         self._last_window: tuple[Sizes, Times] | None = None
         self._usual: dict[int, int] = {}
@@ -56,7 +56,7 @@ class Balancer:
         self._fresh_step()
 
     def _forget(self) -> None:
-        """What counts from now on is measured from now on."""
+        """Discard the measurements so far."""
         self._rounds: list[Times] = []
         self._since = 0
 
@@ -65,10 +65,10 @@ class Balancer:
         self._last_pair: tuple[int, int] | None = None
 
     def round_done(self, times: Times, sizes: Sizes) -> None:
-        """Seconds of every worker for a whole round of these ``sizes``."""
+        """Record the seconds of every worker for a whole round of these ``sizes``."""
         self._rounds.append(times)
         self._since += 1
-        del self._rounds[: -self.window]  # more than a window is never looked at
+        del self._rounds[: -self.window]  # at most one window is used
         if self._since % self.window_iters:
             return
         recent = self._rounds[-self.window_iters :]
@@ -83,9 +83,9 @@ class Balancer:
             self._owed[worker] = self._usual.pop(worker)
 
     def move(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
-        """What to do before the next round, with bounds in the order of ``sizes``.
+        """The move before the next round, if any, with bounds in the order of ``sizes``.
 
-        Who was slow and is no more gets what it had before, a step in every round.
+        A worker that was slow and has recovered gets its former size back, one step per round.
         """
         if move := self._give_back(sizes, lows, highs):
             return move
@@ -136,7 +136,7 @@ class Balancer:
         return None
 
     def _changed(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
-        """Whose time has grown, and whose has shrunk, by more than a move explains.
+        """Workers whose time has grown, and workers whose time has shrunk, by more than a move explains.
 
         A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is
         fixed; one whose batch stayed takes as long as before.

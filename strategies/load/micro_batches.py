@@ -20,14 +20,14 @@ from typing import NamedTuple
 from strategies.load.allocation import relaxed, split_by_time
 
 EARLIER = 1 - 1e-9
-"""Two plans whose times differ by less are equal; the one with fewer micro-batches is taken."""
+"""Plans whose times differ by less count as equal; the one with fewer micro-batches is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
     """A type of device: ``seconds(b)`` of one micro-batch, non-decreasing, and its bounds in samples.
 
-    ``low_samples`` is the saturation point, below which a micro-batch is hardly faster; ``high_samples`` what memory
+    ``low_samples`` is the saturation point, below which a micro-batch is hardly faster; ``high_samples`` is what memory
     holds (None: any).
     """
 
@@ -80,9 +80,9 @@ def solve(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], acc
 
 
 def solve_anyhow(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], accums: range) -> BatchPlan:
-    """As :func:`solve`; where that is impossible below saturation, and at worst beyond what memory is said to hold.
+    """As :func:`solve`; if that is impossible, below saturation, and at worst beyond the memory bounds.
 
-    For jobs that run: what was asked for may have become impossible when a worker left.
+    For running jobs, whose bounds may have become impossible when a worker left.
     """
     try:
         return solve(total, devices, types, accums)
@@ -101,7 +101,7 @@ def solve_anyhow(total: int, devices: Sequence[DeviceLimits], types: Sequence[in
 def _reaches(
     total: int, devices: Sequence[DeviceLimits], counts: Counter[int], accum: Sequence[int], within_s: float | None
 ) -> bool:
-    """Whether ``total`` samples fit the bounds, and, unless None, can be done in ``within_s``."""
+    """Whether ``total`` samples fit the bounds and, unless None, finish within ``within_s`` seconds."""
     least, most = 0, 0.0
     for kind, device in enumerate(devices):
         low, high = device.bounds(accum[kind])
@@ -112,7 +112,7 @@ def _reaches(
 
 
 def _most_within(device: DeviceLimits, accum: int, low: int, high: int, within_s: float) -> float:
-    """The largest total in [low, high] that is done in time; minus infinity when not even the smallest is."""
+    """The largest total in [low, high] that finishes in time; minus infinity if not even the smallest does."""
     if low > high or device.total_s(low, accum) > within_s:
         return float("-inf")
     while low < high:
@@ -133,12 +133,12 @@ def _split(total: int, devices: Sequence[DeviceLimits], types: Sequence[int], ac
 
 
 def _time_and_size(device: DeviceLimits, accum: int, samples: int) -> tuple[float, int]:
-    """Where a curve is flat, equal devices shall have equal sizes."""
+    """Sort key: time, then size, so that equal devices get equal sizes where a curve is flat."""
     return device.total_s(samples, accum), samples
 
 
 def _obstacle(total: int, devices: Sequence[DeviceLimits], counts: Counter[int], accums: range) -> str:
-    """Which bounds no accumulation gets around."""
+    """The bounds that no number of micro-batches can meet, as a message."""
     lows = sum(counts[kind] * device.bounds(accums[0])[0] for kind, device in enumerate(devices))
     highs = [device.bounds(accums[-1])[1] for device in devices]
     if lows > total:

@@ -1,4 +1,4 @@
-"""How long a device takes for how many samples: which sizes to try in a running job, and what they tell (pure)."""
+"""A device's time by number of samples: which sizes to measure in a running job, and the curve from them (pure)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from strategies.checks import check_whole
 from strategies.protocol import split_evenly
 
 SATURATED_FRAC = 0.1
-"""A size that takes at most so much longer than the smallest one does not fill the device (algorithmic saturation)."""
+"""A size whose time is at most this factor of the smallest size's does not saturate the device."""
 
 Sizes = dict[int, int]
 
 
 def sizes_around(total: int, num_workers: int) -> list[int]:
-    """A quarter, half and all of the even share: what the others share meanwhile is up to seven quarters of it.
+    """A quarter, half and all of the even share; meanwhile the other workers compute up to seven quarters of it.
 
     Half of the workers can try each of these at once, and the longest round takes less than twice as long as usual.
     """
@@ -32,10 +32,10 @@ def profile_rounds(
 ) -> list[Sizes]:
     """Batch sizes of rounds in which every worker computes every size ``iters`` times, where that is possible.
 
-    Each round's sizes sum to ``total``, as in any other: while one group of workers tries a size, the others share what
-    is left. A size is left out when not even one worker can have it while each of the others keeps a sample. Every size
-    comes once before any comes again, so that what slows a worker for a moment spoils no more than a few of its times.
-    Before come ``warmup_iters`` rounds of even sizes.
+    Each round's sizes sum to ``total``, as in any other: while one group of workers tries a size, the others share the
+    rest. A size is omitted if not even one worker can have it while each of the others keeps a sample. Every size comes
+    once before any is repeated, so that a short disturbance of a worker spoils only a few of its times.
+    ``warmup_iters`` rounds of even sizes precede.
     """
     even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
     rounds: list[Sizes] = []
@@ -61,8 +61,8 @@ def _group_size(total: int, num_workers: int, size: int) -> int:
 class Curve:
     """F(b): seconds of one micro-batch of b samples, non-decreasing, from measured (samples, seconds).
 
-    The median of every size, with what is faster than a smaller size raised to that; straight lines between sizes,
-    the smallest size's time below it, and above the largest one time in proportion.
+    The median of every size, raised to that of smaller sizes where it is below; straight lines between sizes,
+    constant below the smallest, and in proportion above the largest.
     """
 
     def __init__(self, measured: Iterable[tuple[float, float]]) -> None:

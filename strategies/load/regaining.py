@@ -1,4 +1,4 @@
-"""Whole samples for workers that shares in proportion to speed would leave with too few for ever (pure)."""
+"""Extra samples for workers that shares in proportion to speed would leave with too few forever (pure)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import final
 
 EARLY = 0.95
-"""Of the time at which all would be done together: who is done before has room for a sample."""
+"""Fraction of the balanced finishing time: a worker that finishes earlier has room for a sample."""
 MOST_ROUNDS = 64
-"""Between two tries of a worker."""
+"""Rounds between two tries of a worker, at first."""
 
 
 @final
 class Regaining:
-    """A sample more for who is early with less than an even share, and gets none by rounding.
+    """One more sample for a worker that is early with less than an even share, and gets none by rounding.
 
-    What is fixed of an iteration makes few samples look slow: one that takes 21 ms where eight take 30 has a sixth of
-    the speed, which rounds to one sample again, so a worker that was slow once would keep it for ever. A try that did
-    not last, because the sample made the worker late, is repeated after twice as many rounds.
+    The fixed cost of an iteration makes few samples look slow: where one takes 21 ms and eight take 30, one has a sixth
+    of the speed, which rounds to one sample again, so a worker that was slow once would keep it forever. A try that
+    failed, because the sample made the worker late, is repeated after twice as many rounds.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Regaining:
         sizes: Sequence[int],
         lows: Sequence[int],
     ) -> list[int]:
-        """Lower bounds for a round of ``total`` samples, given the ``sizes`` by speed and those of the round before.
+        """Lower bounds for a round of ``total`` samples, given the ``sizes`` by speed and those of the last round.
 
-        ``speeds`` are in samples per second, as measured with the sizes of before.
+        ``speeds`` are in samples per second, as measured with the earlier sizes.
         """
         self._round += 1
         early_s, even = EARLY * total / sum(speeds), total // len(workers)

@@ -1,4 +1,4 @@
-"""The sizes of a round of all workers, of which some may be new or unknown (pure; AntDT section VI-A, Eq. 3)."""
+"""The sizes of a round, where some workers may be new or not measured (pure; AntDT section VI-A, Eq. 3)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def round_sizes(
     base_samples: float = 0.0,
     returning: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
-    """``total`` samples over ``workers`` so that, by their ``speeds`` in samples/s, the slowest is done first.
+    """Split ``total`` samples over ``workers`` so that, by ``speeds`` in samples/s, the last one finishes earliest.
 
-    An iteration costs as much as its samples and ``base_samples`` more (:class:`strategies.monitoring.pace.Base`).
+    The fixed cost of an iteration equals that of ``base_samples`` samples (:class:`strategies.monitoring.pace.Base`).
 
     Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
     gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.
-    Everybody gets at least one sample where there are enough, or it could never be measured again. Sizes that are
-    ``returning`` only come nearer to the even split than these are.
+    Every worker gets at least one sample if there are enough, because otherwise it could not be measured again. With
+    ``returning`` sizes, the result only moves from these towards the even split.
     """
     even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
     known = [speeds[worker] for worker in workers if worker in speeds]
@@ -42,7 +42,7 @@ def round_sizes(
 
 
 def slowest_s(sizes: Mapping[int, int], speeds: Mapping[int, float], base_samples: float = 0.0) -> float:
-    """Seconds until the last of the workers whose ``speeds`` are known is done with its part."""
+    """Seconds until the last worker with a known speed has finished its part."""
     return max(
         ((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0
     )

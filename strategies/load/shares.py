@@ -1,4 +1,4 @@
-"""Sizes that never change: the nominal batch, by given throughputs, or enlarged for workers that are not waited for."""
+"""Sizes that never change: nominal, by given throughputs, or enlarged where backup workers are not waited for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SteadyLoad(ABC):
 
     @final
     def resize(self, workers: tuple[int, ...]) -> None:
-        """Sizes stay as they are."""
+        """Keep the sizes: they never change."""
         return None
 
     @final
@@ -42,7 +42,7 @@ class EvenLoad(SteadyLoad):
     """Every worker computes its nominal batch, an even share of the global batch."""
 
     def split(self, started: Started) -> Sequence[int]:
-        """The shares as they are."""
+        """The nominal batches, unchanged."""
         return started.batch_samples
 
 
@@ -62,14 +62,14 @@ class ThroughputLoad(SteadyLoad):
             raise ValueError(f"throughputs={list(self.throughputs)}: must be a positive number for each worker")
 
     def validate(self, num_workers: int) -> None:
-        """There is one for each worker."""
+        """Raise ``ValueError`` unless there is one throughput for each worker."""
         if len(self.throughputs) != num_workers:
             raise ValueError(
                 f"throughputs={list(self.throughputs)}: must be one number for each of the {num_workers} workers"
             )
 
     def split(self, started: Started) -> Sequence[int]:
-        """The slowest is done as early as can be."""
+        """Split by throughput, so that the last worker finishes as early as possible."""
         count = len(self.throughputs)
         return split_min_max(sum(started.batch_samples), self.throughputs, [1] * count, [None] * count)
 
@@ -77,13 +77,13 @@ class ThroughputLoad(SteadyLoad):
 @final
 @dataclass(kw_only=True)
 class EnlargedLoad(SteadyLoad):
-    """The global batch belongs to all but ``num_backup`` workers, and the others get the same shares again.
+    """All but ``num_backup`` workers share the global batch, and the backup workers get shares of the same size.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016: an update of the fastest holds the whole
     global batch.
 
     Attributes:
-        num_backup: workers that are not waited for; fewer than there are.
+        num_backup: workers that are not waited for; fewer than the number of workers.
     """
 
     num_backup: int = 1
@@ -92,7 +92,7 @@ class EnlargedLoad(SteadyLoad):
         check_whole("num_backup", self.num_backup)
 
     def validate(self, num_workers: int) -> None:
-        """Somebody is waited for."""
+        """Raise ``ValueError`` unless at least one worker is waited for."""
         if self.num_backup >= num_workers:
             raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")
 
@@ -104,5 +104,5 @@ class EnlargedLoad(SteadyLoad):
 
 
 def is_speed(value: object) -> bool:
-    """Whether it is a positive and finite number."""
+    """Whether ``value`` is a positive and finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

@@ -1,1 +1,1 @@
-"""Schedules: when the gate changes the way in which it synchronises, and what that costs (pure)."""
+"""Schedules: when the gate changes its mode of synchronisation, and the cost of a change (pure)."""

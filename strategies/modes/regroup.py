@@ -19,10 +19,10 @@ from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 @final
 @dataclass(kw_only=True)
 class Regroup:
-    """After every ``regroup_iters`` iterations of all workers on average the clusters are formed anew.
+    """Forms the clusters again after every ``regroup_iters`` iterations of all workers on average.
 
-    The last time that is known holds for a worker that restarts or takes longer than it is looked back, the median of
-    the others for one of which nothing is known. All workers are one cluster to begin with.
+    A worker that restarts, or takes longer than the detector's window, keeps its last known time; one without any gets
+    the median of the others. At first all workers are one cluster.
 
     Attributes:
         tolerance_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
@@ -39,27 +39,27 @@ class Regroup:
         check_whole("regroup_iters", self.regroup_iters, 1)
 
     def meet(self, peers: Peers) -> None:
-        """The gate that is regrouped, and whoever expects times."""
+        """Keep the gate to regroup, and the detector that expects times."""
         self._gate = peers.one(GroupsGate)
         self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
 
     def start(self, started: Started) -> None:
-        """No time is known."""
+        """Reset: no time is known."""
         self._times_s: dict[int, float] = {}
         self._since = 0
 
     def observe_event(self, event: AnyEvent) -> None:
-        """What is known of a worker that has left goes with it."""
+        """Forget the time of a worker that has left."""
         if isinstance(event, Lost) and not event.restarting:
             self._times_s.pop(event.worker, None)
 
     def then(self, event: AnyEvent) -> Sequence[Verdict]:
-        """What new clusters make complete, when it is time for new clusters."""
+        """Regroup if it is time, and return the updates of the clusters that are complete thereby."""
         match event:
             case Arrived(grad=grad) if grad.samples:
                 return self._regrouped(event.t)
             case Restored(workers=workers):
-                return self._gate.regroup(self._clusters(workers))  # completes nothing: all are about to compute
+                return self._gate.regroup(self._clusters(workers))  # completes no round: all are about to compute
             case _:
                 return ()
 

@@ -21,7 +21,7 @@ from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Resta
 @final
 @dataclass(kw_only=True)
 class SyncThenAsync:
-    """Modes change after an update, and only when the last change is over.
+    """Changes modes after an update, and only when the last change is over.
 
     The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
     """
@@ -47,11 +47,11 @@ class SyncThenAsync:
 
     @property
     def needs(self) -> frozenset[type[Command]]:
-        """Only what the settings call for: who may restart nodes is notified how long they would be pending."""
+        """``Restart`` only where the settings use it: such a strategy receives the expected pending time."""
         return frozenset({Wake, Restart}) if self.switch == "restart" else frozenset({Wake})
 
     def validate_length(self, epochs: int | None) -> None:
-        """A part of a job needs a whole."""
+        """Raise ``ValueError`` if ``bsp_frac`` is a part of a job without a number of epochs."""
         if 0 < self.bsp_frac < 1 and epochs is None:
             raise ValueError(
                 f"bsp_frac={self.bsp_frac}: is part of a job without a number of epochs; set workload.epochs, or "
@@ -59,7 +59,7 @@ class SyncThenAsync:
             )
 
     def meet(self, peers: Peers) -> None:
-        """The gate that is switched, and whoever flags stragglers."""
+        """Keep the gate to switch, and the detector that flags stragglers."""
         self._gate = peers.one(SwitchingGate)
         self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
 
@@ -75,7 +75,7 @@ class SyncThenAsync:
         self._probe_due_s = math.inf
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Who is gone, and what a restore takes back; the gate begins in the mode that is wanted."""
+        """Note lost workers and rolled-back samples; after a restore the gate begins in the wanted mode."""
         self._updated = False
         match event:
             case Lost():
@@ -92,12 +92,12 @@ class SyncThenAsync:
             self._gate.slow = self._stragglers.left_out if self.straggler_policy == "elastic" else frozenset()
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Keep count of what has been trained, by version, since parameters may be restored."""
+        """Count the trained samples by version, because parameters may be rolled back."""
         self._updated = True
         self._trained.append(self._trained[-1] + sum(grad.samples for grad in grads))
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
-        """A probe when its timer fires; after an update the other mode, if it is wanted."""
+        """Probe when its timer fires; after an update, change to the other mode if wanted."""
         if isinstance(event, Woke):
             if event.tag != "probe" or not is_due(event.t, self._probe_due_s):
                 return ()
@@ -106,7 +106,7 @@ class SyncThenAsync:
         return self._switched(event.t) if self._updated else ()
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
-        """Nobody begins to compute during a switch; what it consists of follows, and in the end who has waited goes."""
+        """Hold Computes during a switch, add its restarts, and release the held Computes when it ends."""
         commands = self._pause.hold(commands)
         if self._gate.out and self._probe_due_s == math.inf:
             self._probe_due_s = event.t + self.probe_s
@@ -126,7 +126,7 @@ class SyncThenAsync:
         return self.straggler_policy != "greedy" or not self._stragglers.flagged
 
     def _switched(self, t: float) -> Sequence[Verdict | AnyCommand]:
-        """To the other mode, if it is wanted and the last switch is over; a restarted cluster begins in it."""
+        """Change to the other mode if wanted and the last switch is over; a restarted cluster begins in it."""
         if self._gate.together == self._wants_sync() or self._pause.until_s is not None:
             return ()
         if self.switch == "restart":
@@ -146,5 +146,5 @@ class SyncThenAsync:
             self._relaunch.begin()
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How often modes were switched."""
+        """The number of switches so far."""
         return {"switches": self._switches}

@@ -1,1 +1,1 @@
-"""What is observed of workers and servers, and who is slow by it (pure)."""
+"""Detectors: measurements of workers and servers, and which of them are slow (pure)."""

@@ -1,8 +1,8 @@
-"""What detectors tell: the interfaces by which the other parts look at them.
+"""The interfaces by which other parts query detectors.
 
-A detector listens to events (``observe_event``) and answers one of these questions; what it goes by is its own affair.
-Others are more than a question: :class:`strategies.monitoring.detector.StragglerDetector` (AntDT's two windows),
-:class:`strategies.monitoring.forecast.Forecast` (coming speeds).
+A detector observes events (``observe_event``) and answers one of these questions by a rule of its own. Two detectors
+are queried by their class: :class:`strategies.monitoring.detector.StragglerDetector` (AntDT's two windows) and
+:class:`strategies.monitoring.forecast.Forecast` (predicted speeds).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class ExpectsTimes(Protocol):
-    """How long the coming iteration of every worker will take."""
+    """A detector that predicts the time of every worker's next iteration."""
 
     def expected_s(self, worker: int, t: float) -> float | None:
-        """Seconds of the worker's own part, as expected at time ``t``; None where nothing is known."""
+        """Expected seconds of the worker's own part at time ``t``; None if nothing is known."""
         ...
 
 
 @runtime_checkable
 class FlagsStragglers(Protocol):
-    """Who is a straggler at the moment.
+    """A detector that flags current stragglers.
 
-    ``flagged`` and ``left_out`` (those whom to wait for costs more than they contribute) are sets that the detector
-    keeps: they can be held and looked at again later. ``restarted`` are the nodes that are restarted on purpose, with
-    their flags: a set that somebody else keeps.
+    ``flagged`` and ``left_out`` (stragglers that cost more waiting than they contribute) are sets that the detector
+    updates in place, so that others can keep references. ``restarted`` are the nodes that a schedule restarts on
+    purpose, which keep their flags: a set that the schedule updates.
     """
 
     flagged: AbstractSet[int]

@@ -1,4 +1,4 @@
-"""Who is alike: values grouped by ratio (pure)."""
+"""Clusters of similar values, by ratio (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None 
 
     Complete linkage of the logarithms: beginning with single values, the two neighbours whose union has the smallest
     ratio are merged (ties: the smaller values) while that is allowed. So the groups do not depend on the unit.
-    ``at_most`` goes on merging until there are no more groups than that.
+    With ``at_most``, merging continues until there are no more groups than that.
     """
     order = sorted(range(len(values)), key=lambda index: (values[index], index))
     groups = [[index] for index in order]

@@ -1,4 +1,4 @@
-"""AntDT's straggler detection (section VI-A): whose mean time over a window is too far above the others' (pure)."""
+"""AntDT's straggler detection (section VI-A): a mean time over a window too far above the others' (pure)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ JUDGES = ("at_equal_work", "published")
 NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of short_window_s with enough iterations"
 
 Paces = Mapping[int, Sequence[float]]
-"""Of workers: what they are compared by, oldest first."""
+"""The values by which workers are compared, by worker, oldest first."""
 
 
 @final
 @dataclass(kw_only=True)
 class StragglerDetector:
-    """Who is a *transient* straggler (by the short window) and who a *persistent* one (by the long window).
+    """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
 
-    Source: AntDT section VI-A: a worker is one if its mean batch processing time is at least ``slowness_ratio`` times
-    the mean of all workers; servers likewise, by their time per update over the long window.
+    Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
+    times the mean of all workers; servers likewise, by their time per update over the long window.
 
     Attributes:
         slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
         short_window_s: seconds; the paper's L_trans.
         long_window_s: seconds; the paper's L_per.
         report_iters: iterations of a worker that make one record of the Monitor.
-        min_records: records without which a window is no basis for a decision.
+        min_records: records that a window needs before a decision uses it.
         warmup_iters: first iterations of a process that the Monitor leaves out.
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
-        judge: ``at_equal_work``: workers are compared by seconds over (samples + what an iteration costs anyway, as
-            samples), so that a straggler with a small batch is still one; ``published``: by their times as they are.
-        times: of an iteration: ``iter`` or ``bpt``, see :mod:`strategies.monitoring.monitor`.
+        judge: ``at_equal_work``: workers are compared by seconds over (samples + the fixed cost of an iteration as
+            samples), so that a straggler with a small batch remains one; ``published``: by their plain times.
+        times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.monitoring.monitor`.
     """
 
     watches_servers: ClassVar[bool] = True
@@ -64,11 +64,11 @@ class StragglerDetector:
             check_whole(name, getattr(self, name), least)
 
     def validate(self, num_workers: int) -> None:
-        """Somebody can be a straggler."""
+        """Raise ``ValueError`` if no worker could ever be a straggler."""
         check_ratio("slowness_ratio", self.slowness_ratio, num_workers, self.center)
 
     def validate_period(self, decide_every_s: float) -> None:
-        """A decision finds what it needs in the windows."""
+        """Raise ``ValueError`` if the windows cannot hold what a decision needs."""
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:
@@ -79,16 +79,16 @@ class StragglerDetector:
         self._warning = NEVER_MATURE
 
     def observe_event(self, event: AnyEvent) -> None:
-        """The Monitor sees everything."""
+        """Pass every event to the Monitor."""
         self.monitor.observe_event(event)
 
     @property
     def published(self) -> bool:
-        """Whether times are compared as they are."""
+        """Whether plain times are compared, as in the paper."""
         return self.judge == "published"
 
     def learn(self) -> None:
-        """What an iteration costs whatever its batch, from how times have changed with sizes."""
+        """Estimate the fixed cost of an iteration from changes of times with sizes."""
         workers = self.monitor.mature_workers("short")
         if len(workers) > 1:
             self._warning = ""
@@ -99,7 +99,7 @@ class StragglerDetector:
             self.base.learn({worker: self.monitor.records(worker, "long") for worker in workers}, straggling)
 
     def paces(self, span: Span) -> dict[int, list[float]]:
-        """What mature workers are compared by: seconds per sample at equal work, or seconds."""
+        """Values by which mature workers are compared: seconds per sample at equal work, or seconds."""
         monitor = self.monitor
         if self.published:
             return {w: [seconds for _, seconds in monitor.records(w, span)] for w in monitor.mature_workers(span)}
@@ -107,10 +107,10 @@ class StragglerDetector:
         return {worker: paces(monitor.records(worker, span), base) for worker in monitor.mature_workers(span)}
 
     def stragglers(self, span: Span, forget: Collection[int] = ()) -> list[int]:
-        """Without who is ``forget``, slowest first.
+        """Stragglers except those in ``forget``, slowest first.
 
-        At equal work only whoever is slow in most records (a single pause is no straggler) and in the newest ones
-        (whoever has recovered is none any more).
+        At equal work a straggler must be slow in most records (a single pause does not count) and in the newest ones
+        (it has not recovered).
         """
         records = {worker: own for worker, own in self.paces(span).items() if worker not in forget}
         found = self._slow(records)
@@ -123,13 +123,13 @@ class StragglerDetector:
         return [worker for worker in found if worker in now and worker in mostly]
 
     def slow_servers(self, min_update_s: float = 0.0) -> list[int]:
-        """Servers that have been stragglers over the long window and take ``min_update_s`` per update or more."""
+        """Servers that are stragglers by the long window and take ``min_update_s`` per update or more."""
         updates_s = self.monitor.mature_updates_s("long")
         records = {server: self.monitor.update_times_s(server) for server in updates_s}
         return [server for server in self._slow(records, updates_s) if updates_s[server] >= min_update_s]
 
     def _slow(self, records: Paces, means: Mapping[int, float] | None = None) -> list[int]:
-        """Stragglers, slowest first; of whom there are few records, all must say so."""
+        """Stragglers, slowest first; of a worker with few records, all must be slow."""
         means = means or {node: fmean(own) for node, own in records.items()}
         found = slow(means, self.slowness_ratio, self.center)
         few = {node for node in found if len(records[node]) < self.monitor.min_records}
@@ -137,5 +137,5 @@ class StragglerDetector:
         return [node for node in found if node not in few or node in alone[node]]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """A warning while nothing could be decided."""
+        """A warning as long as no decision was possible."""
         return {"warning": self._warning} if self._warning else {}

@@ -1,4 +1,4 @@
-"""Sync-Switch's straggler detection: who has been slow for some seconds (STAR, section V-A; pure)."""
+"""Sync-Switch's straggler detection: workers that have been slow for some seconds (STAR, section V-A; pure)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 class FlagDetector:
     """Flags workers whose own times, link included, have been too long for ``duration_s``.
 
-    A process that is lost takes its worker's flag along, unless it was restarted on purpose.
+    The loss of a process clears its worker's flag, unless it was restarted on purpose.
 
     Attributes:
         duration_s: seconds for which a worker must have been slow.
-        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which one takes longer
-            that is slow.
+        tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which a slow worker
+            takes longer.
         judge: ``published`` (:class:`predictors.fixed_duration.SlowFor`), or ``median``
             (:class:`strategies.monitoring.slow_lately.SlowLately`), which noise alone does not trigger.
-        warmup_iters: first iterations of a process that count for nothing.
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     duration_s: float = 5.0
@@ -53,7 +53,7 @@ class FlagDetector:
         self.left_out: AbstractSet[int] = self._left_out
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Times, and whose process is gone."""
+        """Collect times, and forget workers whose process is lost."""
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
                 self._slow.observe_duration(event.t, grad.worker, event.timings.own_s)
@@ -68,5 +68,5 @@ class FlagDetector:
             self._left_out.update(self._slow.not_worth_waiting_for())
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many workers are slow."""
+        """The number of slow workers."""
         return {"flagged": len(self.flagged)}

@@ -1,4 +1,4 @@
-"""Who is slow: AntDT's test of every node against a centre of all (pure; section VI-A)."""
+"""AntDT's test for slowness: every node against a centre of all (pure; section VI-A)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ CENTERS = ("mean_all", "median_others")
 def bounds(seconds: Mapping[int, float], ratio: float, center: str) -> dict[int, float]:
     """Seconds from which each node is slow: ``ratio`` times the centre.
 
-    ``mean_all`` is the paper's: the mean of all, the node itself included, so that of n nodes one is flagged only if it
-    takes more than ratio (n - 1) / (n - ratio) times as long as each of the others, which must be more than ratio.
+    ``mean_all`` is the paper's: the mean of all, the node itself included, so of n nodes one is flagged only if it
+    takes more than ratio (n - 1) / (n - ratio) times as long as each of the others; n must exceed ratio.
     ``median_others`` leaves the node itself out, for small clusters.
     """
     if center == "mean_all":
@@ -25,7 +25,7 @@ def bounds(seconds: Mapping[int, float], ratio: float, center: str) -> dict[int,
 
 
 def median_without(ordered: Sequence[float], rank: int) -> float:
-    """Median of all but the one at ``rank`` of at least two numbers in order."""
+    """Median of sorted numbers (two or more) without the one at ``rank``."""
     others = len(ordered) - 1
     low, high = ((middle if middle < rank else middle + 1) for middle in ((others - 1) // 2, others // 2))
     return (ordered[low] + ordered[high]) / 2
@@ -41,7 +41,7 @@ def slow(seconds: Mapping[int, float], ratio: float, center: str = "mean_all") -
 def check_ratio(name: str, ratio: float, num_nodes: int, center: str) -> None:
     """Raise ``ValueError`` when no node of ``num_nodes`` could ever be slow.
 
-    A mean that includes the node is at least 1 / n of it, so with n <= ratio even an endless time is not reached.
+    A mean that includes the node is at least 1 / n of its time, so with n <= ratio no time can reach the bound.
     """
     if center == "mean_all" and ratio >= num_nodes:
         raise ValueError(

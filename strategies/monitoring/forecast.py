@@ -1,4 +1,4 @@
-"""LB-BSP on processors: the coming speed of every worker, from its past and its resources (pure)."""
+"""LB-BSP on processors: predicts every worker's speed from its past speeds and resources (pure)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from strategies.protocol import AnyEvent, Arrived, Observed, Started
 @final
 @dataclass
 class Forecast:
-    """A predictor per worker.
+    """One predictor per worker.
 
-    Telemetry reports what a worker used and not what it could have had; use stands in for it, and what was reported
-    last for what will be (persistence). Without telemetry both are 1 throughout and the past speeds are all there is.
+    Telemetry reports what a worker used, not what was available to it; use represents it, and the last report
+    represents the next iteration (persistence). Without telemetry both are 1, and only past speeds count.
     A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
 
     Attributes:
@@ -28,7 +28,7 @@ class Forecast:
         ema_alpha: weight of the newest iteration (``ema``), in (0, 1].
         min_records: iterations of a worker before its own speed counts.
         confirm_iters: iterations in a row that must have been slow before a worker counts as slow.
-        warmup_iters: first iterations of a process that count for nothing.
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     predictor: str = "narx"
@@ -57,7 +57,7 @@ class Forecast:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Iterations, and what telemetry says of them."""
+        """Collect iterations and telemetry."""
         if isinstance(event, Arrived):
             if self._warmup.tells(event):
                 self.arrived(event)
@@ -65,7 +65,7 @@ class Forecast:
             self.observed(event)
 
     def arrived(self, event: Arrived) -> None:
-        """One more iteration whose time tells something."""
+        """Train the worker's predictor with an iteration, if its time is usable."""
         worker = event.grad.worker
         cpu, memory = self._use(worker)
         newest = self._newest.setdefault(worker, deque(maxlen=self.confirm_iters))
@@ -74,16 +74,16 @@ class Forecast:
         self._predictor(worker).update(record)
 
     def observed(self, event: Observed) -> None:
-        """What the tasks used; a quantity that is not known stays 1."""
+        """Keep what the tasks used; an unknown quantity stays 1."""
         for node in event.nodes:
             cpu = 1.0 if node.cpu_cores is None else node.cpu_cores
             memory = 1.0 if node.memory_bytes is None else float(node.memory_bytes)
             self._uses[node.node] = (cpu, memory)
 
     def speeds(self, workers: Sequence[int]) -> list[float]:
-        """Samples per second of the coming iteration, by worker, all positive.
+        """Samples per second of the next iteration, by worker, all positive.
 
-        A worker with too few records has the median of the others; all have 1 when nobody has enough.
+        A worker with too few records gets the median of the others; all get 1 if none has enough.
         """
         known = {worker: self._speed(worker) for worker in workers if self._records(worker) >= self.min_records}
         middle = median(known.values()) if known else 1.0

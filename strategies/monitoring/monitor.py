@@ -1,18 +1,18 @@
-"""What every node was like lately: sliding windows over batch processing times, throughput and update times (pure).
+"""Recent speed of every node: sliding windows over batch processing times, throughput and update times (pure).
 
 AntDT's Monitor (section V-D), shared by every system that decides by measured speed. A strategy feeds it all events
-(:meth:`Monitor.observe_event`) and asks for means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per);
+(:meth:`Monitor.observe_event`) and reads means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per);
 the windows are seconds of event time that end at the last event.
 
 What a record is
 ----------------
-Of a worker: the means of time and samples over ``report_iters`` iterations, or over fewer when they have taken so long
-that a window would hold no ``min_records`` of them. Only whole batches count, because the short ones at an epoch's end
-say little about either, and not the first ``warmup_iters`` iterations of a process. Of a server: one ``Updated``.
-Records of a process that is gone are removed; those of all other nodes stay.
+For a worker: the means of time and samples over ``report_iters`` iterations, or over fewer when they take so long that
+a window would hold fewer than ``min_records``. Only whole batches count, because the short ones at an epoch's end are
+not representative, and the first ``warmup_iters`` iterations of a process are ignored. For a server: one ``Updated``.
+Records of a lost process are removed; those of all other nodes stay.
 
-Which time of an iteration is meant, ``times`` says: ``bpt``, loading and computing (AntDT's BPT of a worker), or
-``iter``, sending included, without which a slow link is invisible.
+``times`` selects the time of an iteration: ``bpt``, loading and computing (AntDT's BPT of a worker), or ``iter``, with
+sending, without which a slow link is invisible.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored,
 Span = Literal["short", "long"]
 TIMES = ("bpt", "iter")
 MATURE_FRAC = 0.8
-"""Part of a window's length that a node must have been there for."""
+"""Part of a window's length for which a node must have been present."""
 SERVER_REPORT_S = 0.5
-"""Between two reports of a server."""
+"""Seconds between two reports of a server."""
 FEW_RECORDS = 2
-"""So many are enough of a node whose iterations are so long that there cannot be more ..."""
+"""Records that suffice of a node whose iterations are too long for more ..."""
 SPANNED_FRAC = 0.5
-"""... which is so where they reach back over this part of the window."""
+"""... which holds if they reach back over this part of the window."""
 
 
 def check_windows(short_window_s: float, long_window_s: float, decide_every_s: float, min_records: int) -> None:
@@ -52,14 +52,14 @@ def check_windows(short_window_s: float, long_window_s: float, decide_every_s: f
 
 @final
 class Node:
-    """Both windows of one process; ``since_s`` is when it was (re)started, None while it is away."""
+    """Both windows of one process; ``since_s`` is when it was (re)started, None while it is gone."""
 
     def __init__(self, short_s: float, long_s: float, least: int) -> None:
         self.lengths_s, self.least = (short_s, long_s), least
         self.begin(None)
 
     def begin(self, t: float | None, incarnation: int = 0) -> None:
-        """Forget everything; a process has started at ``t``, or is gone (None)."""
+        """Reset: a process has started at ``t``, or is gone (None)."""
         short_s, long_s = self.lengths_s
         self.windows: dict[Span, Window] = {"short": Window(short_s, self.least), "long": Window(long_s, self.least)}
         self.since_s, self.incarnation = t, incarnation
@@ -80,10 +80,10 @@ class Monitor:
         short_window_s: length of the ``short`` window.
         long_window_s: length of the ``long`` window.
         report_iters: iterations of a worker that make one record.
-        min_records: fewer records are no basis for a decision, unless longer iterations leave no more (``sparse``).
+        min_records: records that a decision needs, unless long iterations leave fewer (``sparse``).
         warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
         times: ``bpt`` or ``iter``.
-        sparse: whether the two newest records stay however old they are, and are enough where there are no others.
+        sparse: whether the two newest records stay whatever their age, and suffice where there are no others.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Monitor:
         self.workers: dict[int, Node] = {}
         self.servers: dict[int, Node] = {}
 
-    # ---- what it hears -----------------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------------------
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Any event of the job; those that say nothing about a node's speed or life only move the time on."""
+        """Record an event of the job; one that does not concern a node's speed or life only advances the time."""
         self.t = event.t
         match event:
             case Arrived():
@@ -130,7 +130,7 @@ class Monitor:
     def _iterated(self, t: float, grad: Grad, timings: Timings) -> None:
         node, seconds = self._worker(grad.worker), timings.iter_s if self.times == "iter" else timings.bpt_s
         if node.since_s is None or node.incarnation != grad.incarnation:
-            node.begin(t, grad.incarnation)  # it was replaced while everything stood still, which nobody is told
+            node.begin(t, grad.incarnation)  # it was replaced while the job was paused, which is not notified
         if not 0 < grad.samples == grad.assigned_samples or seconds <= 0.0:
             return
         node.iterations += 1
@@ -164,7 +164,7 @@ class Monitor:
         node.begin(since_s)
         return node
 
-    # ---- what it is asked --------------------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------------------------
 
     def mean_bpt_s(self, worker: int, span: Span) -> float | None:
         """Mean time of an iteration in seconds; None without a record."""
@@ -185,7 +185,7 @@ class Monitor:
         return window.sum_x / window.sum_y if window and count else None
 
     def mature(self, node: str, span: Span) -> bool:
-        """Whether ``worker:1`` or ``server:0`` was there for 0.8 of the window and left enough records in it."""
+        """Whether ``worker:1`` or ``server:0`` was present for 0.8 of the window with enough records in it."""
         role, _, number = node.partition(":")
         found = (self.workers if role == "worker" else self.servers).get(int(number))
         window, count = self._window(found, span)
@@ -204,16 +204,16 @@ class Monitor:
         return [busy_s / updates for _, busy_s, updates in window.records] if window else []
 
     def mature_workers(self, span: Span) -> list[int]:
-        """Those whose window is mature."""
+        """Workers whose window is mature."""
         return [worker for worker in sorted(self.workers) if self.mature(f"worker:{worker}", span)]
 
     def mature_bpts_s(self, span: Span) -> dict[int, float]:
-        """Mean time of every worker that is mature, by worker."""
+        """Mean time in seconds of every mature worker, by worker."""
         found = {worker: self.mean_bpt_s(worker, span) for worker in self.mature_workers(span)}
         return {worker: seconds for worker, seconds in found.items() if seconds is not None}
 
     def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
-        """Mean seconds per update of every server that is mature, by server."""
+        """Mean seconds per update of every mature server, by server."""
         found = {s: self.mean_update_s(s, span) for s in sorted(self.servers) if self.mature(f"server:{s}", span)}
         return {server: seconds for server, seconds in found.items() if seconds is not None}
 
@@ -223,13 +223,13 @@ class Monitor:
         return {worker: speed for worker, speed in found.items() if speed is not None}
 
     def _enough(self, window: Window, count: int) -> bool:
-        """As many records as there should be, or as there can be when each takes a large part of the window."""
+        """Whether there are ``min_records`` records, or as many as fit when each takes a large part of the window."""
         if count >= self.min_records:
             return True
         few = self.sparse and count >= FEW_RECORDS
         return few and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
 
     def _window(self, node: Node | None, span: Span) -> tuple[Window | None, int]:
-        """With what has become too old taken out, and the number of records left."""
+        """The window without records that are too old, and the number of records left."""
         window = node.windows[span] if node else None
         return window, window.expire(self.t) if window else 0

@@ -1,4 +1,4 @@
-"""How long every worker's own part of an iteration took lately, its link included (pure)."""
+"""Recent times of every worker's own part of an iteration, its link included (pure)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from strategies.protocol import AnyEvent, Arrived, Lost, Started
 class OwnTimes:
     """Own times (:attr:`strategies.protocol.Timings.own_s`) of the last ``window_s`` seconds, by worker.
 
-    Whole batches only, and not the first ``warmup_iters`` of a process. Where iterations take longer than the window it
+    Whole batches only, without the first ``warmup_iters`` of a process. Where iterations take longer than the window it
     holds the newest one.
 
     Attributes:
         window_s: seconds over which times are averaged.
-        warmup_iters: first iterations of a process that count for nothing.
+        warmup_iters: first iterations of a process that are ignored.
     """
 
     window_s: float = 6.0
@@ -40,14 +40,14 @@ class OwnTimes:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Iterations, and whose process is gone."""
+        """Collect times, and forget workers whose process is lost."""
         if isinstance(event, Arrived):
             self.arrived(event)
         elif isinstance(event, Lost):
             self.forget(event.worker)
 
     def arrived(self, event: Arrived) -> bool:
-        """A gradient; whether its time tells something."""
+        """Record a gradient's time; returns whether it was usable."""
         if not self._warmup.tells(event):
             return False
         records = self._records.setdefault(event.grad.worker, deque())
@@ -57,10 +57,10 @@ class OwnTimes:
         return True
 
     def forget(self, worker: int) -> None:
-        """Its next process is measured afresh."""
+        """Discard the worker's times: its next process is measured from scratch."""
         self._records.pop(worker, None)
 
     def expected_s(self, worker: int, t: float) -> float | None:
-        """Of the coming iteration: the mean of what is in the window at ``t``; None where that is nothing."""
+        """Expected seconds of the next iteration: the mean of the window at ``t``; None if it is empty."""
         recent = [seconds for at_s, seconds in self._records.get(worker, ()) if at_s >= t - self.window_s]
         return sum(recent) / len(recent) if recent else None

@@ -1,10 +1,10 @@
-"""How fast workers are at equal work: an iteration is a fixed base and a time per sample (pure).
+"""Speeds at equal work: an iteration is a fixed base and a time per sample (pure).
 
-A worker with a small batch does fewer samples a second than an equal one with a large batch, since what an iteration
-costs whatever its batch is spread over fewer. So speeds are compared by *pace*: seconds over (samples + c), where c is
-the base as so many samples. Equal workers have one pace whatever their batches; twice as slow is twice the pace.
-What is added to every iteration (a sleep, a slow link) does not shrink with the batch; a small batch then makes the
-pace look worse than it is, but no other batch than the smallest would be better for such a worker.
+A worker with a small batch computes fewer samples per second than an equal one with a large batch, because the fixed
+cost of an iteration is spread over fewer. So speeds are compared by *pace*: seconds over (samples + c), where c is
+the base as a number of samples. Equal workers have equal paces whatever their batches; twice as slow is twice the pace.
+A constant addition to every iteration (a sleep, a slow link) does not shrink with the batch; a small batch then makes
+the pace look worse than it is, but the smallest batch is the best one for such a worker anyway.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from statistics import fmean, median
 from typing import final
 
 Records = Sequence[tuple[float, float]]
-"""(samples, seconds) of means over some iterations."""
+"""(samples, seconds): means over some iterations."""
 
 LEAST_CHANGE = 1.1
-"""By less than this factor a batch must not have changed for its change to tell anything."""
+"""Least factor by which a batch must have changed to be used in a fit."""
 MOST_BASE = 19.0
-"""A base is at most so many times the batch: 95 % of an iteration."""
+"""Largest base as a multiple of the batch: 95 % of an iteration."""
 
 
 def fit_base(records: Records) -> float | None:
-    """The base in samples of the line that fits best by least squares; None where batches were about the same."""
+    """The base in samples of the line fitted by least squares; None where batches were about equal."""
     sizes = [samples for samples, _ in records]
     if not sizes or max(sizes) < LEAST_CHANGE * min(sizes):
         return None
@@ -35,16 +35,16 @@ def fit_base(records: Records) -> float | None:
 
 
 def paces(records: Records, base_samples: float) -> list[float]:
-    """Seconds per sample of every record, with the base as so many samples more."""
+    """Seconds per sample of every record, with the base counted as additional samples."""
     return [seconds / (samples + base_samples) for samples, seconds in records]
 
 
 @final
 class Base:
-    """The base of a cluster's workers, ``samples``: the median of what each worker's own changes of size have told.
+    """Estimates the base of a cluster's workers, ``samples``: the median of fits to each worker's own changes of size.
 
-    Workers that straggle are asked only where there is nobody else, because their speed may have changed with their
-    batch. Before any batch has changed it is 0: time in proportion to the batch, as AntDT assumes.
+    Stragglers are used only if there are no other workers, because their speed may have changed with their batch.
+    Before any batch has changed the base is 0: time in proportion to the batch, as AntDT assumes.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Base:
         self._straggling: dict[int, float] = {}
 
     def learn(self, records: Mapping[int, Records], stragglers: Collection[int]) -> None:
-        """From what lies in the workers' windows now."""
+        """Fit the base to the records in the workers' windows."""
         for worker, own in records.items():
             if (base := fit_base(own)) is not None:
                 (self._straggling if worker in stragglers else self._steady)[worker] = base

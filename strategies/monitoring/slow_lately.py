@@ -1,4 +1,4 @@
-"""Who has been slow for some time, by medians: what noise alone does not trigger (pure)."""
+"""Workers that have been slow for some time, by medians, which noise alone does not trigger (pure)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import final
 
 @final
 class SlowLately:
-    """Flags workers all of whose times of the last ``duration_s`` seconds were longer than what is usual.
+    """Flags workers all of whose times of the last ``duration_s`` seconds were longer than usual.
 
-    Usual is the lower median over all workers of their median time in that window; slow is who takes longer by more
-    than ``tolerance_frac`` of it. The flag is taken back when the worker's median is at most half of that above it; of
-    two times, and the two newest are looked at in any case, the shorter is the median. Compared with the rule that STAR
-    describes (:class:`predictors.fixed_duration.SlowFor`: latest times against the smallest latest of all, and one that
-    is not slow takes the flag back) neither the luck of the fastest of many workers nor a single time decides.
+    The usual time is the lower median over all workers of their median time in that window; a slow time exceeds it by
+    more than ``tolerance_frac`` of it. The flag is cleared when the worker's median exceeds it by at most half of that;
+    the two newest times are always used, and the shorter of two is their median. In contrast to the rule that STAR
+    describes (:class:`predictors.fixed_duration.SlowFor`: latest times against the smallest latest of all, cleared by
+    one that is not slow), neither a lucky fastest worker nor a single time decides.
     """
 
     def __init__(self, tolerance_frac: float, duration_s: float) -> None:
@@ -26,7 +26,7 @@ class SlowLately:
         self._times: dict[int, deque[tuple[float, float]]] = {}
 
     def observe_duration(self, t: float, worker: int, seconds: float) -> None:
-        """At time ``t`` the worker has finished an iteration of ``seconds`` (above zero)."""
+        """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
         times = self._times.setdefault(worker, deque())
         times.append((t, seconds))
         while len(times) > 2 and times[1][0] <= t - self.duration_s:
@@ -40,10 +40,10 @@ class SlowLately:
             self.flagged.discard(worker)
 
     def not_worth_waiting_for(self) -> set[int]:
-        """Those of the flagged without whom a round of the others gets more done a second.
+        """Flagged workers without which a round of the others has a higher throughput.
 
-        Everybody computes as much, so a round of n whose slowest takes T does n / T: of four workers one that takes
-        1.25 times as long is still worth it.
+        With equal batches, a round of n workers whose slowest takes T has throughput n / T: of four workers, one that
+        takes 1.25 times as long is still worth waiting for.
         """
         workers = sorted(self.median_s, key=lambda worker: (worker in self.flagged, self.median_s[worker], worker))
         rates, longest_s = [], 0.0
@@ -55,12 +55,12 @@ class SlowLately:
         return set(workers[best:])
 
     def forget(self, worker: int) -> None:
-        """Its next process is measured afresh."""
+        """Discard the worker's times and flag: its next process is measured from scratch."""
         self._times.pop(worker, None)
         self.median_s.pop(worker, None)
         self.flagged.discard(worker)
 
     def keep_only(self, workers: Container[int]) -> None:
-        """All others are gone."""
+        """Forget all workers but these."""
         for worker in [worker for worker in self._times if worker not in workers]:
             self.forget(worker)

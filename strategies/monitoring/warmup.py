@@ -1,4 +1,4 @@
-"""Which iterations say how fast a worker is (pure)."""
+"""Which iterations are usable to measure a worker's speed (pure)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from strategies.protocol import Arrived
 
 @final
 class Warmup:
-    """Whole batches only, and not the first ``warmup_iters`` of a process (imports, allocation, caches).
+    """Accepts whole batches, except the first ``warmup_iters`` of a process (imports, allocation, caches).
 
-    The short batches at the end of an epoch say little: their fixed costs are shared by fewer samples.
+    The short batches at the end of an epoch are misleading: fewer samples share their fixed costs.
     """
 
     def __init__(self, warmup_iters: int) -> None:
@@ -19,7 +19,7 @@ class Warmup:
         self._seen: dict[int, tuple[int, int]] = {}
 
     def tells(self, event: Arrived) -> bool:
-        """Whether this iteration's time may be used; to be asked once about every arrival."""
+        """Whether this iteration's time may be used; call it once per arrival."""
         grad = event.grad
         if not 0 < grad.samples == grad.assigned_samples or event.timings.bpt_s <= 0:
             return False

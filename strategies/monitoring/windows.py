@@ -10,8 +10,8 @@ from typing import final
 class Window:
     """Pairs (x, y) of the last ``length_s`` seconds with their sums; O(1) amortised per record.
 
-    The newest ``least`` stay however old they are: where records are further apart than the window is long, they are
-    all that can be known.
+    The newest ``least`` records stay whatever their age: where records are further apart than the window is long, they
+    are all that is known.
     """
 
     def __init__(self, length_s: float, least: int = 0) -> None:
@@ -20,19 +20,19 @@ class Window:
         self.sum_x = self.sum_y = 0.0
 
     def push(self, t: float, x: float, y: float) -> None:
-        """A record of time ``t``, which never goes back."""
+        """Add a record of time ``t``, which never decreases."""
         self.records.append((t, x, y))
         self.sum_x += x
         self.sum_y += y
         self.expire(t)
 
     def expire(self, t: float) -> int:
-        """Forget what is older than the window at time ``t``; how many records are left."""
+        """Remove records older than the window at time ``t``; return the number left."""
         records, oldest = self.records, t - self.length_s
         while len(records) > self.least and records[0][0] < oldest:
             _, x, y = records.popleft()
             self.sum_x -= x
             self.sum_y -= y
         if not records:
-            self.sum_x = self.sum_y = 0.0  # what rounding left of the sums goes, too
+            self.sum_x = self.sum_y = 0.0  # clear the rounding errors of the sums, too
         return len(records)

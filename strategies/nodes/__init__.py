@@ -1,1 +1,1 @@
-"""Node policies: what is done to tasks, and what that costs (pure)."""
+"""Node policies: actions on tasks, and their cost (pure)."""

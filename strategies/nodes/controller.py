@@ -1,4 +1,4 @@
-"""Periodic decisions: detectors take stock, then one action after the other decides (AntDT's Controller; pure)."""
+"""Periodic decisions: detectors learn, then one action after another decides (AntDT's Controller; pure)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, Serv
 
 @final
 class Controller:
-    """Decides every ``decide_every_s`` seconds of the job, and not while everything is paused for a lost server."""
+    """Decides every ``decide_every_s`` seconds of the job, except while it is paused for a lost server."""
 
     def __init__(self, decide_every_s: float, detectors: Sequence[Learning], actions: Sequence[Deciding]) -> None:
         check_number("decide_every_s", decide_every_s, above=0.0)
         self.decide_every_s, self.detectors, self.actions = decide_every_s, detectors, actions
 
     def start(self, started: Started) -> None:
-        """No decision was made yet."""
+        """Reset: no decision has been made."""
         self._pending_s = self._due_s = 0.0
         self._halted = False
         self._decided = ""
 
     def observe_event(self, event: AnyEvent) -> None:
-        """What the scheduler expects, and whether everything is paused."""
+        """Keep the scheduler's expectation, and whether the job is paused."""
         match event:
             case Scheduling(pending_s=pending_s):
                 self._pending_s = pending_s
@@ -36,9 +36,9 @@ class Controller:
                 self._halted = False
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """A decision when the timer fires.
+        """Decide when the timer fires.
 
-        After a restore it is set again: it may have fired while everything was paused. If it did not, it comes too
+        After a restore the timer is set again, because it may have fired during the pause. If it had not, it fires too
         early and is ignored.
         """
         match event:
@@ -64,5 +64,5 @@ class Controller:
         return commands
 
     def log_state(self) -> dict[str, float | int | str]:
-        """What was decided last, and why."""
+        """The last decision and its reasons."""
         return {"decided": self._decided}

@@ -1,4 +1,4 @@
-"""KILL_RESTART: the slowest persistent straggler is started again on another machine (AntDT section VI-A; pure)."""
+"""KILL_RESTART: the slowest persistent straggler is restarted on another machine (AntDT section VI-A; pure)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from strategies.protocol import AnyCommand, Command, Restart, Started, Wake
 @final
 @dataclass(kw_only=True)
 class KillRestart:
-    """At every decision at most one node: a persistent server before a persistent worker, the slowest first.
+    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
 
-    Where the paper is silent: ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does
-    not stop the job for ever.
+    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
+    not stop the job forever.
 
     Attributes:
-        max_pending_s: seconds that a new worker may be expected to wait for its place.
+        max_pending_s: longest expected pending time of a new worker.
         max_restarts: of one node.
         cooldown_s: seconds between two restarts of one node.
         min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
@@ -44,15 +44,15 @@ class KillRestart:
         check_whole("max_restarts", self.max_restarts)
 
     def meet(self, peers: Peers) -> None:
-        """Whoever says which nodes are slow."""
+        """Keep the detector of slow nodes."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Nobody was restarted yet."""
+        """Reset: no node has been restarted."""
         self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        """The node to restart, if there is any."""
+        """The ``Restart`` of one node, if any is eligible."""
         servers = [f"server:{one}" for one in self._detector.slow_servers(self.min_update_s)]
         transient = [f"worker:{one}" for one in self._detector.stragglers("short")]
         workers = [f"worker:{one}" for one in self._detector.stragglers("long")]
@@ -67,5 +67,5 @@ class KillRestart:
         return [Restart(node=picked)]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """How many nodes were restarted."""
+        """The number of restarts so far."""
         return {"restarts": self._restarts.total}

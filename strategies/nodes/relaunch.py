@@ -1,4 +1,4 @@
-"""A new cluster from a checkpoint, made of single restarts (pure)."""
+"""Restart of the whole cluster from a checkpoint, node by node (pure)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from strategies.protocol import AnyEvent, Joined, Lost, Restart, Restored, Serve
 class Relaunch:
     """Restarts every server, one after the other, and then all workers at once.
 
-    A server's restart stores a checkpoint first and takes everybody to it, so nothing that was applied is lost; until
-    that is done no other command counts. Workers come last: with a fail-over that takes all back, they go back to what
-    the last server has stored. Whoever crashes on the way has its new process already and is not restarted again.
+    A server's restart stores a checkpoint first and rolls all nodes to it, so nothing applied is lost; until it is
+    complete, other commands are void. Workers come last: with a fail-over that rolls all back, they return to the last
+    server's checkpoint. A node that crashes meanwhile has a new process already and is not restarted again.
 
-    ``here`` are the workers that are there, ``todo`` the nodes that keep their old process, ``ordered`` those of them
-    whose restart was commanded (all of it is void after a ``Restored``), ``awaited`` the workers whose new process is
-    not there yet.
+    ``here`` are the present workers, ``todo`` the nodes that still have their old process, ``ordered`` those whose
+    restart was commanded (void after a ``Restored``), ``awaited`` the workers whose new process has not joined yet.
     """
 
     def __init__(self, workers: Iterable[int], num_servers: int) -> None:
@@ -29,15 +28,15 @@ class Relaunch:
         self.awaited: set[int] = set()
 
     def begin(self) -> None:
-        """From now on nobody should begin to compute; restarts follow when nobody does any more."""
+        """Begin: no worker should start to compute from now on; restarts follow once none computes."""
         self.under_way, self.todo = True, None
 
     def owns(self, event: Lost) -> bool:
-        """Whether this is the loss of a process that it has restarted itself."""
+        """Whether this loss is due to one of its own restarts."""
         return not event.restarting and f"worker:{event.worker}" in self.ordered
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Who is there, and what has been done."""
+        """Track present workers and completed restarts."""
         match event:
             case Lost(worker=worker):
                 self.here.discard(worker)
@@ -56,7 +55,7 @@ class Relaunch:
                 self.halted = False
                 self.here = set(event.workers)
                 self.ordered.clear()
-                self.awaited.clear()  # who is not there may never be: that is not told while everything stands still
+                self.awaited.clear()  # an absent worker may have left for good: a paused job receives no Lost
 
     def _done(self, node: str) -> None:
         self.ordered.discard(node)
@@ -64,7 +63,7 @@ class Relaunch:
             self.todo.discard(node)
 
     def proceed(self, idle: bool) -> list[Restart]:
-        """What to command after an event, given whether nobody computes; ends when nothing is left to be done."""
+        """Restarts to command after an event, given whether no worker computes; ends when none remain."""
         if not self.under_way or self.halted or (self.todo is None and not idle):
             return []
         if self.todo is None:

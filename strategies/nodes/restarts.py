@@ -1,4 +1,4 @@
-"""Which slow nodes may be killed and started again now (pure bookkeeping of KILL_RESTART)."""
+"""Which slow nodes may be restarted now (pure bookkeeping of KILL_RESTART)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import final
 
 @final
 class Restarts:
-    """Who was restarted how often and when last, and since when each node has been slow.
+    """Counts every node's restarts, and keeps the time of the last and since when the node has been slow.
 
     Args:
-        max_restarts: of one node in a job; what so many have not cured the next will not cure either.
+        max_restarts: most restarts of one node in a job; a slowness that these have not cured will remain.
         cooldown_s: seconds from one restart of a node to the next.
         min_slow_s: seconds for which a worker must have been slow at every decision; 0: none.
     """
@@ -24,11 +24,11 @@ class Restarts:
         self.slow_since_s: dict[str, float] = {}
 
     def watch(self, t: float, slow: Collection[str]) -> None:
-        """These nodes are slow at the decision of time ``t``; the others are not, or not any more."""
+        """Record that exactly these nodes are slow at the decision of time ``t``."""
         self.slow_since_s = {node: self.slow_since_s.get(node, t) for node in sorted(slow)}
 
     def pick(self, t: float, slow: Sequence[str], said: list[str]) -> str | None:
-        """The first of the ``slow`` that may be killed at ``t``; ``said`` gets that, and why others may not."""
+        """The first of the ``slow`` that may be killed at ``t``; ``said`` receives this, and why others may not."""
         for node in slow:
             if not (why_not := self._refusal(t, node)):
                 said.append(f"KILL_RESTART {node}")
@@ -49,5 +49,5 @@ class Restarts:
 
     @property
     def total(self) -> int:
-        """Of all nodes together."""
+        """The number of restarts of all nodes."""
         return sum(self.counts.values())

@@ -1,11 +1,11 @@
-"""When a timer that has fired is the one that was set last (pure)."""
+"""Whether a timer that has fired is the one set last (pure)."""
 
 from __future__ import annotations
 
 TOO_EARLY_S = 1e-3
-"""By how much less a timer is still that one: a clock may round."""
+"""Relative tolerance for timers that fire early: a clock may round."""
 
 
 def is_due(t: float, due_s: float) -> bool:
-    """Whether what is due at ``due_s`` may be done at time ``t``; an earlier timer has been replaced by a later one."""
+    """Whether a timer fired at ``t`` is the one due at ``due_s``; an earlier one has been replaced."""
     return t >= due_s - TOO_EARLY_S

@@ -1,4 +1,4 @@
-"""What a strategy says: imperative, frozen, keyword-only."""
+"""Commands, the output of a strategy: imperative, frozen, keyword-only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from strategies.protocol.values import Part
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
-    """Something that the runtime must do now."""
+    """An order that the runtime carries out now."""
 
 
 class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Worker: compute the gradient sum of ``num_samples`` samples on the parameters of now.
+    """Worker: compute the gradient sum of ``num_samples`` samples on the current parameters.
 
     The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size. With ``parts``
     the samples are those of these parts of the round, and the worker sends the sum of their gradient sums with these
     coefficients, computed in one pass with weighted samples or each as a micro-batch of its own, as the model allows;
-    ``num_samples`` is then only what it is said to have been assigned.
+    ``num_samples`` is then only recorded as assigned.
     """
 
     worker: int
@@ -29,9 +29,9 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 class Partition(Command, frozen=True, kw_only=True, tag=True):
     """Begin a round: ``num_parts`` parts of near-equal size, which any number of workers may compute.
 
-    They are the next ``num_samples`` samples of the data service (fewer at an epoch's end), or, while the last round
-    has not been applied, the samples of that one again. All of them count as applied once, with the ``Apply`` whose
-    weights give each part the same weight. A gradient of an older round can only be dropped.
+    The round has the next ``num_samples`` samples of the data service (fewer at an epoch's end), or the samples of the
+    last round if that was not applied. All count as applied once, with the ``Apply`` whose weights give each part the
+    same weight. A gradient of an older round can only be dropped.
     """
 
     num_samples: int
@@ -47,7 +47,7 @@ class Apply(Command, frozen=True, kw_only=True, tag=True):
 
 
 class Drop(Command, frozen=True, kw_only=True, tag=True):
-    """Forget these gradients; with ``requeue`` their samples go back to the tail of the data queue."""
+    """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue."""
 
     grads: tuple[int, ...]
     requeue: bool = True
@@ -57,8 +57,8 @@ class Score(Command, frozen=True, kw_only=True, tag=True):
     """Servers: compare a gradient with the reference gradient; ``Scored`` follows, unless it is used or void before.
 
     The reference is the gradient on ``Strategy.validation_samples``. ``refresh`` (or the first Score since the start or
-    a ``Restored``) computes it anew before, when no other refresh is under way. Scores are told in the order asked for.
-    The gradient stays unused, and may be scored again once this is told.
+    a ``Restored``) computes it again first, unless another refresh is in progress. Scores arrive in the order of
+    request. The gradient stays unused, and may be scored again after its ``Scored``.
     """
 
     grad: int
@@ -66,19 +66,19 @@ class Score(Command, frozen=True, kw_only=True, tag=True):
 
 
 class Evaluate(Command, frozen=True, kw_only=True, tag=True):
-    """Metrics of the parameters of now on held-out data, beside the training."""
+    """Compute metrics of the current parameters on held-out data, in parallel to training."""
 
 
 class Checkpoint(Command, frozen=True, kw_only=True, tag=True):
-    """Store the parameters of now together with the set of applied work."""
+    """Store the current parameters together with the set of applied work."""
 
 
 class Restart(Command, frozen=True, kw_only=True, tag=True):
-    """Kill a node that is there, ``worker:1`` or ``server:0``, and start it again on another machine (KILL_RESTART).
+    """Kill a running node, ``worker:1`` or ``server:0``, and restart it on another machine (KILL_RESTART).
 
-    The next incarnation is pending until the scheduler has a place for it. A worker's samples go back to the queue at
-    once (``Lost``, not ``restarting``) and ``Joined`` follows; the others go on. For a server the runtime stores a
-    checkpoint first, so that nothing applied is lost; everything stands still from now to ``Restored``.
+    The next incarnation is pending until the scheduler has a place for it. A worker's samples return to the queue at
+    once (``Lost``, not ``restarting``) and ``Joined`` follows; other workers continue. For a server the runtime stores
+    a checkpoint first, so that nothing applied is lost; the whole job is paused until ``Restored``.
     """
 
     node: str

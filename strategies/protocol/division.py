@@ -1,4 +1,4 @@
-"""How a number of samples is divided: the same by who asks for parts and by who makes them."""
+"""Division of a number of samples: one rule for strategies and for the data service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def split_evenly(total: int, parts: int) -> list[int]:
     """``total`` as ``parts`` integers that differ by at most one, larger ones first.
 
-    So the global batch is divided among workers, a round (:class:`Partition`) into parts, a batch into micro-batches.
+    It divides the global batch among workers, a round (:class:`Partition`) into parts, a batch into micro-batches.
     """
     share, rest = divmod(total, parts)
     return [share + (part < rest) for part in range(parts)]

@@ -1,4 +1,4 @@
-"""What a strategy hears: past tense, frozen, keyword-only."""
+"""Events, the input of a strategy: past tense, frozen, keyword-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strategies.protocol.values import Grad, NodeUse
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
-    """Something that has happened at ``t`` seconds since the start of the job."""
+    """A fact with its time: ``t`` seconds since the start of the job."""
 
     t: float
 
@@ -21,13 +21,13 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     batch_samples: tuple[int, ...]
     num_servers: int
     total_samples: int | None = None
-    """Of all epochs together; None when the job has no number of epochs and ends by time."""
+    """Samples of all epochs together; None if the job has no number of epochs and ends by time."""
     lr: float | None = None
     """The optimizer's learning rate, before any schedule or ``lr_scale``."""
 
 
 class Arrived(Event, frozen=True, kw_only=True, tag=True):
-    """A gradient is held by every server."""
+    """Every server holds its range of a gradient."""
 
     grad: Grad
     timings: Timings
@@ -46,12 +46,12 @@ class Failed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Lost(Event, frozen=True, kw_only=True, tag=True):
-    """The process of a worker is gone, and the Compute that it was busy with (its samples are back in the queue).
+    """A worker's process is gone, with its Compute in progress (whose samples are back in the queue).
 
-    ``restarting`` says that the runtime already starts its next incarnation, so that a ``Joined`` will follow soon (or
-    another ``Lost``, should that be given up). It may be given its next Compute at once, which it then carries out
-    when it is back. Without, it has left, unless the strategy has asked for its ``Restart``: then it joins when the
-    scheduler has found it a place, which may take long. A gradient of this worker that had already arrived stays valid.
+    ``restarting``: the runtime is starting its next incarnation, so a ``Joined`` will follow soon (or another ``Lost``
+    if the runtime gives up). Its next Compute may be given at once, and is carried out when it is back. Otherwise it
+    has left, unless the strategy commanded its ``Restart``: then it joins when the scheduler has found a place, which
+    may take long. A gradient of this worker that had already arrived remains valid.
     """
 
     worker: int
@@ -61,7 +61,7 @@ class Lost(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Joined(Event, frozen=True, kw_only=True, tag=True):
-    """A worker (again) waits for its first Compute."""
+    """A new or restarted worker waits for its first Compute."""
 
     worker: int
     incarnation: int
@@ -76,9 +76,9 @@ class ServerLost(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Restored(Event, frozen=True, kw_only=True, tag=True):
-    """The parameters are again those of ``version``, on all servers.
+    """The parameters were rolled back to ``version``, on all servers.
 
-    Every gradient and every Compute from before is void: ``workers`` (those that live) are all idle, and the samples
+    Every earlier gradient and Compute is void: ``workers`` (all live ones) are idle, and the samples
     that this version lacks are back in the queue.
     """
 
@@ -87,7 +87,7 @@ class Restored(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Evaluated(Event, frozen=True, kw_only=True, tag=True):
-    """Held-out ``metrics`` of the parameters that had ``version`` at ``asked_s``."""
+    """Held-out ``metrics`` of the parameters of ``version``, requested at ``asked_s``."""
 
     version: int
     asked_s: float
@@ -95,7 +95,7 @@ class Evaluated(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Observed(Event, frozen=True, kw_only=True, tag=True):
-    """What every task and host used during the last ``period_s`` seconds."""
+    """The resource use of every task and host during the last ``period_s`` seconds."""
 
     period_s: float
     nodes: tuple[NodeUse, ...]
@@ -104,7 +104,7 @@ class Observed(Event, frozen=True, kw_only=True, tag=True):
 class Scored(Event, frozen=True, kw_only=True, tag=True):
     """<r, g>, |g|^2 and |r|^2 of a gradient and the reference of ``ref_version``, of both the mean over their samples.
 
-    A reference that is not finite is told as zero: it points nowhere.
+    A reference that is not finite is reported as zero, because it has no direction.
     """
 
     grad: Grad
@@ -115,7 +115,7 @@ class Scored(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Updated(Event, frozen=True, kw_only=True, tag=True):
-    """What a server was busy with since it last told; ``busy_s / updates`` is AntDT's BPT of a server."""
+    """A server's work since its last report; ``busy_s / updates`` is AntDT's BPT of a server."""
 
     server: int
     version: int
@@ -126,13 +126,13 @@ class Updated(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Scheduling(Event, frozen=True, kw_only=True, tag=True):
-    """What the cluster's scheduler expects now: a node that is asked for would be pending for ``pending_s`` seconds."""
+    """The cluster scheduler's expectation: a node requested now would be pending for ``pending_s`` seconds."""
 
     pending_s: float
 
 
 class Woke(Event, frozen=True, kw_only=True, tag=True):
-    """The timer ``tag`` that the strategy asked for has fired."""
+    """The timer ``tag`` that the strategy set with ``Wake`` has fired."""
 
     tag: str
 

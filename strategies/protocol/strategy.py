@@ -11,11 +11,11 @@ from strategies.protocol.commands import AnyCommand, Apply, Command, Compute
 from strategies.protocol.events import AnyEvent
 
 DATA_POLICIES = ("dynamic", "shared", "even")
-"""Of the data service; see :class:`Strategy`."""
+"""Allocation policies of the data service; see :class:`Strategy`."""
 
 
 class BoundedStalenessHint(msgspec.Struct, frozen=True, kw_only=True):
-    """A strategy that is a bounded gate and nothing else: what a runtime may then know beforehand.
+    """Describes a strategy that is a bounded gate and nothing else, so that a runtime knows its decisions beforehand.
 
     Every worker computes its nominal batch whenever it is at most ``bound`` iterations ahead of the slowest (None:
     always), and each gradient is an update of its own, with ``lr_scale``; with bound 0 a round is one update.
@@ -30,8 +30,8 @@ class BoundedStalenessHint(msgspec.Struct, frozen=True, kw_only=True):
 class Strategy(Protocol):
     """What a plug-in implements: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
 
-    A strategy says that it is one by inheriting from this. What it says nothing about is as written here; all else is
-    for the taking, since an interface has no behaviour of its own to override.
+    A strategy inherits from this class explicitly. Attributes and methods that it does not define have the defaults
+    given here; none of them is a behaviour to override.
 
     ``data`` names the allocation policy of the sharding service that the system assumes: ``dynamic`` (workers draw
     shards), ``shared`` (and share what they have drawn when the queue is empty) or ``even`` (a static part of every
@@ -42,13 +42,13 @@ class Strategy(Protocol):
     """Commands that the runtime must be able to carry out; checked before the run starts."""
 
     topologies: frozenset[str] = frozenset({"ps"})
-    """Where its parameters may live: ``ps``; ``allreduce`` where every update is one of all current workers."""
+    """Topologies on which it works: ``ps``; ``allreduce`` if every update is one of all current workers."""
 
     watches_servers: bool = False
-    """Whether it is notified of ``Updated``; for others these reports go into the record only."""
+    """Whether it receives ``Updated``; for other strategies these reports are only recorded."""
 
     rescales: bool = False
-    """Whether it weighs gradients otherwise than to the mean over their samples."""
+    """Whether its weights can give anything but the mean over the samples."""
 
     data: str = "dynamic"
 
@@ -56,7 +56,7 @@ class Strategy(Protocol):
     """Training samples that are held out for the reference gradient of ``Score``, and never trained on."""
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """Return what to do now that ``event`` has happened."""
+        """Return the commands that answer ``event``."""
         raise NotImplementedError
 
     def validate(self, num_workers: int) -> None:
@@ -64,20 +64,20 @@ class Strategy(Protocol):
         return None
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Likewise when they leave no way to split the global batch among the workers."""
+        """Raise ``ValueError`` likewise when they leave no way to split the global batch among the workers."""
         return None
 
     def validate_length(self, epochs: int | None) -> None:
-        """Likewise when they need a job of so many epochs, or of an end at all (None: it ends by time)."""
+        """Raise ``ValueError`` likewise when they do not fit a job of ``epochs`` epochs (None: it ends by time)."""
         return None
 
     def staleness_hint(self) -> BoundedStalenessHint | None:
-        """All decisions in short, where that is possible; a runtime without faults may use it to go faster."""
+        """A description of all decisions, where one exists; a runtime without faults may use it to run faster."""
         return None
 
     def log_state(self) -> dict[str, float | int | str]:
-        """What is worth plotting about the state of the decision; recorded beside every event that changed it.
+        """The state of the decision to plot, recorded with every event that changed it.
 
-        What ``warning`` holds at the end, if anything, stands in the run's summary: readers should know it.
+        A final ``warning`` is shown in the run's summary.
         """
         return {}

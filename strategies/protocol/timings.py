@@ -1,4 +1,4 @@
-"""How long the parts of a worker's iteration took: a part of the vocabulary of :mod:`strategies.protocol`."""
+"""Durations of the parts of a worker's iteration; part of the vocabulary of :mod:`strategies.protocol`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     wait_s: float = 0.0
-    """From the end of the previous push until the next Compute reached the worker (barriers live here)."""
+    """From the end of the previous push until the next Compute reached the worker (time at barriers is here)."""
     data_s: float = 0.0
     """From that Compute until the batch was loaded."""
     pull_s: float = 0.0
-    """From then until all parameters were delivered (an update that these had to wait for included)."""
+    """From then until all parameters were delivered (including an update that they had to wait for)."""
     compute_s: float = 0.0
-    """Forward and backward pass, device pacing and injected delay included."""
+    """Forward and backward pass, with device pacing and injected delay."""
     send_s: float = 0.0
     """Push to all servers until the last acknowledged."""
     injected_s: float = 0.0
     """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
     overrun_s: float = 0.0
-    """By how much the real computation missed the device profile; 0 when pacing held."""
+    """By how much the real computation exceeded the device profile; 0 when pacing held."""
     recv_s: float = 0.0
-    """The part of ``pull_s`` in which parameters were on their way to this worker: its link, not the servers' work."""
+    """The part of ``pull_s`` spent on this worker's link, as opposed to the servers' work."""
 
     @property
     def iter_s(self) -> float:
@@ -35,7 +35,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def own_s(self) -> float:
-        """The worker's own time of the iteration, its link both ways: what detectors of slow workers look at."""
+        """The worker's own time of the iteration with its link both ways; detectors of slow workers use it."""
         return self.data_s + self.recv_s + self.compute_s + self.send_s
 
     @property

@@ -1,1 +1,1 @@
-"""Screens: which gradients count at all, by their score against a reference gradient (pure)."""
+"""Screens: which gradients count, by their score against a reference gradient (pure)."""

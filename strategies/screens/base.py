@@ -1,4 +1,4 @@
-"""The interface of a screen: it stands before the gate, and lets a gradient through or not."""
+"""The interface of a screen, which accepts or rejects gradients before the gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strategies.protocol import Grad, Score, Scored
 
 
 class Judged(NamedTuple):
-    """What is done with a gradient that was scored: applied with its weight times ``factor``, or dropped."""
+    """The verdict on a scored gradient: applied with its weight times ``factor``, or dropped."""
 
     verdict: Verdict
     factor: float = 1.0
@@ -18,18 +18,18 @@ class Judged(NamedTuple):
 
 @runtime_checkable
 class Screen(Protocol):
-    """Judges every gradient by itself, so it stands before a gate that applies every gradient by itself."""
+    """Judges every gradient by itself, so it needs a gate that applies every gradient by itself."""
 
     validation_samples: int
     """Samples that are held out of the training data for the reference gradient."""
 
     @property
     def rescale(self) -> bool:
-        """Whether accepted gradients are multiplied by something."""
+        """Whether accepted gradients are multiplied by a factor."""
         ...
 
     def asks(self, grad: Grad, version: int) -> Score | None:
-        """How a gradient that arrived at ``version`` is to be scored; None: it is not screened."""
+        """The ``Score`` for a gradient that arrived at ``version``; None: it is not screened."""
         ...
 
     def judged(self, scored: Scored) -> Judged: ...

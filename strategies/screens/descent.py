@@ -1,4 +1,4 @@
-"""Zeno++'s screen: a gradient counts if held-out samples say that it is a descent (Xie et al., ICML 2020; pure)."""
+"""Zeno++'s screen: a gradient counts if it is a descent on held-out samples (Xie et al., ICML 2020; pure)."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ class DescentScreen:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """A worker that is gone waits for no judgement."""
+        """Forget pending verdicts of a lost worker, and all after a restore."""
         if isinstance(event, Restored):
             self._forget()
         elif isinstance(event, Lost):
             self._waits.pop(event.worker, None)
 
     def _forget(self) -> None:
-        """Nothing is under way."""
+        """Forget all pending verdicts."""
         self._waits: dict[int, int] = {}
         self._incoming = self._in_a_row = 0
 
     def asks(self, grad: Grad, version: int) -> Score | None:
-        """All but those of the first updates, and those without samples."""
+        """Score every gradient except those of the first updates and those without samples."""
         if not grad.samples or version < self.warmup_updates:
             return None
         refresh = self._incoming % self.refresh_every == 0
@@ -70,7 +70,7 @@ class DescentScreen:
         return Score(grad=grad.id, refresh=refresh)
 
     def judged(self, scored: Scored) -> Judged:
-        """Applied or dropped; its worker goes on, if it is still that process."""
+        """Apply or drop the gradient; its worker continues, if it is still the same process."""
         grad, factor = scored.grad, self._factor(scored)
         accepted = factor > 0 and self._accepts(scored, factor)
         self._accepted += accepted
@@ -84,7 +84,7 @@ class DescentScreen:
         return Judged(Verdict(drop=(grad,), go=go), requeue=not (self.discard or self._in_a_row >= self.give_up_after))
 
     def _factor(self, scored: Scored) -> float:
-        """What the gradient is multiplied by; 0 where there is no direction to go by."""
+        """The factor c on the gradient; 0 where a norm is 0, so that there is no direction."""
         if not scored.sqr_grad or not scored.sqr_ref:
             return 0.0
         return sqrt(scored.sqr_ref / scored.sqr_grad) if self.rescale else 1.0
@@ -95,7 +95,7 @@ class DescentScreen:
         return self.eps is None or self._score >= 0
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Gradients that were judged since the start, and the last score (with ``eps=null`` as if that were 0)."""
+        """Number of gradients judged since the start, and the last score (with ``eps=null`` as for 0)."""
         judged = self._accepted + self._rejected
         return {
             "accepted": self._accepted,

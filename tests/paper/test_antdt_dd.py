@@ -125,7 +125,7 @@ def test_nothing_is_better(speeds: list[int], lows: list[int], rooms: list[int],
         assert plan.accum[kind] * lows[kind] <= samples <= plan.accum[kind] * (lows[kind] + rooms[kind])
 
 
-def test_below_saturation_is_said() -> None:
+def test_a_plan_below_saturation_is_reported() -> None:
     """Eq. 4 with a least batch. No C brings eight workers of at least 128 down to 768 samples: the least is then a
     single sample."""
     with pytest.raises(ValueError, match=r"least micro-batches \(v100 128, p100 128\), 1 per worker, sum to 1024"):
@@ -140,6 +140,7 @@ def test_below_saturation_is_said() -> None:
 
 
 def test_a_curve_goes_through_the_medians_and_never_falls() -> None:
+    """Section VI-B, the F of Eq. 4, measured: medians of each size, raised where a smaller size took longer."""
     curve = Curve([(1, 0.08), (1, 0.3), (1, 0.07), (32, 0.079), (64, 0.086), (128, 0.16)])
     assert [curve.seconds(size) for size in (1, 32, 64, 96, 128, 256)] == pytest.approx(
         [0.08, 0.08, 0.086, 0.123, 0.16, 0.32]
@@ -160,9 +161,10 @@ def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> Non
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=6),
     iters=st.integers(1, 3),
 )
-def test_rounds_of_the_profile_sum_to_the_batch_and_try_what_fits(
+def test_profile_rounds_sum_to_the_batch_and_measure_every_size_that_fits(
     num_workers: int, extra: int, sizes: list[int], iters: int
 ) -> None:
+    """Eq. 4, its constraint, holds during the profile, too."""
     total, workers = num_workers + extra, list(range(num_workers))
     rounds = profile_rounds(total, workers, sizes, iters, warmup_iters=2)
     assert all(sum(sizes.values()) == total and min(sizes.values()) >= 1 for sizes in rounds)
@@ -182,12 +184,14 @@ def test_rounds_of_the_profile_sum_to_the_batch_and_try_what_fits(
         ([], []),
     ],
 )
-def test_workers_of_about_the_same_speed_are_of_one_type(speeds: list[float], groups: list[list[int]]) -> None:
+def test_workers_of_similar_speed_share_a_type(speeds: list[float], groups: list[list[int]]) -> None:
+    """Section VI-B groups workers by device; beyond the paper, types are found by speed."""
     assert cluster_by_ratio(speeds, 1.2) == groups
     assert cluster_by_ratio([7 * speed for speed in speeds], 1.2) == groups
 
 
-def test_no_more_groups_than_asked_for() -> None:
+def test_there_are_at_most_as_many_types_as_the_search_allows() -> None:
+    """Beyond the paper: every combination of C is tried for at most four types."""
     assert cluster_by_ratio([1, 2, 4.1, 9, 20], 1.2, at_most=3) == [[0, 1], [2, 3], [4]]
 
 
@@ -254,8 +258,10 @@ def test_the_weights_are_those_of_the_large_batch() -> None:
     assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 768,) * 8, 1.0)}
 
 
-def test_whoever_is_left_gets_another_plan() -> None:
-    """A P100 leaves at 10 s: the other seven share 768 with C = 2 and 1 and are again done at about the same time."""
+def test_remaining_workers_get_another_plan() -> None:
+    """Beyond the paper: Eq. 4 is solved again. A P100 leaves at 10 s: the other seven share 768 with C = 2 and 1 and
+    are again done at about the same time.
+    """
     strategy = AntDTDD(types=TYPES, devices=specs(32, 128))
     fields = {"num_workers": 8, "global_batch_samples": 768, "num_samples": 10_000_000, "max_time_s": 30.0}
     run = HeapRun(strategy, make_job(**fields), v100_p100, [Crash(10.0, 7, None)]).run()
@@ -288,16 +294,20 @@ def base_and_samples(_: int, order: ComputeOrder) -> float:
 
 
 @pytest.mark.parametrize("num_workers", [4, 16, 64])
-def test_the_profile_of_equal_workers_costs_next_to_nothing(num_workers: int) -> None:
-    """400 updates take at most 3 % longer than BSP's: no size is tried that would stop everybody for long."""
+def test_the_profile_of_equal_workers_costs_at_most_three_percent(num_workers: int) -> None:
+    """Section VI-B performs the profile once. 400 updates take at most 3 % longer than BSP's: no size is tried that
+    would stop all workers for long.
+    """
     job = make_job(num_workers=num_workers, global_batch_samples=32 * num_workers, num_samples=10**6, max_time_s=24.0)
     dd, bsp = (HeapRun(strategy, job, base_and_samples).run().updates for strategy in (AntDTDD(), BSP()))
     assert bsp >= 399
     assert dd >= bsp / 1.03
 
 
-def test_a_profile_that_met_a_worker_at_a_bad_moment_is_made_again() -> None:
-    """Worker 1 is slow during the profile only; a hundred iterations later all are found to be equal."""
+def test_a_profile_taken_during_a_disturbance_is_repeated() -> None:
+    """Departure from section VI-B. Worker 1 is slow during the profile only; a hundred iterations later all are found
+    to be equal.
+    """
 
     def seconds(worker: int, order: ComputeOrder) -> float:
         return base_and_samples(worker, order) * (3.0 if worker == 1 and order.version < 40 else 1.0)
@@ -307,7 +317,9 @@ def test_a_profile_that_met_a_worker_at_a_bad_moment_is_made_again() -> None:
     assert orders(HeapRun(AntDTDD(check_iters=0), job, seconds).run())[-1] != ((32, 1),) * 4
 
 
-def test_a_cluster_that_never_settles_is_profiled_three_times_and_no_more() -> None:
+def test_a_cluster_whose_speeds_keep_changing_is_profiled_three_times_at_most() -> None:
+    """Departure from section VI-B, where the profile is made once."""
+
     def seconds(worker: int, order: ComputeOrder) -> float:
         return base_and_samples(worker, order) * (2.0 if order.version // 130 % 2 else 1.0)
 
@@ -319,7 +331,7 @@ def test_a_cluster_that_never_settles_is_profiled_three_times_and_no_more() -> N
 
 
 def test_equal_workers_are_bsp_after_the_profile() -> None:
-    """One type, nothing to accumulate: an even split."""
+    """Eq. 4. One type, nothing to accumulate: an even split."""
     job = make_job(num_workers=4, global_batch_samples=32, max_time_s=300.0)
     run = HeapRun(AntDTDD(profile_sizes=(1, 4)), job, lambda _, order: 0.1 + samples_of(order) / 100).run()
     assert orders(run)[-1] == ((8, 1),) * 4
@@ -346,7 +358,8 @@ def test_equal_workers_are_bsp_after_the_profile() -> None:
         ({"devices": {"a": DeviceSpec(samples_per_s=0.0)}, "types": ("a",)}, "devices: a.samples_per_s=0.0: must be"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
+def test_invalid_settings_are_refused(fields: dict[str, Any], why: str) -> None:
+    """Beyond the paper: every setting has a range."""
     with pytest.raises(ValueError, match=why):
         AntDTDD(**fields)
 
@@ -363,6 +376,7 @@ def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: st
     ],
 )
 def test_bounds_that_make_the_equation_infeasible_are_named(fields: dict[str, Any], total: int, why: str) -> None:
+    """Eq. 4 has no solution outside its bounds."""
     strategy = AntDTDD(**fields)
     strategy.validate(8)
     with pytest.raises(ValueError, match=why):
@@ -370,6 +384,7 @@ def test_bounds_that_make_the_equation_infeasible_are_named(fields: dict[str, An
 
 
 def test_every_worker_has_a_type() -> None:
+    """Eq. 4 sums over types, so every worker needs one."""
     with pytest.raises(ValueError, match=r"types=.*: 8 types for 4 workers"):
         AntDTDD(types=TYPES).validate(4)
 
@@ -379,10 +394,13 @@ def flat(name: str) -> DeviceLimits:
     return DeviceLimits(name, lambda samples: 1.0, 1, 4)
 
 
-def test_of_equally_fast_plans_it_is_the_one_with_the_fewest_micro_batches() -> None:
-    """One worker of type a, three of type b, 18 samples: two micro-batches of either type will do, 5 or 7 in all."""
+def test_of_equally_fast_plans_the_one_with_the_fewest_micro_batches_is_taken() -> None:
+    """Eq. 4 leaves ties open. One worker of type a, three of type b, 18 samples: two micro-batches of either type will
+    do, 5 or 7 in all.
+    """
     assert solve(18, [flat("a"), flat("b")], [0, 1, 1, 1], range(1, 3)).accum == (2, 1)
 
 
 def test_where_a_curve_is_flat_equal_devices_have_equal_sizes() -> None:
+    """Eq. 4 leaves ties open: on a flat F, equal devices get equal sizes."""
     assert solve(8, [flat("a")], [0, 0, 0], range(1, 2)).totals == (3, 3, 2)

@@ -99,7 +99,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("ratio", "num_workers"), [(ratio, n) for ratio in TABLE for n in TABLE[ratio]])
-def test_a_straggler_is_this_much_slower_than_each_of_the_others(ratio: float, num_workers: int) -> None:
+def test_the_bound_on_slowness_against_each_other_worker(ratio: float, num_workers: int) -> None:
     """Section VI-A: slow are those whose time is at least lambda times the average over all workers, themselves among
     them: of n workers one is found that is lambda (n - 1) / (n - lambda) times as slow as each of the others."""
     bound = TABLE[ratio][num_workers]
@@ -109,7 +109,7 @@ def test_a_straggler_is_this_much_slower_than_each_of_the_others(ratio: float, n
     assert slow({0: bound - 1e-3, **others}, ratio) == []
 
 
-def test_a_transient_straggler_gets_what_it_can_do_in_time() -> None:
+def test_a_transient_straggler_gets_the_batch_that_it_finishes_in_time() -> None:
     """Section VI-A, Eq. 3. Batch processing times 1.0, 1.1, 0.9 and 2.5 s of 64 samples each: mean 1.375 s, bound
     2.0625 s, so worker 3 is a straggler; throughputs 64, 58.18, 71.11 and 25.6 samples/s; min max B_i / v_i (Eq. 3)
     of 256 samples gives 75, 68, 83 and 30, from one round to the next, and times of 1.167 to 1.172 s."""
@@ -138,7 +138,9 @@ def test_equal_workers_are_bsp() -> None:
 
 
 def test_sizes_are_even_again_when_all_are_equally_fast() -> None:
-    """published: after two decisions without a transient straggler, with throughputs within 10 %."""
+    """Beyond the paper (``judge=published``): even sizes return after two decisions without a transient straggler, with
+    throughputs within 10 %.
+    """
     bpt_s = linear(1.0, 1.0, 1.0, 4.0)
     run = played(lambda worker, order: bpt_s(worker if order.version < 20 else 0, order), PUBLISHED)
     assert [sizes for _, sizes in changes(run)] == [[64] * 4, [79, 79, 79, 19], [64] * 4]
@@ -171,7 +173,7 @@ def test_a_persistent_straggler_is_killed_and_its_work_goes_to_the_others() -> N
     assert unbalanced(run) == []
 
 
-def test_no_other_worker_goes_back_to_older_parameters() -> None:
+def test_no_other_worker_returns_to_older_parameters() -> None:
     """Section V-E3: "the latest model parameters are still held on the servers"."""
     run = played(delayed(0, 3, 0, 0))
     for worker in (0, 2, 3):
@@ -199,8 +201,8 @@ def test_one_node_is_killed_at_a_time_the_slowest_first() -> None:
     assert unbalanced(run) == []
 
 
-def test_a_worker_that_no_restart_cures_is_killed_so_many_times_and_no_more() -> None:
-    """With a cool-down between the restarts."""
+def test_a_worker_that_no_restart_cures_is_killed_at_most_max_restarts_times() -> None:
+    """Beyond the paper: section VI-A sets no limit; a cool-down separates the restarts."""
     run = played(delayed(0, 3, 0, 0, cured=False), AntDTND(**{**LAPTOP, "max_restarts": 2}), max_time_s=1000.0)
     times = [t for t, _ in restarts(run)]
     assert len(times) == 2
@@ -208,22 +210,24 @@ def test_a_worker_that_no_restart_cures_is_killed_so_many_times_and_no_more() ->
     assert "worker:1 stays: restarted 2 times; ADJUST_BS: slow worker:1" in dict(decisions(run)).values()
 
 
-def test_who_is_slow_for_less_than_a_while_is_only_adjusted() -> None:
-    """With AntDT's numbers a transient straggler of 15 minutes can look persistent in a window of 10; the bare rule
-    would kill it, which is said."""
+def test_a_worker_that_is_slow_for_less_than_min_slow_s_is_only_adjusted() -> None:
+    """Section VI-A, with the numbers of section VII-A5: a transient straggler of 15 minutes can look persistent in a
+    window of 10. The bare rule would kill it, which the record reports.
+    """
     run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, min_slow_s=100.0))
     assert restarts(run) == [(180.0, "worker:1")]
     said = [words for _, words in decisions(run)]
     assert any(words.startswith("worker:1 stays: slow for 60 s only; ADJUST_BS") for words in said)
 
 
-def test_a_departure_that_nobody_asked_for_leaves_the_batch_whole() -> None:
+def test_an_unrequested_departure_leaves_the_global_batch_whole() -> None:
+    """Eq. 3, its constraint: sizes sum to B."""
     run = played([1.0] * 4, faults=[Crash(10.5, 2, None)])
     assert unbalanced(run) == []
     assert rounds(run)[-1][1] == {0: 86, 1: 85, 3: 85}
 
 
-def test_what_bsp_does_then_is_found() -> None:
+def test_a_round_that_bsp_leaves_incomplete_is_found() -> None:
     """Negative control of the balance of rounds."""
     assert unbalanced(played([1.0] * 4, BSP(), faults=[Crash(10.5, 2, None)])) != []
 
@@ -241,8 +245,8 @@ def test_rounds_are_whole_whatever_happens(mode: str) -> None:
     assert killed > 5
 
 
-def test_everybody_may_leave_but_one() -> None:
-    """The last one computes the whole batch."""
+def test_all_workers_but_one_may_leave() -> None:
+    """Eq. 3, its constraint. The last one computes the whole batch."""
     faults = [Crash(3.5, worker, None) for worker in (0, 1, 3)]
     run = played([1.0] * 4, faults=faults, max_time_s=20.0)
     assert rounds(run)[-1][1] == {2: 256}
@@ -286,21 +290,26 @@ def test_a_persistent_server_is_restarted() -> None:
     assert restarts(serving([0.1])) == []
 
 
-def test_servers_go_before_workers_and_one_node_at_a_time() -> None:
-    """The worker has its turn when its window is mature again: the halt was no time of its own."""
+def test_servers_are_restarted_before_workers_one_node_at_a_time() -> None:
+    """Section VI-A lists servers first. The worker's turn comes when its window is mature again: the pause does not
+    count as its time.
+    """
     run = serving([0.01, 0.01, 0.1], delayed(0, 3, 0, 0))
     assert [node for _, node in restarts(run)] == ["server:2", "worker:1"]
     assert restarts(run)[0][0] == 120.0
     assert unbalanced(run) == []
 
 
-def test_updates_that_take_no_time_to_speak_of_are_nobodys_fault() -> None:
+def test_servers_with_negligible_update_times_are_never_slow() -> None:
+    """Departure from section VI-A: ``min_update_s``."""
     assert restarts(serving([0.001, 0.001, 0.01])) == [(120.0, "server:2")]
     assert restarts(serving([0.001, 0.001, 0.01], min_update_s=0.02)) == []
 
 
-def test_decisions_go_on_after_an_outage() -> None:
-    """Timers that fire while everything stands still are void; there is exactly one timer afterwards, too."""
+def test_decisions_continue_after_an_outage() -> None:
+    """Section VII-A5: one decision per period. Timers that fire while the job is paused are void; afterwards exactly
+    one timer is set.
+    """
     for down_s in (5.0, 100.0):
         run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP), faults=[Outage(25.0, down_s)], max_time_s=600.0)
         assert [node for _, node in restarts(run)] == ["worker:1"]
@@ -312,7 +321,7 @@ def test_decisions_go_on_after_an_outage() -> None:
 # ---- ASP ------------------------------------------------------------------------------------------------------------
 
 
-def test_in_asp_only_restarts_are_left() -> None:
+def test_in_asp_only_restarts_remain() -> None:
     """Section VII-B1: "the primary contribution comes from the DDS", then KILL_RESTART; batch sizes stay."""
     run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, mode="asp"))
     assert [node for _, node in restarts(run)] == ["worker:1"]
@@ -345,13 +354,15 @@ def test_the_fields_are_those_of_the_paper() -> None:
         ({"mode": "ssp"}, "mode=ssp: must be bsp or asp"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(changes: dict[str, Any], words: str) -> None:
+    """Beyond the paper: every setting has a range."""
     with pytest.raises(ValueError, match=r"must be") as refused:
         AntDTND(**changes)
     assert str(refused.value).startswith(words)
 
 
 def test_a_ratio_that_no_worker_can_reach_is_refused() -> None:
+    """Section VI-A: the mean includes the worker, so lambda must be below the number of workers."""
     AntDTND().validate(2)
     with pytest.raises(ValueError, match=r"^slowness_ratio=4.0: must be less than the number of workers \(4\)"):
         AntDTND(slowness_ratio=4.0).validate(4)

@@ -71,7 +71,9 @@ def late_round_s(run: HeapRun) -> float:
 def test_after_the_last_transient_straggler_it_is_as_fast_as_bsp(
     base_share: float, windows: list[tuple[float, float, int, float, float]], num_workers: int
 ) -> None:
-    """Within 2 % per round, and within 3 % in all, whatever part of an iteration does not shrink with the batch."""
+    """Beyond the paper: after the last transient straggler, rounds are within 2 % of BSP's and the job within 3 %,
+    whatever part of an iteration is fixed.
+    """
     end_s = 60.0 if num_workers < 64 else 36.0
     nd = Cluster(base_share, windows).play(AntDTND(**SHIPPED, max_restarts=0), num_workers, end_s)
     bsp = Cluster(base_share, windows).play(BSP(), num_workers, end_s)
@@ -88,8 +90,10 @@ def kills(run: HeapRun) -> list[tuple[float, str]]:
 FOREVER = [(0.0, 1e9, 1, 2.5, 0.0)]
 
 
-def test_a_persistent_straggler_is_one_however_small_its_batch() -> None:
-    """2.5 times as slow for ever, of 4: the paper's bare rule gives it a batch that it does in time, and keeps it."""
+def test_a_persistent_straggler_is_detected_however_small_its_batch() -> None:
+    """Departure from section VI-A: one of 4 workers is 2.5 times as slow throughout. The paper's bare rule gives it a
+    batch that it finishes in time, and keeps it.
+    """
     nd = Cluster(1 / 3, FOREVER).play(AntDTND(**SHIPPED), 4, 60.0)
     bare = Cluster(1 / 3, FOREVER).play(AntDTND(**SHIPPED, judge="published", times="bpt"), 4, 60.0)
     assert kills(nd) == [(12.0, "worker:1")]
@@ -98,14 +102,16 @@ def test_a_persistent_straggler_is_one_however_small_its_batch() -> None:
     assert late_round_s(bare) > 1.2 * ITERATION_S
 
 
-def test_who_has_recovered_is_not_killed() -> None:
-    """Slow for most of the last twelve seconds, but not in its newest records."""
+def test_a_worker_that_has_recovered_is_not_killed() -> None:
+    """Departure from section VI-A: slow for most of the last twelve seconds, but not in the newest records."""
     windows = [(1.5, 11.0, 1, 3.0, 0.0)]
     assert kills(Cluster(0.0, windows).play(AntDTND(**SHIPPED), 4, 30.0)) == []
 
 
-def test_single_pauses_are_no_straggler() -> None:
-    """A second of standing still in every few: the mean of the records reaches the bound, most records do not."""
+def test_single_pauses_do_not_make_a_straggler() -> None:
+    """Departure from section VI-A: with a pause of a second in every few, the mean of the records reaches the bound,
+    most records do not.
+    """
     windows = [(t, t + 0.05, 1, 1.0, 1.0) for t in range(3, 60, 4)]
     run = Cluster(0.5, [(float(t), end_s, who, f, s) for t, end_s, who, f, s in windows]).play(
         AntDTND(**SHIPPED), 16, 60.0
@@ -115,8 +121,8 @@ def test_single_pauses_are_no_straggler() -> None:
 
 @pytest.mark.parametrize("sleep_s", [1.0, 1.5, 5.0, 20.0, 60.0])
 @pytest.mark.parametrize("judge", ["at_equal_work", "published"])
-def test_the_worst_stragglers_are_seen_in_the_shortest_windows(sleep_s: float, judge: str) -> None:
-    """Windows of 6 and 12 s hold no ten iterations of a second and a half, and none at all of a minute."""
+def test_the_slowest_stragglers_are_detected_in_the_shortest_windows(sleep_s: float, judge: str) -> None:
+    """Beyond the paper: windows of 6 and 12 s hold fewer than ten iterations of 1.5 s, and none of a minute."""
     run = Cluster(1 / 3, [(0.0, 1e9, 1, 1.0, sleep_s)]).play(AntDTND(**SHIPPED, judge=judge), 4, 60 + 6 * sleep_s)
     assert [node for _, node in kills(run)] == ["worker:1"]
 
@@ -125,8 +131,8 @@ def states(run: HeapRun) -> list[dict[str, Any]]:
     return [line.state for line in run.lines if line.state]
 
 
-def test_a_job_of_which_nothing_was_ever_known_says_so() -> None:
-    """Windows that are longer than the job decide nothing; with time enough the warning is gone."""
+def test_a_job_without_any_decision_warns() -> None:
+    """Beyond the paper: windows longer than the job decide nothing; with enough time there is no warning."""
     long = {**SHIPPED, "short_window_s": 300.0, "long_window_s": 600.0}
     calm: Seconds = lambda worker, order: ITERATION_S  # noqa: E731
     job = make_job(max_time_s=30.0)
@@ -134,8 +140,8 @@ def test_a_job_of_which_nothing_was_ever_known_says_so() -> None:
     assert "warning" not in states(HeapRun(AntDTND(**SHIPPED), job, calm).run())[-1]
 
 
-def test_published_neither_learns_nor_returns_by_parts() -> None:
-    """The paper's rule as it was: sizes by throughput, times as they are."""
+def test_the_published_rule_neither_fits_a_base_nor_returns_by_parts() -> None:
+    """Section VI-A, the bare rule: sizes by throughput, plain times."""
     run = Cluster(1 / 3, ONE).play(AntDTND(**SHIPPED, judge="published", times="bpt"), 4, 45.0)
     assert late_round_s(run) > 1.1 * ITERATION_S
     assert not any(isinstance(command, Restart) for command in run.commands)

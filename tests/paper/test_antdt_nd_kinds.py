@@ -61,7 +61,10 @@ def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **se
         ("server:1", "delay", 0.1, 1e9, "server:1"),
     ],
 )
-def test_a_straggler_of_each_kind_is_seen(target: str, kind: Kind, magnitude: float, every_s: float, node: str) -> None:
+def test_a_straggler_of_each_kind_is_detected(
+    target: str, kind: Kind, magnitude: float, every_s: float, node: str
+) -> None:
+    """Sections III and VII-A4: stragglers by processor, link, pause and server."""
     assert killed(target, kind, magnitude, every_s) == node
 
 
@@ -70,5 +73,6 @@ def test_the_papers_times_do_not_see_a_link() -> None:
     assert killed("link:1", "bandwidth", 0.02, times="bpt") is None
 
 
-def test_nobody_is_restarted_where_nothing_is_slow() -> None:
+def test_no_node_is_restarted_where_none_is_slow() -> None:
+    """Section VI-A: no action without a straggler."""
     assert killed("worker:1", "delay", 1e-6) is None

@@ -39,24 +39,28 @@ def fourteen_shards(data: str) -> HeapRun:
 
 
 def test_every_gradient_is_an_update_as_soon_as_it_arrives() -> None:
-    """Replicas of the model work asynchronously: they fetch parameters, compute and push without waiting for others.
-    With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers."""
+    """Dean et al., section 4.1 (Downpour SGD): replicas fetch parameters, compute and push without waiting for others.
+    With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers.
+    """
     run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
     assert run.updates == 130
     assert Counter(grad.worker for grad in run.used) == {0: 40, 1: 40, 2: 40, 3: 10}
     assert all(len(order.grads) == 1 for _, order, _ in run.applied)
 
 
-def test_gradients_of_the_slow_are_stale() -> None:
-    """A replica computes on parameters that are out of date by the updates of the others meanwhile: at most 12 here
-    (three others in 4 s), 2.954 on average."""
+def test_gradients_of_slow_workers_are_stale() -> None:
+    """Dean et al., section 4.1: a replica computes on parameters that the others have updated meanwhile: at most 12
+    times here (three others in 4 s), 2.954 times on average.
+    """
     run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
     assert max(run.staleness) == 12
     assert fmean(run.staleness) == pytest.approx(2.954, abs=5e-4)
 
 
-def test_the_rate_is_shared_out_unless_it_is_left_alone() -> None:
-    """N times more updates of 1/N of the batch each move as far at 1/N of the rate; native TensorFlow leaves it."""
+def test_the_learning_rate_is_divided_by_the_workers_unless_lr_rule_is_unit() -> None:
+    """Beyond the paper: N times more updates of 1/N of the batch each move as far at 1/N of the rate; native TensorFlow
+    leaves the rate unchanged.
+    """
     shared = HeapRun(ASP(), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
     alone = HeapRun(ASP(lr_rule="unit"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
     assert {command.lr_scale for command in shared.commands if isinstance(command, Apply)} == {0.25}
@@ -72,8 +76,10 @@ def test_fast_workers_draw_more_shards() -> None:
     assert run.core.finished_s == pytest.approx(2.0)
 
 
-def test_with_static_parts_the_slowest_sets_the_end() -> None:
-    """A third of the data each (14/3 shards): the slowest takes 4.67 s for it, and the others only idle."""
+def test_with_static_parts_the_slowest_worker_sets_the_end() -> None:
+    """AntDT, section V-C, the baseline: a third of the data each (14/3 shards). The slowest takes 4.67 s for it, and
+    the others idle.
+    """
     run = fourteen_shards("even")
     assert run.core.finished_s == pytest.approx(14 / 3)
     samples = Counter(dict.fromkeys(range(3), 0))
@@ -92,7 +98,7 @@ def test_with_static_parts_the_slowest_sets_the_end() -> None:
 def test_with_shards_all_finish_within_one_shard(
     seed: int, num_workers: int, num_shards: int, batches_per_shard: int
 ) -> None:
-    """The queue balances whatever the speeds are: when it is empty, nobody has more than one shard left to do."""
+    """AntDT, section V-C: the queue balances any speeds. When it is empty, no worker has more than one shard left."""
     job = make_job(
         num_workers=num_workers,
         num_samples=num_shards * batches_per_shard * 2,
@@ -106,22 +112,24 @@ def test_with_shards_all_finish_within_one_shard(
     assert run.core.finished_s - first_idle_s <= batches_per_shard * 4.0
 
 
-def test_a_worker_that_restarts_goes_on_alone() -> None:
-    """Nobody waits for it, and its lost Compute is the only thing that is done again."""
+def test_a_worker_that_restarts_delays_no_other() -> None:
+    """Dean et al., section 4.1: replicas are independent. No worker waits for it, and only its lost Compute is
+    repeated.
+    """
     run = HeapRun(ASP(), make_job(max_time_s=10.0), [1, 1, 1, 1], [Crash(4.5, 2, 3.0)]).run()
     assert [run.arrivals(worker) for worker in range(4)] == [10, 10, 6, 10]
 
 
 def test_the_part_of_a_worker_that_left_goes_to_the_others() -> None:
-    """In the epoch in which it leaves, and in those that follow."""
+    """Beyond the paper. In the epoch in which it leaves, and in those that follow."""
     job = make_job(num_samples=40, epochs=3, max_time_s=100.0)
     run = HeapRun(ASP(data="even"), job, [1, 1, 1, 1], [Crash(1.5, 3, None)])
     assert played(run) == []
     assert (run.core.status, sum(grad.samples for grad in run.used)) == ("done", 120)
 
 
-def test_an_empty_arrival_is_no_update() -> None:
-    """What ends without samples at an epoch's end is not applied."""
+def test_an_empty_arrival_makes_no_update() -> None:
+    """Beyond the paper: a Compute that ends without samples at an epoch's end is not applied."""
     desk = Desk(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
     assert [note["worker"] for note in desk.noted("Held")] == [1]
     desk.arrive(0)

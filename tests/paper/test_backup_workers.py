@@ -34,8 +34,9 @@ def uses_of_samples(run: HeapRun) -> Counter[tuple[int, int, int]]:
 
 
 def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
-    """The parameters are updated as soon as any N of the N + b gradients are there. With 1, 1, 1, 1 and 4 s and b = 1:
-    updates at 1, 2, ..., 40 s from 160 gradients of the current parameters."""
+    """Chen et al., Algorithms 3 and 4: the parameters are updated as soon as any N of the N + b gradients have arrived.
+    With 1, 1, 1, 1 and 4 s and b = 1: updates at 1, 2, ..., 40 s from 160 gradients of the current parameters.
+    """
     run = five_workers(global_batch_samples=8).run()
     assert [t for t, _, _ in run.applied] == [float(k) for k in range(1, 41)]
     assert len(run.used) == 160
@@ -44,15 +45,16 @@ def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
 
 
 def test_late_gradients_are_dropped() -> None:
-    """The slowest b gradients are discarded on arrival: the fifth worker's ten in 40 s."""
+    """Chen et al., Algorithm 4: the slowest b gradients are discarded on arrival, the fifth worker's ten in 40 s."""
     run = five_workers(global_batch_samples=8).run()
     assert len(run.dropped) == 10
     assert {run.grads[grad].worker for grad in run.dropped} == {4}
 
 
-def test_the_global_batch_belongs_to_those_waited_for() -> None:
-    """Mini-batches of B / N and an update that averages N of them: 8 samples of four workers are 2 each, the backup's
-    too, and the rate is that of the whole batch."""
+def test_the_global_batch_belongs_to_the_workers_waited_for() -> None:
+    """Chen et al., Algorithm 4 averages N mini-batches: 8 samples of four workers are 2 each, the backup's too, and the
+    rate is that of the whole batch.
+    """
     run = five_workers(global_batch_samples=8, max_time_s=10.0).run()
     assert {grad.assigned_samples for grad in run.grads.values()} == {2}
     applies = [command for command in run.commands if isinstance(command, Apply)]
@@ -60,8 +62,9 @@ def test_the_global_batch_belongs_to_those_waited_for() -> None:
 
 
 def test_every_dropped_sample_is_issued_once_more() -> None:
-    """AntDT keeps at-least-once: a dropped gradient's samples go to the tail of the queue and are handed out again,
-    once for every time that they were dropped."""
+    """AntDT, section VII-A3 (baseline BW) and V-C (at-least-once): a dropped gradient's samples return to the tail of
+    the queue and are handed out again, once for every drop.
+    """
     run = five_workers(global_batch_samples=8, num_samples=330, epochs=1, max_time_s=400.0).run()
     drops = Counter(
         (work.epoch, work.shard, position)
@@ -76,9 +79,11 @@ def test_every_dropped_sample_is_issued_once_more() -> None:
 
 
 def test_the_end_of_an_epoch_does_not_wait_for_the_straggler() -> None:
-    """Eleven updates of 12 samples an epoch, eight epochs that overlap, a straggler of 4.5 s: 87 whole updates a second
-    apart. Only at the job's end somebody waits for what the straggler has. (It used to draw its own late samples again
-    and held every other epoch open: 10 short updates, 3 of them late, in the first seven epochs.)"""
+    """Beyond the paper. Eleven updates of 12 samples an epoch, eight epochs that overlap, a straggler of 4.5 s: 87
+    whole updates a second apart. Only at the job's end somebody waits for what the straggler has. (It used to draw its
+    own late samples again and held every other epoch open: 10 short updates, 3 of them late, in the first seven
+    epochs.)
+    """
     job = make_job(num_samples=132, global_batch_samples=12, epochs=8, epoch_overlap=True, max_time_s=1000.0)
     run = HeapRun(BackupWorkers(), job, [1, 1, 1, 4.5]).run()
     whole = run.applied[:87]
@@ -88,7 +93,7 @@ def test_the_end_of_an_epoch_does_not_wait_for_the_straggler() -> None:
 
 
 def test_without_requeue_dropped_samples_are_lost() -> None:
-    """The original simply throws the work away: the epoch ends without it."""
+    """Chen et al., Algorithm 4 discards late gradients: the epoch ends without their samples."""
     job = make_job(num_workers=5, global_batch_samples=8, num_samples=200, epochs=2, max_time_s=400.0)
     run = HeapRun(BackupWorkers(num_backup=1, requeue=False), job, [1, 1, 1, 1, 4]).run()
     lost = sum(run.grads[grad].samples for grad in run.dropped)
@@ -100,7 +105,9 @@ def test_without_requeue_dropped_samples_are_lost() -> None:
 
 @pytest.mark.parametrize("survivors", [3, 2, 1])
 def test_fewer_workers_than_needed_do_not_hang(survivors: int) -> None:
-    """TensorFlow's replica optimizer waits for ever when fewer than N workers live; here those that live suffice."""
+    """Departure: TensorFlow's SyncReplicasOptimizer waits forever when fewer than N workers live; here those that live
+    suffice.
+    """
     gone = [Crash(3.5, worker, None) for worker in range(survivors, 5)]
     job = make_job(num_workers=5, global_batch_samples=8, num_samples=400, epochs=1, max_time_s=1000.0)
     run = HeapRun(BackupWorkers(num_backup=1), job, [1.0] * 5, gone).run()
@@ -110,16 +117,18 @@ def test_fewer_workers_than_needed_do_not_hang(survivors: int) -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_no_backup_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """With b = 0 everybody is waited for: event for event the transcript of BSP, also with restarted workers, failed
-    Computes and restored parameters."""
+    """Chen et al., Algorithm 3 with b = 0. With b = 0 everybody is waited for: event for event the transcript of BSP,
+    also with restarted workers, failed Computes and restored parameters.
+    """
     one = rough(BackupWorkers(num_backup=0, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Any number of backups: lawful, alive, every sample in the parameters exactly once, staleness 0, and every drop
-    is of a gradient on parameters that have moved on."""
+def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Beyond the paper. Any number of backups: lawful, alive, every sample in the parameters exactly once, staleness 0,
+    and every drop is of a gradient on parameters that have moved on.
+    """
     run = rough(BackupWorkers(num_backup=data.draw(st.integers(0, num_workers - 1))), seed, num_workers)
     assert unlawful(run) + dead(run) + unconserved(run) == []
     assert set(run.staleness) == {0}
@@ -132,15 +141,17 @@ def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st
 
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
 def test_no_backup_is_bsp_also_when_workers_leave(num_workers: int) -> None:
-    """The same with workers that leave for good, some of them while they restart."""
+    """Beyond the paper. The same with workers that leave for good, some of them while they restart."""
     for seed in range(12):
         one = rough(BackupWorkers(num_backup=0), seed, num_workers, leaving)
         assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
         assert dead(one) == []
 
 
-def test_a_gradient_of_a_worker_that_left_does_not_replace_one_that_can_still_come() -> None:
-    """b = 0: worker 3 leaves after its gradient arrived; the other three can still come, so all four are waited for."""
+def test_the_gradient_of_a_departed_worker_does_not_replace_one_that_can_still_arrive() -> None:
+    """Beyond the paper: b = 0. Worker 3 leaves after its gradient arrived; the other three can still deliver, so all
+    four are waited for.
+    """
     desk = Desk(BackupWorkers(num_backup=0)).start()
     desk.arrive(3)
     desk.lose(3, restarting=False)
@@ -151,9 +162,10 @@ def test_a_gradient_of_a_worker_that_left_does_not_replace_one_that_can_still_co
     assert desk.applied[0][1].grads == (0, 1, 2, 3)
 
 
-def test_after_a_restore_no_more_is_dropped_than_before() -> None:
-    """Five workers, b = 1: four are needed, and four are left when one goes. That holds after a restore as well, so
-    that an update still stands for the global batch."""
+def test_a_restore_does_not_change_how_many_gradients_are_dropped() -> None:
+    """Beyond the paper. Five workers, b = 1: four are needed, and four are left when one goes. That holds after a
+    restore as well, so that an update still stands for the global batch.
+    """
     job = make_job(num_workers=5, global_batch_samples=8, max_time_s=20.0)
     run = HeapRun(BackupWorkers(num_backup=1), job, [1.0] * 5, [Crash(2.5, 4, None), Outage(6.5, 1.0)]).run()
     assert {len(order.grads) for _, order, _ in run.applied} == {4}

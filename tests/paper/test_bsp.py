@@ -33,8 +33,9 @@ def three_epochs(seed: int, num_workers: int, data: str = "dynamic", **changes: 
 
 
 def test_a_superstep_lasts_as_long_as_its_slowest_component() -> None:
-    """Valiant: after each superstep a global check waits until all components have finished it; only then comes the
-    next. Workers that need 1, 1, 1 and 4 s: one update every 4 s, 40 gradients in 40 s, none of them stale."""
+    """Valiant, section "The BSP model": a global check after each superstep waits until all components have finished
+    it. Workers that need 1, 1, 1 and 4 s: one update every 4 s, 40 gradients in 40 s, none of them stale.
+    """
     run = HeapRun(BSP(), make_job(), [1, 1, 1, 4]).run()
     assert [t for t, _, _ in run.applied] == [4.0 * k for k in range(1, 11)]
     assert len(run.used) == 40
@@ -43,8 +44,10 @@ def test_a_superstep_lasts_as_long_as_its_slowest_component() -> None:
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 7])
 def test_an_update_is_the_gradient_of_the_whole_batch(num_workers: int) -> None:
-    """Synchronous data parallelism computes what one machine would: the mean gradient over the global batch, however
-    that is split (30 samples over 7 workers: 5, 5, 4, 4, 4, 4, 4). Float32, relative error 1e-6."""
+    """Dean et al. (2012), section 3, data parallelism: an update is what one machine would compute, the mean gradient
+    over the global batch, however that is split (30 samples over 7 workers: 5, 5, 4, 4, 4, 4, 4). Float32, relative
+    error 1e-6.
+    """
     job = make_job(num_workers=num_workers, num_samples=100, global_batch_samples=30, epochs=1)
     run = HeapRun(BSP(), job, [1.0] * num_workers).run()
     per_sample = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
@@ -62,7 +65,9 @@ def _rows(run: HeapRun, work: object) -> np.ndarray:
 
 
 def test_the_short_last_round_keeps_the_learning_rate() -> None:
-    """The rate belongs to the batch that was asked for: 10 samples in rounds of 4 are updates of 4, 4 and 2."""
+    """Beyond the paper. The rate belongs to the batch that was asked for: 10 samples in rounds of 4 are updates of 4, 4
+    and 2.
+    """
     run = HeapRun(BSP(), make_job(num_samples=10, epochs=2), [1, 1, 1, 1]).run()
     assert [order.samples for _, order, _ in run.applied] == [4, 4, 2] * 2
     assert {command.lr_scale for command in run.commands if isinstance(command, Apply)} == {1.0}
@@ -70,8 +75,10 @@ def test_the_short_last_round_keeps_the_learning_rate() -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6))
 def test_every_update_stands_for_the_global_batch(seed: int, num_workers: int) -> None:
-    """Between two updates everybody reports exactly once (without samples where the epoch has none left), and what
-    they were assigned sums to the global batch: also with workers that restart and parameters that are restored."""
+    """Valiant, section "The BSP model": between two updates every worker reports exactly once (without samples where
+    the epoch has none left), and the assigned samples sum to the global batch, also with workers that restart and
+    parameters that are restored.
+    """
     run = three_epochs(seed, num_workers, num_samples=10 * num_workers + 3).run()
     waiting: dict[int, int] = {}
     for line in run.lines:
@@ -92,26 +99,31 @@ def test_every_update_stands_for_the_global_batch(seed: int, num_workers: int) -
     batches_per_shard=st.integers(1, 3),
     data=st.sampled_from(["dynamic", "even"]),
 )
-def test_crashes_change_nothing_at_all(
+def test_crashes_do_not_change_one_bit(
     seed: int, num_workers: int, num_samples: int, batches_per_shard: int, data: str
 ) -> None:
-    """Every update is the same sum of the same terms in the same order, with and without crashes of workers and
-    servers: equal to the bit."""
+    """Beyond the paper. Every update is the same sum of the same terms in the same order, with and without crashes of
+    workers and servers: equal to the bit.
+    """
     size = {"num_samples": num_samples, "data": data, "batches_per_shard": batches_per_shard}
     calm = three_epochs(seed, num_workers, faults=[], **size).run()
     rough = three_epochs(seed, num_workers, **size).run()
     assert work_of_updates(rough) == work_of_updates(calm)
 
 
-def test_a_crash_at_the_barrier_changes_nothing_at_all() -> None:
-    """Worker 0 waits at the barrier from 1 s on, dies at 2 s and is back at 6 s; the round has ended at 4 s."""
+def test_a_crash_at_the_barrier_does_not_change_one_bit() -> None:
+    """Beyond the paper. Worker 0 waits at the barrier from 1 s on, dies at 2 s and is back at 6 s; the round has ended
+    at 4 s.
+    """
     calm = HeapRun(BSP(), make_job(), [1, 1, 1, 4]).run()
     rough = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.0, 0, 4.0)]).run()
     assert work_of_updates(rough)[:2] == work_of_updates(calm)[:2]
 
 
 def test_a_worker_that_restarts_is_waited_for_and_computes_the_same_samples() -> None:
-    """The round of a worker that dies at 2.5 s and is back at 5 s ends when its new incarnation has computed."""
+    """Beyond the paper. The round of a worker that dies at 2.5 s and is back at 5 s ends when its new incarnation has
+    computed.
+    """
     run = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.5, 3, 2.5)]).run()
     first, second = (order for order in list(run.orders.values())[:5] if order.worker == 3)
     assert (first.incarnation, second.incarnation) == (0, 1)
@@ -120,13 +132,15 @@ def test_a_worker_that_restarts_is_waited_for_and_computes_the_same_samples() ->
 
 
 def test_a_worker_that_leaves_is_not_waited_for() -> None:
-    """When the slowest is gone for good at 2.5 s, the round ends there and then; the next ones take 1 s."""
+    """Beyond the paper: when the slowest leaves for good at 2.5 s, the round ends immediately; the next ones
+    take 1 s.
+    """
     run = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.5, 3, None)]).run()
     assert [t for t, _, _ in run.applied[:3]] == [2.5, 3.5, 4.5]
 
 
-def test_a_worker_that_leaves_after_its_gradient_arrived_is_one_more() -> None:
-    """Its gradient stays valid, and the round still waits for everybody who stays."""
+def test_the_gradient_of_a_departed_worker_still_counts() -> None:
+    """Beyond the paper: the gradient remains valid, and the round still waits for all remaining workers."""
     desk = Desk(BSP()).start()
     desk.arrive(3)
     desk.lose(3, restarting=False)
@@ -138,7 +152,7 @@ def test_a_worker_that_leaves_after_its_gradient_arrived_is_one_more() -> None:
 
 
 def test_a_worker_whose_restart_is_given_up_is_not_waited_for() -> None:
-    """It was waited for while it restarted; now it leaves the round."""
+    """Beyond the paper. It was waited for while it restarted; now it leaves the round."""
     desk = Desk(BSP()).start()
     for worker in (0, 1, 2):
         desk.arrive(worker)

@@ -76,7 +76,7 @@ def test_workers_with_similar_times_are_a_cluster() -> None:
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
 def test_clusters_do_not_depend_on_the_unit_of_time(times_s: list[float]) -> None:
-    """A cut at 50 ms, as in STAR's code, would."""
+    """Section IV-B names no threshold; a cut at 50 ms, as in STAR's code, would depend on the unit."""
     assert cluster_by_ratio(times_s, 1.2) == cluster_by_ratio([1024 * seconds for seconds in times_s], 1.2)
 
 
@@ -128,8 +128,9 @@ def test_six_workers_make_three_clusters() -> None:
 
 
 def test_a_worker_that_becomes_slow_leaves_its_cluster_and_returns() -> None:
-    """Worker 3 needs 4 s from its 10th iteration to its 14th. The others wait for it once or twice, then no longer, and
-    again when it is as fast as they."""
+    """Section IV-B. Worker 3 needs 4 s from its 10th iteration to its 14th. The others wait for it once or twice, then
+    no longer, and again when it is as fast as they.
+    """
     iterations = [0] * 4
 
     def seconds(worker: int, order: object) -> float:
@@ -143,15 +144,17 @@ def test_a_worker_that_becomes_slow_leaves_its_cluster_and_returns() -> None:
     assert {size for t, size in sizes if t > 45} == {4}
 
 
-def test_clusters_are_formed_anew_only_when_it_is_time() -> None:
-    """With ten iterations between two clusterings and four workers: none before the fortieth gradient."""
+def test_clusters_are_formed_again_only_after_regroup_iters() -> None:
+    """Beyond the paper. With ten iterations between two clusterings and four workers: none before the fortieth
+    gradient.
+    """
     run = HeapRun(DynamicX(regroup_iters=10, warmup_iters=0), make_job(max_time_s=60.0), [1, 1, 1, 4]).run()
     assert {len(order.grads) for t, order, _ in run.applied if t <= 40} == {4}
     assert {len(order.grads) for t, order, _ in run.applied if t > 40} == {3, 1}
 
 
-def test_a_cluster_that_is_complete_by_the_move_makes_its_update_at_once() -> None:
-    """Worker 0 waits for worker 1, which turns out to belong to worker 2."""
+def test_a_cluster_completed_by_a_move_updates_at_once() -> None:
+    """Beyond the paper. Worker 0 waits for worker 1, which turns out to belong to worker 2."""
     desk = Desk(Fixed(lambda workers: [[0, 1], [2]]), make_job(num_workers=3, global_batch_samples=3)).start()
     gate = desk.core.strategy._gate  # type: ignore[attr-defined]
     desk.arrive(0)
@@ -161,8 +164,8 @@ def test_a_cluster_that_is_complete_by_the_move_makes_its_update_at_once() -> No
     assert verdict.go == (0,)
 
 
-def test_a_worker_that_restarts_is_as_fast_as_it_was() -> None:
-    """The slow one crashes: the three go on without it before, meanwhile and after."""
+def test_a_restarting_worker_keeps_its_predicted_time() -> None:
+    """Beyond the paper: the slow one crashes; the other three do not wait for it before, during or after."""
     run = HeapRun(eager(), make_job(max_time_s=30.0), [1, 1, 1, 4], [Crash(10.0, 3, 5.0)]).run()
     assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3, 1}
     assert {t for t, order, _ in run.applied if t > 4 and len(order.grads) == 3} == {float(t) for t in range(5, 31)}
@@ -173,43 +176,47 @@ def test_a_worker_that_restarts_is_as_fast_as_it_was() -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_one_cluster_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    """Section IV-B, its limit. Event for event, with restarted workers, failed Computes and restored parameters."""
     one = rough(eager(tolerance_frac=1e9, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_one_cluster_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """Beyond the paper: the same limit with workers that leave for good."""
     one = rough(eager(tolerance_frac=1e9), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_clusters_of_one_are_asp(seed: int, num_workers: int, data: str) -> None:
+    """Section IV-B, its limit: event for event the transcript of ASP."""
     one = rough(Fixed(alone, data), seed, num_workers)
     assert parted(one, rough(ASP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_clusters_of_one_are_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """Beyond the paper: the same limit with workers that leave for good."""
     one = rough(Fixed(alone), seed, num_workers, leaving)
     assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
 
 
-def test_the_two_are_not_the_same() -> None:
+def test_bsp_and_asp_differ() -> None:
     """Negative control of the comparison."""
     assert parted(rough(Fixed(alone), 0, 3), rough(Fixed(together), 0, 3))
     assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))
 
 
-def test_without_tolerance_workers_that_differ_are_each_their_own() -> None:
+def test_without_tolerance_every_worker_is_its_own_cluster() -> None:
+    """Section IV-B: clusters of similar workers, with a tolerance of 0."""
     run = HeapRun(eager(tolerance_frac=0.0), make_job(max_time_s=20.0), [1, 1.25, 1.5, 1.75]).run()
     assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {1}
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.2, 0.6, 2.0]))
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, tolerance: float) -> None:
-    """Clusters that change all the time, also when workers leave."""
+def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, tolerance: float) -> None:
+    """Beyond the paper. Clusters that change all the time, also when workers leave."""
     run = rough(eager(tolerance_frac=tolerance), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
 
@@ -223,5 +230,6 @@ def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, toleranc
     ],
 )
 def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
+    """Beyond the paper: every setting has a range."""
     with pytest.raises(ValueError, match=message):
         eager(**changes)

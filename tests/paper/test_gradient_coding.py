@@ -70,7 +70,7 @@ def test_heter_aware_workers_all_finish_together_at_the_optimum() -> None:
 
 @pytest.mark.parametrize("scheme", ["cyclic", "heter_aware", "group_based"])
 @pytest.mark.parametrize("delay_s", [0.5, 4.0, NEVER_S])
-def test_a_round_takes_no_longer_however_late_one_worker_is(scheme: str, delay_s: float) -> None:
+def test_the_time_of_a_round_does_not_depend_on_one_workers_delay(scheme: str, delay_s: float) -> None:
     """Figure 2a: flat in the delay, and so with a worker that never answers."""
     for late in range(5):
         delayed = played(scheme, late={late: delay_s})
@@ -78,7 +78,7 @@ def test_a_round_takes_no_longer_however_late_one_worker_is(scheme: str, delay_s
         assert round_s(delayed) <= round_s(played(scheme, late={late: NEVER_S})) * (1 + 1e-9)
 
 
-def test_the_naive_scheme_is_as_late_as_its_latest() -> None:
+def test_a_naive_round_ends_with_its_latest_worker() -> None:
     """Figure 2a: it rises with the delay, and cannot end when somebody never answers."""
     assert round_s(played("naive", s=0, late={4: 0.5})) == pytest.approx(0.5 + 0.05, rel=1e-3)
     assert played("naive", s=0, late={4: NEVER_S}).applied[0][0] >= NEVER_S
@@ -134,7 +134,8 @@ def test_the_first_complete_group_decodes() -> None:
     assert {weight for _, order, _ in run.applied for weight in order.weights} == {1 / UNIT_SAMPLES}
 
 
-def test_who_is_late_is_dropped_and_goes_on_with_the_round_of_now() -> None:
+def test_a_late_row_is_dropped_and_its_worker_continues_with_the_current_round() -> None:
+    """Wang et al., section III: rows of stragglers are ignored."""
     run = played("cyclic", late={0: 0.5})
     drops = [command for command in run.commands if isinstance(command, Drop)]
     late = [grad for command in drops for grad in command.grads if run.grads[grad].worker == 0]
@@ -148,7 +149,9 @@ def test_who_is_late_is_dropped_and_goes_on_with_the_round_of_now() -> None:
 
 
 def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
-    """It begins with equal shares; after ten rounds everybody's speed is known, and all finish together."""
+    """Departure from Wang et al., section IV (sampling beforehand): it begins with equal shares; after ten rounds all
+    speeds are known, and all workers finish together.
+    """
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=7)
     assert {command.num_parts for command in run.commands if isinstance(command, Partition)} == {7}
     last = [command for command in run.commands if isinstance(command, Compute)][-5:]
@@ -156,21 +159,25 @@ def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
 
 
 def test_throughputs_are_measured_although_one_worker_never_answers() -> None:
-    """It counts as the mean of the others, whose shares are then in proportion to their speeds."""
+    """Departure from Wang et al., section IV: a worker that never delivers counts as the mean of the others, whose
+    shares are then in proportion to their speeds.
+    """
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=14, late={0: NEVER_S}, rounds=40)
     last = [command for command in run.commands if isinstance(command, Compute)][-4:]
     assert {command.worker: len(command.parts) for command in last} == {1: 3, 2: 5, 3: 7, 4: 7}
 
 
-def test_a_code_is_kept_as_long_as_speeds_are_about_the_same() -> None:
-    """Shares that differ by less than a fifth are left alone."""
+def test_a_code_is_kept_as_long_as_speeds_change_little() -> None:
+    """Beyond the paper: differences below ``rebuild_frac`` build no new code."""
     run = played("heter_aware", throughputs=None, estimate_iters=2, speeds=[1.0, 1.05, 0.95, 1.1, 0.9])
     assert run.core.strategy.log_state()["codes"] == 1
     assert played("heter_aware", throughputs=None, estimate_iters=0).core.strategy.log_state()["codes"] == 1
 
 
-def test_who_is_much_too_slow_for_a_part_is_left_alone() -> None:
-    """Four samples a round are at most four parts: nothing is left for who is fifty times slower."""
+def test_a_worker_too_slow_for_any_part_gets_none() -> None:
+    """Beyond the paper: four samples a round are at most four parts, so none is left for a worker that is fifty times
+    slower.
+    """
     strategy = GradientCoding(scheme="heter_aware", s=1, throughputs=[1.0, 50.0, 50.0, 50.0])
     job = make_job(num_workers=4, global_batch_samples=4, num_samples=40, epochs=1)
     run = HeapRun(strategy, job, [50.0, 1.0, 1.0, 1.0]).run()
@@ -183,7 +190,9 @@ def test_who_is_much_too_slow_for_a_part_is_left_alone() -> None:
 
 @pytest.mark.parametrize("gone", [1, 2, 3, 4])
 def test_more_than_s_may_leave_for_good(gone: int) -> None:
-    """The round begins again with a code for those who are there; nobody waits, every sample counts once."""
+    """Departure from Theorem 4: the round begins again with a code for the remaining workers; none waits, every sample
+    counts once.
+    """
     strategy = GradientCoding(scheme="cyclic", s=1)
     job = make_job(num_workers=5, global_batch_samples=10, num_samples=100, epochs=2)
     faults = [Crash(3.0 + worker, worker, None) for worker in range(gone)]
@@ -209,9 +218,8 @@ def test_more_than_s_may_leave_for_good(gone: int) -> None:
         ({"k": 1, "throughputs": [1.0, 1.0, 1.0]}, 3, None),
     ],
 )
-def test_what_cannot_be_coded_is_refused_with_the_setting(
-    changes: dict[str, Any], workers: int, why: str | None
-) -> None:
+def test_a_setting_without_a_code_is_refused_by_name(changes: dict[str, Any], workers: int, why: str | None) -> None:
+    """Tandon et al., section 3.1 and Wang et al., Lemma 1: what the schemes require."""
     if why is None:
         GradientCoding(**changes).validate(workers)
         return
@@ -224,12 +232,13 @@ def test_what_cannot_be_coded_is_refused_with_the_setting(
     [({"k": 9}, "k=9: makes 9 parts of a global batch of 8"), ({"scheme": "cyclic"}, "scheme=cyclic: makes 9 parts")],
 )
 def test_parts_without_samples_are_refused(changes: dict[str, Any], why: str) -> None:
+    """Beyond the paper: k is at most the samples of a round."""
     with pytest.raises(ValueError, match=why):
         GradientCoding(**changes).validate_batch(9, 8)
 
 
-def test_a_code_of_fewer_parts_than_asked_for_still_tolerates_everybody() -> None:
-    """A batch of 8 samples for 8 workers of unlike speed: 8 parts, not 16."""
+def test_a_code_of_fewer_parts_than_requested_tolerates_any_straggler() -> None:
+    """Theorem 4 holds for any k: a batch of 8 samples for 8 workers of different speeds has 8 parts, not 16."""
     strategy = GradientCoding(s=2, throughputs=[2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0])
     job = make_job(num_workers=8, global_batch_samples=8, num_samples=80, epochs=1)
     run = HeapRun(strategy, job, np.ones(8)).run()

@@ -71,10 +71,9 @@ def optimum_s(factors: list[float], copies: int, part: int) -> float:
 # ---- at equal work --------------------------------------------------------------------------------------------------
 
 
-def test_shares_end_at_the_optimum_of_machines_with_a_fixed_cost() -> None:
-    """Base and slope come to be known from the sizes that the first measurement leads to.
-
-    In proportion to samples per second at even shares the slowest would take 1.2 times as long as it has to.
+def test_shares_reach_the_optimum_of_machines_with_a_fixed_cost() -> None:
+    """Theorem 5, with a fixed cost in every iteration: base and slope are fitted to the sizes that the first
+    measurement leads to. In proportion to samples per second at even shares, the slowest would take 1.2 times as long.
     """
     run = played(machines(FACTORS), len(FACTORS))
     best_s = optimum_s(FACTORS, copies=2, part=BATCH // (4 * len(FACTORS)))
@@ -96,15 +95,17 @@ def test_heterogeneity_aware_is_faster_than_cyclic_where_machines_differ() -> No
     assert last_round_s(aware) < 0.75 * last_round_s(cyclic)
 
 
-def test_equal_workers_keep_their_first_code_although_now_and_then_one_is_late() -> None:
-    """Every fifth iteration of a worker takes ten times as long: medians do not feel it."""
+def test_equal_workers_keep_their_first_code_despite_occasional_delays() -> None:
+    """Beyond the paper: every fifth iteration of a worker takes ten times as long, which medians ignore."""
     late = machines([1.0] * 8, lambda worker, turn: 0.5 if (turn + worker) % 5 == 0 else 0.0)
     run = played(late, 8)
     assert run.core.strategy.log_state()["codes"] == 1
 
 
-def test_who_is_late_for_a_while_is_not_worth_a_new_code() -> None:
-    """Windows of 12 late iterations, of one worker or two at a time: less than half of what a measurement takes."""
+def test_a_temporary_delay_builds_no_new_code() -> None:
+    """Beyond the paper. Windows of 12 late iterations, of one worker or two at a time: less than half of what a
+    measurement takes.
+    """
 
     def codes(**changes: Any) -> int:
         late = machines([1.0] * 8, lambda worker, turn: 1.0 if turn // 12 % 8 == worker else 0.0)
@@ -121,8 +122,10 @@ def arrivals(worker: int, times_s: dict[int, list[float]]) -> Iterator[Arrived]:
             yield Arrived(t=0.0, grad=grad, timings=Timings(compute_s=seconds, pull_s=9.0))
 
 
-def test_two_sizes_tell_base_and_slope() -> None:
-    """3 s at 10 samples and 5 s at 20: 1 s and 0.2 s a sample. Waiting for parameters is nobody's own time."""
+def test_two_sizes_determine_base_and_slope() -> None:
+    """Beyond the paper: 3 s at 10 samples and 5 s at 20 are 1 s and 0.2 s a sample. Waiting for parameters does not
+    count.
+    """
     assert fitted({10: 3.0, 20: 5.0}) == pytest.approx((1.0, 0.2))
     assert fitted({20: 5.0, 10: 3.0}) == pytest.approx((1.0, 0.2))
     assert fitted({10: 3.0}) is None
@@ -132,12 +135,12 @@ def test_two_sizes_tell_base_and_slope() -> None:
     speeds = Speeds([0, 1], None, 2)
     for event in [*arrivals(0, {10: [7.0] * 3 + [3.0, 3.0]}), *arrivals(1, {10: [8.0] * 3 + [6.0, 6.0]})]:
         speeds.tell(event)
-    assert [speeds.of_now({0: 10, 1: 10}, 0) for _ in range(2)] == [None, {0: (3.0, 3.0), 1: (6.0, 6.0)}]
+    assert [speeds.current_times({0: 10, 1: 10}, 0) for _ in range(2)] == [None, {0: (3.0, 3.0), 1: (6.0, 6.0)}]
     assert speeds.of([0, 1]) == {0: Pace(0.0, 0.3), 1: Pace(0.0, 0.6)}, "one size: in proportion, as the paper does"
     speeds.renew({0: 20, 1: 5})
     for event in [*arrivals(0, {20: [5.0, 5.0]}), *arrivals(1, {5: [4.0, 4.0]})]:
         speeds.tell(event)
-    assert [speeds.of_now({0: 20, 1: 5}, 0) for _ in range(2)] == [None, {0: (5.0, 5.0), 1: (4.0, 4.0)}]
+    assert [speeds.current_times({0: 20, 1: 5}, 0) for _ in range(2)] == [None, {0: (5.0, 5.0), 1: (4.0, 4.0)}]
     assert speeds.of([0])[0] == pytest.approx((1.0, 0.2))
     assert speeds.of([1])[1] == pytest.approx((2.0, 0.4))
 
@@ -146,7 +149,9 @@ def test_two_sizes_tell_base_and_slope() -> None:
 
 
 def test_a_code_that_would_amplify_too_much_is_refused_and_the_old_one_kept() -> None:
-    """It tolerates three; the shares that were measured would not, and the record says so. Asked again ever less."""
+    """Beyond the paper: the current code tolerates three stragglers, one for the measured shares would amplify too
+    much, which the record reports. Attempts become rarer.
+    """
     run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=20.0, draws=5)
     state = run.core.strategy.log_state()
     assert (state["tolerated"], state["codes"]) == (3, 1)
@@ -157,7 +162,9 @@ def test_a_code_that_would_amplify_too_much_is_refused_and_the_old_one_kept() ->
 
 
 def test_the_code_that_is_checked_is_the_one_that_is_built() -> None:
-    """Speeds 1 to 7 of 100 workers need 395 parts, which amplify too much; a batch of 128 samples has 128 at most."""
+    """Beyond the paper: speeds 1 to 7 of 100 workers need 395 parts, which amplify too much; a batch of 128 samples has
+    at most 128.
+    """
     strategy = GradientCoding(s=1, throughputs=[float(1 + worker % 7) for worker in range(100)])
     strategy.validate(100)
     strategy.validate_batch(100, 128)
@@ -170,7 +177,9 @@ def test_the_code_that_is_checked_is_the_one_that_is_built() -> None:
 
 @pytest.mark.parametrize("scheme", ["fractional_repetition", "heter_aware", "group_based"])
 def test_eager_decodes_with_fewer_than_all_but_s(scheme: str) -> None:
-    """Two of four workers never answer, in different pairs: the other two have computed everything."""
+    """Wang et al., section V, taken further: two of four workers never deliver, in different pairs; the other two have
+    computed everything.
+    """
     strategies = [GradientCoding(scheme=scheme, s=1, eager=eager) for eager in (True, False)]
     job = make_job(num_workers=4, global_batch_samples=16, num_samples=160, epochs=1, max_time_s=1e5)
     ends = []

@@ -56,7 +56,9 @@ def changes(found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("predictor", ["narx", "arx", "ema", "last"])
 def test_the_split_is_in_proportion_to_the_predicted_speeds(predictor: str) -> None:
-    """x_i = B v_i / sum v in whole samples: speeds 100, 90, 60, 30 and B = 256 give 92, 82, 55, 27."""
+    """AntDT, section VII-A3 (baseline LB-BSP). x_i = B v_i / sum v in whole samples: speeds 100, 90, 60, 30 and B = 256
+    give 92, 82, 55, 27.
+    """
     big = job(num_workers=4, max_time_s=60.0)
     run = HeapRun(LBBSP(predictor=predictor), big, linear(100, 90, 60, 30)).run()
     found = rounds(run)
@@ -66,6 +68,7 @@ def test_the_split_is_in_proportion_to_the_predicted_speeds(predictor: str) -> N
 
 
 def test_a_worker_without_records_counts_as_the_median_of_the_others() -> None:
+    """Beyond the paper: a worker without records has no speed of its own."""
     forecast = Forecast("last", 0.2, min_records=2)
     for speed, worker in [(100, 0), (100, 0), (40, 1), (40, 1), (10, 2), (10, 2), (1000, 3)]:
         forecast.arrived(arrived(worker, samples=speed))
@@ -78,9 +81,10 @@ def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
     return Arrived(t=0.0, grad=grad, timings=Timings(compute_s=compute_s))
 
 
-def test_the_available_processor_tells_before_the_speed_does() -> None:
-    """The network's inputs are speeds and resources: when telemetry says that a worker has a quarter of its processor,
-    its next speed is foreseen before it was ever slow in this run of slowness."""
+def test_a_smaller_cpu_share_lowers_the_predicted_speed_at_once() -> None:
+    """Chen et al., abstract (NARX): inputs are speeds and resources. When telemetry reports that a worker has a quarter
+    of its processor, a low speed is predicted before it is observed.
+    """
     blind, told = Forecast("arx", 0.2, 5), Forecast("arx", 0.2, 5)
     for t in range(60):
         cpu = 0.25 if t % 12 >= 8 else 1.0
@@ -93,7 +97,9 @@ def test_the_available_processor_tells_before_the_speed_does() -> None:
 
 
 def test_a_slower_worker_costs_less_than_under_bsp() -> None:
-    """Two workers of 100 and one of 25 samples per second, B = 90: BSP takes 1.2 s per round, LB-BSP 0.4 s."""
+    """Chen et al., abstract. Two workers of 100 and one of 25 samples per second, B = 90: BSP takes 1.2 s per round,
+    LB-BSP 0.4 s.
+    """
     small = {"num_workers": 3, "global_batch_samples": 90, "max_time_s": 60.0}
     balanced = HeapRun(LBBSP(), job(**small), linear(100, 100, 25)).run()
     plain = HeapRun(BSP(), job(**small), linear(100, 100, 25)).run()
@@ -111,8 +117,10 @@ def saturating(worker: int, order: ComputeOrder) -> float:
 
 
 def test_the_worked_example_of_moves() -> None:
-    """Delta 32, window 8, dead band 5 %: every swap of roles halves the move and doubles the window, until the gap
-    of 4.3 % at (168, 88) is within the band (the continuous optimum is 170.67)."""
+    """Chen et al., abstract (GPU clusters), worked by hand. Delta 32, window 8, dead band 5 %: every swap of roles
+    halves the move and doubles the window, until the gap of 4.3 % at (168, 88) is within the band (the continuous
+    optimum is 170.67).
+    """
     strategy = LBBSP(kind="gpu", warmup_iters=0)
     run = HeapRun(strategy, job(max_time_s=60.0), saturating).run()
     found = rounds(run)
@@ -126,9 +134,10 @@ def test_the_worked_example_of_moves() -> None:
     assert strategy.log_state()["delta_samples"] == 8
 
 
-def test_another_regime_begins_with_the_first_step_again() -> None:
-    """At rest at (168, 88) with a step of 8. Then worker 0 becomes three times slower: more than 20 % away from the
-    last window, so the first move is of 32 samples again, after a window of 8."""
+def test_a_change_of_regime_resets_the_step() -> None:
+    """Beyond the paper: settled at (168, 88) with a step of 8, worker 0 becomes three times slower, more than 20 % away
+    from the last window. The first move is of 32 samples again, after a window of 8.
+    """
     turned = 200
 
     def seconds(worker: int, order: ComputeOrder) -> float:
@@ -142,8 +151,10 @@ def test_another_regime_begins_with_the_first_step_again() -> None:
     assert found.index((136, 120)) - turned <= 16
 
 
-def test_a_move_itself_is_no_other_regime() -> None:
-    """From 128 to 160 samples the time grows by 21.6 %, which a batch 1.25 times as large explains."""
+def test_a_move_itself_is_not_a_change_of_regime() -> None:
+    """Beyond the paper. From 128 to 160 samples the time grows by 21.6 %, which a batch 1.25 times as large
+    explains.
+    """
     balancer = Balancer(32, 1, 0.0, halving=True, unanimous=False)
     balancer.round_done({0: 0.148, 1: 0.276}, {0: 128, 1: 128})
     assert balancer.move({0: 128, 1: 128}, [1, 1], [None, None]) == (0, 1, 32)
@@ -160,7 +171,7 @@ def test_a_move_itself_is_no_other_regime() -> None:
     [([1, 1], [140, None], 12), ([1, 120], [None, None], 8), ([1, 1], [128, None], 0), ([1, 128], [None, None], 0)],
 )
 def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None], moved: int) -> None:
-    """D = min(Delta, b_S - lo_S, hi_L - b_L)."""
+    """Beyond the paper. D = min(Delta, b_S - lo_S, hi_L - b_L)."""
     balancer = Balancer(32, 1, 0.05, halving=True, unanimous=False)
     balancer.round_done({0: 1.0, 1: 2.0}, {0: 128, 1: 128})
     move = balancer.move({0: 128, 1: 128}, lows, highs)
@@ -181,16 +192,17 @@ def star(times: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def test_star_moves_after_eight_consecutive_iterations_of_the_same_order() -> None:
-    """32 samples once the fastest beat the slowest in every one of the last 8 iterations, however little; one iteration
-    in which it did not starts the count again."""
+    """STAR, section V-A. 32 samples once the fastest beat the slowest in every one of the last 8 iterations, however
+    little; one iteration in which it did not starts the count again.
+    """
     assert star([(1.0, 1.001)] * 8) == [0] * 7 + [32]
     once_not = [(1.0, 1.1)] * 5 + [(1.0, 1.0)] + [(1.0, 1.1)] * 8
     assert star(once_not) == [0] * 13 + [32]
     assert star([(1.0, 1.1), (1.2, 1.1)] * 10) == [0] * 20
 
 
-def test_star_does_not_halve() -> None:
-    """The leader and the straggler swap for ever, by 32 samples."""
+def test_stars_setting_does_not_halve_the_step() -> None:
+    """STAR, section V-A: leader and straggler swap forever, by 32 samples."""
     settings = {"kind": "gpu", "halving": False, "unanimous": True, "dead_band_frac": 0.0, "warmup_iters": 0}
     found = changes(rounds(HeapRun(LBBSP(**settings), job(max_time_s=60.0), saturating).run()))
     assert found[:6] == [(128, 128), (160, 96), (192, 64), (160, 96), (192, 64), (160, 96)]
@@ -202,7 +214,9 @@ def test_star_does_not_halve() -> None:
 @KINDS
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers: int) -> None:
-    """Also when workers restart, leave, and servers are lost: whoever is told to go together shares B."""
+    """AntDT, section VII-A3: the global batch is constant, also when workers restart or leave and servers are lost:
+    workers that go together share B.
+    """
     strategy = LBBSP(kind=kind, warmup_iters=0, min_records=1, window_iters=2, delta_samples=3, predictor="last")
     total = 7 * num_workers + 3
     job_of = make_job(
@@ -221,8 +235,8 @@ def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers:
 
 
 @KINDS
-def test_who_stays_shares_what_a_worker_leaves(kind: str) -> None:
-    """Worker 2 leaves: the others' next sizes sum to B again, in proportion to what they had."""
+def test_the_remaining_workers_share_the_batch_of_one_that_left(kind: str) -> None:
+    """Beyond the paper. Worker 2 leaves: the others' next sizes sum to B again, in proportion to what they had."""
     run = HeapRun(
         LBBSP(kind=kind, window_iters=1000),
         job(num_workers=3, global_batch_samples=90, max_time_s=30.0),
@@ -237,8 +251,9 @@ def test_who_stays_shares_what_a_worker_leaves(kind: str) -> None:
     [("cpu", 8, 0.0), ("cpu", 8, 0.5), ("cpu", 10, 0.0), ("cpu", 10, 0.5), ("gpu", 8, 0.5), ("gpu", 130, 0.5)],
 )
 def test_equal_workers_are_bsp(kind: str, batch: int, base_s: float) -> None:
-    """No move ever: event for event the transcript of BSP, also when the batch does not divide evenly (as far as one
-    sample is within the dead band)."""
+    """AntDT, section VII-A3. No move ever: event for event the transcript of BSP, also when the batch does not divide
+    evenly (as far as one sample is within the dead band).
+    """
     equal = {"num_workers": 4, "global_batch_samples": batch, "max_time_s": 300.0}
     seconds = linear(*[10.0] * 4, base_s=base_s)
     one = HeapRun(LBBSP(kind=kind), make_job(**equal), seconds).run()
@@ -251,6 +266,7 @@ def test_equal_workers_are_bsp(kind: str, batch: int, base_s: float) -> None:
 
 
 def test_bounds_that_leave_no_split_are_refused() -> None:
+    """Beyond the paper: bounds must admit the global batch."""
     LBBSP(min_batch_samples=64).validate_batch(4, 256)
     with pytest.raises(ValueError, match="min_batch_samples=65: 4 workers would need 260 samples"):
         LBBSP(min_batch_samples=65).validate_batch(4, 256)

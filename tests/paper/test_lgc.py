@@ -30,7 +30,9 @@ def test_an_update_waits_for_the_k_fastest_only() -> None:
 
 
 def test_gradients_of_stragglers_are_one_step_delayed_and_used() -> None:
-    """It delivers between two updates and is part of the second one: 70 gradients, 10 of them one version old."""
+    """Abstract: delayed gradients compensate. The fourth worker delivers between two updates and is part of the second
+    one: 70 gradients, 10 of them one version old.
+    """
     run = of_four(1.8)
     assert (len(run.used), len(run.dropped)) == (70, 0)
     late = [grad for grad, age in zip(run.used, run.staleness, strict=True) if age]
@@ -39,27 +41,31 @@ def test_gradients_of_stragglers_are_one_step_delayed_and_used() -> None:
 
 
 def test_a_gradient_two_steps_late_is_dropped() -> None:
-    """2.5 s: two updates have passed whenever it delivers. It begins anew at once: 8 deliveries in 20 s."""
+    """Beyond the paper: at 2.5 s, two updates have passed whenever it delivers. It begins again at once: 8 deliveries
+    in 20 s.
+    """
     run = of_four(2.5)
     assert (run.updates, len(run.used), len(run.dropped)) == (20, 60, 8)
     assert {run.grads[grad].worker for grad in run.dropped} == {3}
 
 
-def test_a_larger_bound_keeps_it() -> None:
+def test_a_larger_bound_keeps_a_gradient_two_steps_late() -> None:
+    """Beyond the paper: ``max_delay_versions`` is 1 in the sources."""
     run = of_four(2.5, delay=2)
     assert not run.dropped
     assert max(run.staleness) == 2
 
 
-def test_without_compensation_the_numbers_are_others() -> None:
+def test_without_compensation_fewer_gradients_are_used() -> None:
     """Negative control: a gate that drops what is one version old uses 60 gradients, not 70."""
     run = of_four(1.8, delay=0)
     assert (len(run.used), len(run.dropped)) == (60, 11)
 
 
-def test_the_sum_is_divided_by_all_whoever_contributes() -> None:
-    """w(t+1) = w(t) - lr / B (sum of the fresh + sum of the late): weight times scale is 1 / B in updates of three
-    gradients and of four."""
+def test_the_sum_is_always_divided_by_the_global_batch() -> None:
+    """STAR, section V-A. w(t+1) = w(t) - lr / B (sum of the fresh + sum of the late): weight times scale is 1 / B in
+    updates of three gradients and of four.
+    """
     run = of_four(1.8, global_batch_samples=8)
     applies = [command for command in run.commands if isinstance(command, Apply)]
     assert {len(command.grads) for command in applies} == {3, 4}
@@ -68,9 +74,11 @@ def test_the_sum_is_divided_by_all_whoever_contributes() -> None:
             assert weight * command.lr_scale == pytest.approx(1 / 8, rel=1e-12)
 
 
-def test_who_is_a_little_late_begins_anew_at_once() -> None:
-    """The fourth needs 1.2 s. It delivers at 1.2, 2.4, 3.6 and 4.8 and would be two versions late by 6 s: it waits for
-    the update at 5. So four gradients in 5 s, 16 in 20; waiting for the next update always, it brings one in 2 s."""
+def test_a_slightly_late_worker_begins_again_at_once() -> None:
+    """Beyond the paper: the fourth needs 1.2 s. It delivers at 1.2, 2.4, 3.6 and 4.8 and would be two versions late by
+    6 s, so it waits for the update at 5: four gradients in 5 s, 16 in 20. Always waiting for the next update, it brings
+    one in 2 s.
+    """
     run = of_four(1.2)
     assert (run.updates, len(run.used), len(run.dropped), max(run.staleness)) == (20, 60 + 16, 0, 1)
     waiting = LGC(k_fastest=3, late_begin="next_update")
@@ -78,10 +86,11 @@ def test_who_is_a_little_late_begins_anew_at_once() -> None:
     assert len(HeapRun(waiting, job, [1, 1, 1, 1.2]).run().used) == 60 + 10
 
 
-def test_of_equal_workers_none_is_idle() -> None:
-    """16 that differ by a thousandth, K = 12: whoever misses an update by that much has its next gradient in time. So a
-    job of 1,600 samples takes 100 rounds, as with BSP, and a little more; waiting, 12 / 16 + 4 / 32 of the work gets
-    done in each: 114 rounds."""
+def test_equal_workers_do_not_idle() -> None:
+    """Beyond the paper: 16 workers that differ by a thousandth, K = 12. A worker that just misses an update has its
+    next gradient in time, so a job of 1,600 samples takes 100 rounds, as with BSP, and a little more; with waiting, 12
+    / 16 + 4 / 32 of the work is done in each: 114 rounds.
+    """
     seconds = [1 + worker / 1000 for worker in range(16)]
     job = make_job(num_workers=16, global_batch_samples=16, num_samples=1600, epochs=1, max_time_s=400.0)
     took = {
@@ -93,13 +102,14 @@ def test_of_equal_workers_none_is_idle() -> None:
 
 
 def test_k_is_three_quarters_of_the_workers_unless_given() -> None:
+    """Beyond the paper: STAR, section V-A, gives K = 5 for 4 to 12 workers only."""
     for workers, needed in ((1, 1), (4, 3), (5, 4), (16, 12), (64, 48)):
         run = HeapRun(LGC(), make_job(num_workers=workers, global_batch_samples=workers), [1.0] * workers).run()
         assert len(run.applied[0][1].grads) == needed
 
 
 def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
-    """If it began at once, its next gradient would be one version older still."""
+    """Beyond the paper: beginning at once would make its next gradient one version older."""
     desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
     desk.arrive(0)
     desk.arrive(1)
@@ -112,17 +122,18 @@ def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
     assert desk.busy_workers() == [0, 1, 2]
 
 
-def test_who_is_late_does_not_count_towards_k() -> None:
-    """One fresh and one late gradient are no update of K = 2."""
+def test_late_gradients_do_not_count_towards_k() -> None:
+    """STAR, section V-A: K fastest. One fresh and one late gradient make no update of K = 2."""
     desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
     for worker in (0, 1, 2, 0):
         desk.arrive(worker)
     assert desk.updates == 1
 
 
-def test_when_fewer_can_be_fresh_those_suffice() -> None:
-    """K = 2: worker 1 leaves while worker 2 computes on old parameters. Only worker 0 can be fresh, and its gradient
-    makes the update; waiting for two would be for ever."""
+def test_if_fewer_than_k_can_be_fresh_those_suffice() -> None:
+    """Beyond the paper: K = 2. Worker 1 leaves while worker 2 computes on old parameters. Only worker 0 can be fresh,
+    and its gradient makes the update; waiting for two would never end.
+    """
     desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
     desk.arrive(0)
     desk.arrive(1)
@@ -133,34 +144,39 @@ def test_when_fewer_can_be_fresh_those_suffice() -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_k_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Event for event, with restarted workers, failed Computes and restored parameters."""
+    """STAR, section V-A with K = N. Event for event, with restarted workers, failed Computes and restored
+    parameters.
+    """
     one = rough(LGC(k_fastest=num_workers, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_k_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """Beyond the paper: the same with workers that leave for good."""
     one = rough(LGC(k_fastest=num_workers), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
     assert one.core.shards.finished
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.data())
-def test_without_delay_it_is_first_k(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """What is compensated is the only difference, as long as nobody leaves."""
+def test_without_delay_it_equals_first_k(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Abstract: compensation is the only difference to First-K, as long as no worker leaves."""
     k = data.draw(st.integers(1, num_workers))
     one = rough(LGC(k_fastest=k, max_delay_versions=0), seed, num_workers)
     assert parted(one, rough(FirstK(k=k), seed, num_workers)) == ""
 
 
-def test_with_delay_it_is_not() -> None:
+def test_with_delay_it_differs_from_first_k() -> None:
     """Negative control of the comparison."""
     assert parted(rough(LGC(k_fastest=2), 0, 3), rough(FirstK(k=2), 0, 3))
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Any K and any bound, also when workers leave: every sample exactly once, and nothing older than the bound."""
+def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Beyond the paper. Any K and any bound, also when workers leave: every sample exactly once, and nothing older than
+    the bound.
+    """
     delay = data.draw(st.integers(0, 3))
     strategy = LGC(k_fastest=data.draw(st.integers(1, num_workers)), max_delay_versions=delay)
     run = rough(strategy, seed, num_workers, leaving)
@@ -169,6 +185,7 @@ def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st
 
 
 def test_samples_of_dropped_gradients_may_be_given_up() -> None:
+    """Beyond the paper: ``requeue=False``."""
     job = make_job(num_samples=100, epochs=1, max_time_s=400.0)
     run = HeapRun(LGC(k_fastest=3, requeue=False), job, [1, 1, 1, 2.5]).run()
     assert dead(run) == []
@@ -176,7 +193,9 @@ def test_samples_of_dropped_gradients_may_be_given_up() -> None:
 
 
 def test_a_worker_that_restarts_is_waited_for() -> None:
-    """As in BSP: it can still be fresh. K = 3 of three, away from 1.5 to 4.5 s: no update between 1 and 5.5 s."""
+    """Beyond the paper. As in BSP: it can still be fresh. K = 3 of three, away from 1.5 to 4.5 s: no update between 1
+    and 5.5 s.
+    """
     job = make_job(num_workers=3, global_batch_samples=3, max_time_s=6.0)
     run = HeapRun(LGC(k_fastest=3), job, [1.0] * 3, [Crash(1.5, 1, 3.0)]).run()
     assert [t for t, _, _ in run.applied] == [1.0, 5.5]
@@ -202,8 +221,10 @@ def test_what_a_straggler_has_finished_is_used() -> None:
     assert in_blocks(1).dropped, "negative control: whole gradients are too late"
 
 
-def test_only_whole_workers_count() -> None:
-    """An update every second, when three have brought four parts each; what they bring is a batch."""
+def test_only_whole_workers_count_towards_k() -> None:
+    """STAR, section V-B. An update every second, when three have brought four parts each; what they bring is a
+    batch.
+    """
     run = in_blocks(4)
     assert [t for t, _, _ in run.applied] == [float(t) for t in range(1, 13)]
     for _, _, grads in run.applied:
@@ -211,7 +232,7 @@ def test_only_whole_workers_count() -> None:
 
 
 def test_parts_of_a_batch_that_does_not_divide() -> None:
-    """Five samples in three parts are 2, 2 and 1."""
+    """Beyond the paper. Five samples in three parts are 2, 2 and 1."""
     desk = Desk(LGC(k_fastest=2, blocks=3), make_job(num_workers=2, global_batch_samples=10)).start()
     for _ in range(3):
         desk.arrive(0)
@@ -220,18 +241,21 @@ def test_parts_of_a_batch_that_does_not_divide() -> None:
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_in_parts_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+def test_with_parts_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Beyond the paper: any number of parts, with crashes and restores."""
     k = data.draw(st.integers(1, num_workers))
     run = rough(LGC(k_fastest=k, blocks=2), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
 def test_empty_parts_are_refused() -> None:
+    """Beyond the paper: every part needs a sample."""
     with pytest.raises(ValueError, match=r"blocks=5: must be at most the samples of the smallest batch \(4\)"):
         LGC(blocks=5).validate_batch(4, 16)
 
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_k_out_of_range_is_refused(k: int) -> None:
+    """Beyond the paper: K is from 1 to the number of workers."""
     with pytest.raises(ValueError, match=f"k_fastest={k}: must be"):
         LGC(k_fastest=k).validate(4)

@@ -21,17 +21,19 @@ BOUNDLESS = 10**9
 @pytest.mark.parametrize(
     ("bound", "clocks"), [(0, [10, 10, 10, 10]), (1, [11, 11, 11, 10]), (2, [12, 12, 12, 10]), (None, [40, 40, 40, 10])]
 )
-def test_the_fastest_is_at_most_the_bound_ahead(bound: int | None, clocks: list[int]) -> None:
-    """A worker more than s clocks ahead of the slowest is made to wait: iterations done after 40 s with 1, 1, 1, 4 s
-    per iteration and s = 0, 1, 2 and no bound."""
+def test_the_fastest_worker_is_at_most_the_bound_ahead(bound: int | None, clocks: list[int]) -> None:
+    """Ho et al., section 2. A worker more than s clocks ahead of the slowest is made to wait: iterations done after 40
+    s with 1, 1, 1, 4 s per iteration and s = 0, 1, 2 and no bound.
+    """
     run = HeapRun(SSP(bound=bound), make_job(), [1, 1, 1, 4]).run()
     assert [run.arrivals(worker) for worker in range(4)] == clocks
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
-def test_clocks_never_part_by_more_than_the_bound_and_one(seed: int, num_workers: int, bound: int) -> None:
-    """The bounded-staleness condition: at every moment the largest clock is at most s + 1 above the smallest (s when
-    the iteration began that is just over). Workers that restart keep their clock and hold the others back."""
+def test_clocks_never_differ_by_more_than_the_bound_plus_one(seed: int, num_workers: int, bound: int) -> None:
+    """Ho et al., section 2, bounded staleness: the largest clock is always at most s + 1 above the smallest (s when the
+    iteration that just ended began). Workers that restart keep their clock and block the others.
+    """
     clock = dict.fromkeys(range(num_workers), 0)
     for line in rough(SSP(bound=bound), seed, num_workers).lines:
         if isinstance(line.event, Restored):
@@ -46,34 +48,43 @@ def test_clocks_never_part_by_more_than_the_bound_and_one(seed: int, num_workers
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
 def test_staleness_is_bounded(seed: int, num_workers: int, bound: int) -> None:
-    """While one iteration runs, each of the N - 1 others finishes at most 2 s + 1: so many updates it may miss."""
+    """Ho et al., section 2. While one iteration runs, each of the N - 1 others finishes at most 2 s + 1: so many
+    updates it may miss.
+    """
     run = rough(SSP(bound=bound), seed, num_workers)
     assert max(run.staleness) <= (num_workers - 1) * (2 * bound + 1)
 
 
-def test_a_worker_that_left_holds_nobody_back() -> None:
-    """The slowest leaves at 6 s with its clock at 1: the others go on at once, at 1 s per iteration."""
+def test_a_worker_that_left_blocks_no_other() -> None:
+    """Beyond the paper: the slowest leaves at 6 s with its clock at 1; the others continue at once, at 1 s per
+    iteration.
+    """
     run = HeapRun(SSP(bound=2), make_job(max_time_s=16.0), [1, 1, 1, 4], [Crash(6.0, 3, None)]).run()
     assert [run.arrivals(worker) for worker in range(4)] == [14, 14, 14, 1]
 
 
-def test_a_worker_that_restarts_holds_the_others_back() -> None:
-    """It is away from 6 to 26 s; its iteration is done again until 30 s, and nobody runs away meanwhile."""
+def test_a_worker_that_restarts_blocks_the_others() -> None:
+    """Beyond the paper: it is away from 6 to 26 s and repeats its iteration until 30 s; no other exceeds the bound
+    meanwhile.
+    """
     run = HeapRun(SSP(bound=2), make_job(max_time_s=29.5), [1, 1, 1, 4], [Crash(6.0, 3, 20.0)]).run()
     assert [run.arrivals(worker) for worker in range(4)] == [4, 4, 4, 1]
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_bound_zero_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """With s = 0 everybody waits at every clock: event for event the transcript of BSP, also with restarted workers,
-    failed Computes and restored parameters."""
+    """Ho et al., section 2. With s = 0 everybody waits at every clock: event for event the transcript of BSP, also with
+    restarted workers, failed Computes and restored parameters.
+    """
     one = rough(SSP(bound=0, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_no_bound_is_asp(seed: int, num_workers: int, data: str) -> None:
-    """Without a bound nobody ever waits: event for event the transcript of ASP; so does a bound that is never met."""
+    """Ho et al., section 2. Without a bound nobody ever waits: event for event the transcript of ASP; so does a bound
+    that is never met.
+    """
     asp = rough(ASP(data=data), seed, num_workers)
     for bound in (None, BOUNDLESS):
         assert parted(rough(SSP(bound=bound, data=data), seed, num_workers), asp) == ""
@@ -81,14 +92,14 @@ def test_no_bound_is_asp(seed: int, num_workers: int, data: str) -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_no_bound_is_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """A bound that is never met, with workers that leave for good."""
+    """Beyond the paper. A bound that is never met, with workers that leave for good."""
     one = rough(SSP(bound=BOUNDLESS), seed, num_workers, departures)
     assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, departures)) == ""
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
 def test_bound_zero_is_bsp_also_when_workers_leave(num_workers: int) -> None:
-    """The same with workers that leave for good, some of them while they restart."""
+    """Beyond the paper. The same with workers that leave for good, some of them while they restart."""
     for seed in range(12):
         one = rough(SSP(bound=0), seed, num_workers, leaving)
         assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
@@ -96,7 +107,9 @@ def test_bound_zero_is_bsp_also_when_workers_leave(num_workers: int) -> None:
 
 
 def test_a_round_that_a_departure_completes_is_an_update() -> None:
-    """s = 0: worker 0 has delivered and restarts; worker 1 leaves. The round is complete, though nobody can go on."""
+    """Beyond the paper: s = 0. Worker 0 has delivered and restarts; worker 1 leaves. The round is complete, although no
+    worker can continue.
+    """
     desk = Desk(SSP(bound=0), make_job(num_workers=2, global_batch_samples=2)).start()
     desk.arrive(0)
     desk.lose(0)

@@ -54,6 +54,7 @@ def undropped(run: HeapRun) -> Complaints:
 
 
 def test_late_gradients_are_used_and_never_dropped() -> None:
+    """Section IV-B: late gradients are used in the next update."""
     run = of_four(3)
     assert undropped(run) == []
     assert max(run.staleness) >= 3
@@ -69,6 +70,7 @@ def test_the_rate_is_scaled_by_the_share_of_the_batch() -> None:
 
 
 def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
+    """Section IV-B: a worker waits for the update with its gradient."""
     desk = Desk(StaticX(x=2)).start()
     desk.arrive(3)
     assert desk.busy_workers() == [0, 1, 2]
@@ -87,6 +89,7 @@ def test_x_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_x_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """Beyond the paper: the same with workers that leave for good."""
     one = rough(StaticX(x=num_workers), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
     assert one.core.shards.finished
@@ -100,6 +103,7 @@ def test_one_gradient_is_asp(seed: int, num_workers: int, data: str) -> None:
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_one_gradient_is_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
+    """Beyond the paper: the same with workers that leave for good."""
     one = rough(StaticX(x=1), seed, num_workers, leaving)
     assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
 
@@ -112,19 +116,21 @@ def test_two_of_three_are_neither() -> None:
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_nothing_is_lost_and_nothing_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Section IV-B never drops a gradient: every sample counts once, with crashes and restores."""
     run = rough(StaticX(x=data.draw(st.integers(1, num_workers))), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
-def test_who_is_left_suffices() -> None:
-    """x = 3 of four workers of which two leave: updates of two from then on."""
+def test_if_fewer_than_x_workers_remain_those_suffice() -> None:
+    """Beyond the paper. x = 3 of four workers of which two leave: updates of two from then on."""
     gone = [Crash(2.5, 0, None), Crash(2.5, 1, None)]
     run = HeapRun(StaticX(x=3), make_job(max_time_s=10.0), [1.0] * 4, gone).run()
     assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {2}
 
 
 def test_a_gate_that_drops_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a gate that drops late gradients."""
     original, versions = ExactlyGate.arrived, [0]
 
     def arrived(self: ExactlyGate, grad: Grad) -> Verdict:
@@ -138,13 +144,15 @@ def test_a_gate_that_drops_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert undropped(of_four(3))
 
 
-def test_a_gate_that_forgets_who_left_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_waits_for_departed_workers_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a gate that does not lower x when workers leave."""
     monkeypatch.setattr(ExactlyGate, "lost", lambda self, worker, restarting: NOTHING)
     job = make_job(num_samples=100, epochs=1, max_time_s=200.0)
     assert dead(HeapRun(StaticX(x=4), job, [1.0] * 4, [Crash(2.5, 1, None)]).run())
 
 
-def test_more_than_there_are_workers_is_refused() -> None:
+def test_x_above_the_number_of_workers_is_refused() -> None:
+    """Section IV-B: x is from 1 to N."""
     with pytest.raises(ValueError, match=r"x=5: must be at most the number of workers \(4\)"):
         StaticX(x=5).validate(4)
     with pytest.raises(ValueError, match="x=0: must be a whole number, 1 or more"):

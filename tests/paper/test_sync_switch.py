@@ -31,15 +31,17 @@ def sizes(run: Desk) -> list[int]:
 # ---- timing ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_synchronous_for_the_first_part_of_the_samples_and_then_not() -> None:
-    """A quarter of 40 samples are ten: three rounds of four, then 28 updates of one gradient."""
+def test_it_is_synchronous_for_bsp_frac_of_the_samples_and_asynchronous_afterwards() -> None:
+    """Li et al., abstract (timing policy). A quarter of 40 samples are ten: three rounds of four, then 28 updates of
+    one gradient.
+    """
     job = make_job(num_samples=40, epochs=1)
     run = HeapRun(SyncSwitch(bsp_frac=0.25, straggler_policy="none"), job, [1, 1, 1, 4]).run()
     assert sizes(run) == [4] * 3 + [1] * 28
 
 
 def test_the_rate_of_bsp_is_n_times_that_of_asp() -> None:
-    """BSP: n B and n eta; ASP: B and eta."""
+    """Li et al., published code (configuration policy), and STAR, section IV-C. BSP: n B and n eta; ASP: B and eta."""
     job = make_job(num_samples=40, epochs=1)
     run = HeapRun(SyncSwitch(bsp_frac=0.25, straggler_policy="none"), job, [1.0] * 4).run()
     scales = [command.lr_scale for command in run.commands if isinstance(command, Apply)]
@@ -47,8 +49,8 @@ def test_the_rate_of_bsp_is_n_times_that_of_asp() -> None:
 
 
 @pytest.mark.parametrize(("bsp_frac", "rounds"), [(0.0625, 2), (0.25, 5), (0.5, 10), (1.0, 20)])
-def test_the_part_is_one_of_all_epochs_together(bsp_frac: float, rounds: int) -> None:
-    """Two epochs of 40 samples: 80, in rounds of four."""
+def test_bsp_frac_is_a_part_of_all_epochs_together(bsp_frac: float, rounds: int) -> None:
+    """Li et al., abstract (timing policy). Two epochs of 40 samples: 80, in rounds of four."""
     job = make_job(num_samples=40, epochs=2)
     run = HeapRun(SyncSwitch(bsp_frac=bsp_frac, straggler_policy="none"), job, [1.0] * 4).run()
     assert sizes(run).count(4) == rounds
@@ -56,17 +58,20 @@ def test_the_part_is_one_of_all_epochs_together(bsp_frac: float, rounds: int) ->
 
 
 @pytest.mark.parametrize(("switch_s", "end_s"), [(0.0, 10.0), (3.0, 13.0)])
-def test_what_a_switch_costs_is_part_of_the_time(switch_s: float, end_s: float) -> None:
-    """Three rounds of a second, the switch, and 28 gradients of four workers: seven seconds more. The published
-    evaluation takes the cost of the switch off."""
+def test_the_cost_of_a_switch_is_part_of_the_time(switch_s: float, end_s: float) -> None:
+    """Departure from Li et al.'s evaluation. Three rounds of a second, the switch, and 28 gradients of four workers:
+    seven seconds more. The published evaluation takes the cost of the switch off.
+    """
     strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch_s=switch_s)
     run = HeapRun(strategy, make_job(num_samples=40, epochs=1), [1.0] * 4).run()
     assert (run.core.status, run.core.finished_s) == ("done", end_s)
     assert not [t for t, _, _ in run.applied if 3.0 < t <= 3.0 + switch_s]
 
 
-def test_what_is_under_way_arrives_during_a_switch() -> None:
-    """From ASP to BSP: worker 1 was applied and waits for the end of the switch, worker 0 arrives meanwhile."""
+def test_computes_in_progress_arrive_during_a_switch() -> None:
+    """Beyond the paper. From ASP to BSP: worker 1 was applied and waits for the end of the switch, worker 0 arrives
+    meanwhile.
+    """
     desk = Desk(greedy(duration_s=0.0, switch_s=3.0), make_job(num_workers=2, global_batch_samples=2)).start()
     desk.arrive(0, 1.0)
     desk.arrive(1, 4.0, compute_s=4.0)
@@ -82,7 +87,8 @@ def test_what_is_under_way_arrives_during_a_switch() -> None:
 
 
 @pytest.mark.parametrize("restarting", [True, False])
-def test_a_worker_that_is_lost_during_a_switch_is_not_asked_twice(restarting: bool) -> None:
+def test_a_worker_lost_during_a_switch_gets_one_compute_only(restarting: bool) -> None:
+    """Beyond the paper: the gate decides when it returns."""
     desk = Desk(greedy(duration_s=0.0, switch_s=5.0), make_job(num_workers=2, global_batch_samples=2)).start()
     desk.arrive(0, 1.0)
     desk.arrive(1, 4.0, compute_s=4.0)
@@ -96,8 +102,8 @@ def test_a_worker_that_is_lost_during_a_switch_is_not_asked_twice(restarting: bo
         assert desk.busy_workers() == [0, 1]
 
 
-def test_restored_parameters_take_the_count_along() -> None:
-    """Half of 16 samples: after two rounds it is asynchronous; back at version 0 it is not."""
+def test_a_restore_rolls_back_the_count_of_samples() -> None:
+    """Beyond the paper. Half of 16 samples: after two rounds it is asynchronous; back at version 0 it is not."""
     desk = Desk(SyncSwitch(bsp_frac=0.5), make_job(num_samples=16, epochs=1)).start()
     for _ in range(2):
         for worker in range(4):
@@ -111,6 +117,7 @@ def test_restored_parameters_take_the_count_along() -> None:
 
 
 def test_a_part_of_an_endless_job_is_refused() -> None:
+    """Li et al., abstract (timing policy): a part of the job needs its length."""
     with pytest.raises(ValueError, match=r"bsp_frac=0.25: is part of a job without a number of epochs; set workload"):
         SyncSwitch(bsp_frac=0.25).validate_length(None)
     SyncSwitch(bsp_frac=0.25).validate_length(3)
@@ -133,7 +140,7 @@ def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
     assert flagged == [10.2]
 
 
-def test_slow_is_measured_against_the_fastest() -> None:
+def test_slowness_is_measured_against_the_fastest_worker() -> None:
     """STAR, section III: the deviation from the fastest worker's time."""
     detector = SlowFor(0.2, 0.0)
     for worker, seconds in enumerate([1.0, 1.2, 1.21]):
@@ -180,11 +187,13 @@ def test_short_delays_do_not_make_it_switch() -> None:
 
 
 def test_without_the_policy_stragglers_do_not_matter() -> None:
+    """Li et al., abstract: the offline policy alone ignores stragglers."""
     run = HeapRun(greedy(straggler_policy="none"), make_job(), [1, 1, 1, 4]).run()
     assert sizes(run) == [4] * 10
 
 
-def test_a_straggler_that_leaves_is_none() -> None:
+def test_a_departed_worker_is_not_a_straggler() -> None:
+    """Beyond the paper: the flag ends with the worker."""
     desk = Desk(greedy(duration_s=0.0), make_job(num_workers=3, global_batch_samples=3)).start()
     desk.arrive(0)
     desk.arrive(1)
@@ -199,26 +208,29 @@ def test_a_straggler_that_leaves_is_none() -> None:
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_all_of_it_synchronous_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Event for event, with restarted workers, failed Computes and restored parameters."""
+def test_bsp_frac_one_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """STAR, section V-A, without stragglers. Event for event, with restarted workers, failed Computes and restored
+    parameters.
+    """
     one = rough(greedy(straggler_policy="none", data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), policy=st.sampled_from(["greedy", "elastic"]))
 def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, policy: str) -> None:
-    """The policy watches, and nobody is slow for so long; workers leave."""
+    """STAR, section V-A. The policy watches, and nobody is slow for so long; workers leave."""
     one = rough(greedy(duration_s=1e6, straggler_policy=policy), seed, num_workers, leaving)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_none_of_it_synchronous_is_asp(seed: int, num_workers: int) -> None:
+def test_bsp_frac_zero_is_asp(seed: int, num_workers: int) -> None:
+    """Li et al., abstract: ASP is the other end of the timing policy."""
     one = rough(SyncSwitch(bsp_frac=0.0), seed, num_workers, leaving)
     assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
 
 
-def test_half_of_it_is_neither() -> None:
+def test_bsp_frac_of_one_half_is_neither_bsp_nor_asp() -> None:
     """Negative control of the comparison."""
     run = rough(SyncSwitch(bsp_frac=0.5, straggler_policy="none"), 0, 3)
     assert parted(run, rough(BSP(), 0, 3))
@@ -232,10 +244,12 @@ def test_half_of_it_is_neither() -> None:
     policy=st.sampled_from(["greedy", "elastic"]),
     data=st.sampled_from(["dynamic", "shared", "even"]),
 )
-def test_nothing_is_lost_and_nothing_hangs(
+def test_no_sample_is_lost_and_no_job_hangs(
     seed: int, num_workers: int, duration_s: float, policy: str, data: str
 ) -> None:
-    """Switching to and fro all the time, for nothing or for half a second, also when workers leave."""
+    """Beyond the paper: it switches back and forth all the time, instantly or in half a second, also when workers
+    leave.
+    """
     changes = {"straggler_policy": policy, "data": data, "probe_s": 1.0, "bsp_frac": 0.8}
     run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2, **changes), seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []
@@ -254,5 +268,6 @@ def test_nothing_is_lost_and_nothing_hangs(
     ],
 )
 def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
+    """Beyond the paper: every setting has a range."""
     with pytest.raises(ValueError, match=message):
         greedy(**changes)

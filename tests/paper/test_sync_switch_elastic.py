@@ -17,8 +17,10 @@ def elastic(**changes: object) -> SyncSwitch:
 
 
 def test_a_straggler_is_left_out_and_probed() -> None:
-    """The fourth worker needs 4 s. One round of all, then the others make one a second. Probed at 14, 24 and 34 s, it
-    is still slow, and what it has computed is computed again by others."""
+    """Li et al., abstract (online policies for transient stragglers). The fourth worker needs 4 s. One round of all,
+    then the others make one a second. Probed at 14, 24 and 34 s, it is still slow, and what it has computed is computed
+    again by others.
+    """
     run = HeapRun(elastic(), make_job(), [1, 1, 1, 4]).run()
     assert sizes(run) == [4] + [3] * 36
     assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0]
@@ -30,8 +32,10 @@ def test_a_straggler_is_left_out_and_probed() -> None:
     assert run.core.strategy.log_state()["left_out"] == 1
 
 
-def test_it_is_let_in_when_a_probe_finds_it_fast() -> None:
-    """Slow twice. The probe of 24 s takes one second, and from the round that ends at 26 s on it is one of all."""
+def test_a_left_out_worker_is_readmitted_when_a_probe_is_fast() -> None:
+    """Beyond the paper. Slow twice. The probe of 24 s takes one second, and from the round that ends at 26 s on it is
+    one of all.
+    """
     iterations = [0] * 4
 
     def seconds(worker: int, order: object) -> float:
@@ -43,15 +47,18 @@ def test_it_is_let_in_when_a_probe_finds_it_fast() -> None:
     assert run.core.strategy.log_state()["left_out"] == 0
 
 
-def test_at_the_switch_to_asp_all_take_part() -> None:
-    """Half of 80 samples: 4 + 12 * 3 by 16 s. The probe that is under way by then, from 14 to 18 s, counts."""
+def test_at_the_switch_to_asp_all_workers_are_readmitted() -> None:
+    """Beyond the paper: half of 80 samples are 4 + 12 * 3 by 16 s. The probe in progress by then, from 14 to 18 s,
+    counts.
+    """
     run = HeapRun(elastic(bsp_frac=0.5), make_job(num_samples=80, epochs=1), [1, 1, 1, 4]).run()
     assert sizes(run) == [4] + [3] * 12 + [1] * 40
     assert [t for t, _, grads in run.applied if grads[0].worker == 3][:1] == [18.0]
     assert dead(run) + unconserved(run) == []
 
 
-def test_who_is_left_out_is_let_in_when_nobody_else_is_left() -> None:
+def test_left_out_workers_are_readmitted_when_no_other_remains() -> None:
+    """Beyond the paper: a round needs a member."""
     desk = Desk(elastic(), make_job(num_workers=2, global_batch_samples=2)).start()
     desk.arrive(0, 1.0)
     desk.arrive(1, 4.0, compute_s=4.0)
@@ -63,7 +70,8 @@ def test_who_is_left_out_is_let_in_when_nobody_else_is_left() -> None:
     assert sizes(desk) == [2, 1]
 
 
-def test_a_round_waits_for_a_member_that_restarts_but_not_for_one_that_is_left_out() -> None:
+def test_a_round_waits_for_a_restarting_member_but_not_for_a_left_out_one() -> None:
+    """Beyond the paper: membership decides, not the process."""
     desk = Desk(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
     for worker, compute_s in ((0, 1.0), (1, 1.0), (2, 4.0)):
         desk.arrive(worker, compute_s=compute_s)
@@ -80,8 +88,10 @@ def test_a_round_waits_for_a_member_that_restarts_but_not_for_one_that_is_left_o
 
 
 @pytest.mark.parametrize("data", ["dynamic", "shared", "even"])
-def test_samples_that_a_straggler_holds_are_not_waited_for_in_vain(data: str) -> None:
-    """Nobody else can have them, so at the end of an epoch it has to compute them, and is left out again after."""
+def test_a_left_out_worker_computes_the_samples_that_it_holds(data: str) -> None:
+    """Beyond the paper: no other worker can have them, so at the end of an epoch it computes them, and is left out
+    again afterwards.
+    """
     job = make_job(num_samples=50, batches_per_shard=3, epochs=2, max_time_s=1000.0)
     run = HeapRun(elastic(probe_s=1000.0, data=data), job, [1, 1, 1, 4]).run()
     assert dead(run) + unconserved(run) + unlawful(run) == []

@@ -15,9 +15,10 @@ from tests.support.laws import dead, played, unconserved, unlawful
 from tests.support.rough import leaving
 
 
-def test_a_restart_is_one_of_every_server_and_every_worker() -> None:
-    """Three rounds of a second; two servers, one after the other, and the workers together are each pending for 3 s and
-    launched within one; then 28 gradients of four workers. All of it is part of the time."""
+def test_a_switch_restarts_every_server_and_every_worker() -> None:
+    """Li et al., published code. Three rounds of a second; two servers, one after the other, and the workers together
+    are each pending for 3 s and launched within one; then 28 gradients of four workers. All of it is part of the time.
+    """
     job = make_job(num_samples=40, epochs=1, num_servers=2)
     strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
     run = HeapRun(strategy, job, [1.0] * 4, scheduler=ConstantPending(pending_s=3.0)).run()
@@ -31,8 +32,10 @@ def test_a_restart_is_one_of_every_server_and_every_worker() -> None:
     assert dead(run) + unconserved(run) + unlawful(run) == []
 
 
-def test_everybody_finishes_before_a_restart() -> None:
-    """From ASP to BSP: worker 1 is fast again; worker 0 finishes, and what it brings still is an update by itself."""
+def test_all_workers_finish_before_a_restart() -> None:
+    """Li et al., published code. From ASP to BSP: worker 1 is fast again; worker 0 finishes, and what it brings still
+    is an update by itself.
+    """
     strategy = greedy(duration_s=0.0, switch="restart")
     desk = Desk(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
     desk.arrive(0, 1.0)
@@ -62,8 +65,10 @@ def relaunch(desk: Desk, t: float) -> None:
     assert desk.busy_workers() == [0, 1]
 
 
-def test_a_crash_within_a_restart_stops_nobody() -> None:
-    """A worker dies while a server is away, a server while the workers are pending, and a worker while it starts."""
+def test_a_crash_within_a_restart_does_not_stop_the_job() -> None:
+    """Beyond the paper. A worker dies while a server is away, a server while the workers are pending, and a worker
+    while it starts.
+    """
     job = make_job(num_samples=400, epochs=1, num_servers=2, max_time_s=1000.0)
     strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
     faults = [Crash(26.0, 1, 1.0), Outage(34.0, 2.0), Crash(36.5, 2, 5.0), Crash(48.0, 3, None)]
@@ -73,7 +78,8 @@ def test_a_crash_within_a_restart_stops_nobody() -> None:
     assert {grad.incarnation for grad in run.used if grad.worker == 0} == {0, 1}
 
 
-def test_only_who_restarts_nodes_is_told_how_long_they_would_be_pending() -> None:
+def test_only_a_strategy_that_restarts_nodes_receives_pending_times() -> None:
+    """Beyond the paper: ``Scheduling`` is sent if ``Restart`` is needed."""
     hot, restart = (Desk(greedy(switch=switch)).start() for switch in ("hot", "restart"))
     assert (len(hot.told(Scheduling)), len(restart.told(Scheduling))) == (0, 1)
     assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
@@ -87,11 +93,12 @@ def test_only_who_restarts_nodes_is_told_how_long_they_would_be_pending() -> Non
     failover=st.sampled_from(["shards", "checkpoint"]),
     policy=st.sampled_from(["greedy", "elastic"]),
 )
-def test_restarts_and_crashes_mixed_up(
+def test_restarts_mixed_with_crashes_lose_no_sample(
     seed: int, num_workers: int, num_servers: int, pending_s: float, failover: str, policy: str
 ) -> None:
-    """Every sample exactly once, and nobody stuck, whatever strikes when. The audit of what is lawful knows of no
-    worker whose loss is one for all; the ledger does."""
+    """Beyond the paper. Every sample exactly once, and nobody stuck, whatever strikes when. The audit of what is lawful
+    knows of no worker whose loss is one for all; the ledger does.
+    """
     job = make_job(
         num_workers=num_workers,
         num_servers=num_servers,

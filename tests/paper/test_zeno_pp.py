@@ -46,8 +46,10 @@ def score(desk: Desk) -> float:
 # ---- the rule -------------------------------------------------------------------------------------------------------
 
 
-def test_the_score_is_the_descent_promised_less_the_penalty() -> None:
-    """score = gamma c <r, g> - rho |c g|^2 with c = |r| / |g|: 0.1 x 0.447214 x 11 - 0.001 x 5; c g is applied."""
+def test_the_score_is_the_estimated_descent_less_the_penalty() -> None:
+    """Definition of the approximated stochastic descendant score. score = gamma c <r, g> - rho |c g|^2 with c = |r| /
+    |g|: 0.1 x 0.447214 x 11 - 0.001 x 5; c g is applied.
+    """
     desk = judged((3.0, 4.0), (1.0, 2.0))
     assert score(desk) == pytest.approx(0.486935, abs=1e-6)
     ((_, order, _),) = desk.applied
@@ -56,12 +58,14 @@ def test_the_score_is_the_descent_promised_less_the_penalty() -> None:
 
 
 def test_the_code_penalises_the_norm_before_it_is_rescaled() -> None:
-    """0.1 x 4.919350 - 0.001 x 25."""
+    """Definition of the score, as the published code computes it. 0.1 x 4.919350 - 0.001 x 25."""
     assert score(judged((3.0, 4.0), (1.0, 2.0), rho_on="raw")) == pytest.approx(0.466935, abs=1e-6)
 
 
-def test_a_gradient_that_promises_no_descent_is_dropped() -> None:
-    """(2, -1) is orthogonal to (1, 2): the score is the penalty alone, and the samples go back to the queue."""
+def test_a_gradient_without_estimated_descent_is_dropped() -> None:
+    """Definition of the score: (2, -1) is orthogonal to (1, 2), so the score is the penalty alone; the samples return
+    to the queue.
+    """
     desk = judged((2.0, -1.0), (1.0, 2.0))
     assert score(desk) == pytest.approx(-0.005, abs=1e-12)
     assert desk.commands[-2:] == [Drop(grads=(0,), requeue=True), Compute(worker=0, num_samples=2)]
@@ -69,22 +73,22 @@ def test_a_gradient_that_promises_no_descent_is_dropped() -> None:
 
 
 def test_without_rescaling_c_is_1() -> None:
-    """0.1 x 11 - 0.001 x 25."""
+    """Definition of the score. 0.1 x 11 - 0.001 x 25."""
     desk = judged((3.0, 4.0), (1.0, 2.0), rescale=False)
     assert score(desk) == pytest.approx(1.075)
     assert desk.applied[0][1].weights == (0.5,)
 
 
-def test_the_slack_lets_gradients_pass_and_gamma_need_not_be_the_rate() -> None:
-    """-0.005 + 0.1 eps: accepted from eps = 0.05 on; 0 is enough for a score."""
+def test_eps_admits_gradients_and_gamma_may_differ_from_the_rate() -> None:
+    """Definition of the score. -0.005 + 0.1 eps: accepted from eps = 0.05 on; 0 is enough for a score."""
     assert judged((2.0, -1.0), (1.0, 2.0), eps=0.04).applied == []
     assert len(judged((2.0, -1.0), (1.0, 2.0), eps=0.06).applied) == 1
     assert len(judged((2.0, -1.0), (1.0, 2.0), rho=0.0).applied) == 1
     assert score(judged((3.0, 4.0), (1.0, 2.0), gamma=0.2)) == pytest.approx(2 * 0.491935 - 0.005, abs=1e-6)
 
 
-def test_it_depends_on_the_angle_alone_and_not_on_any_size() -> None:
-    """Accepted if and only if cos(r, g) >= rho / gamma = 0.01."""
+def test_acceptance_depends_on_the_angle_alone() -> None:
+    """Definition of the score, for eps = 0. Accepted if and only if cos(r, g) >= rho / gamma = 0.01."""
     for length in (1e-6, 1.0, 1e6):
         for cosine, accepted in ((0.0101, 1), (0.0099, 0)):
             g = (length * cosine, length * sqrt(1 - cosine**2))
@@ -92,19 +96,23 @@ def test_it_depends_on_the_angle_alone_and_not_on_any_size() -> None:
 
 
 @pytest.mark.parametrize(("g", "r"), [((0.0, 0.0), (1.0, 2.0)), ((3.0, 4.0), (0.0, 0.0))])
-def test_what_has_no_direction_is_rejected_whatever_the_slack(g: tuple[float, float], r: tuple[float, float]) -> None:
+def test_a_gradient_without_direction_is_rejected_whatever_eps_is(
+    g: tuple[float, float], r: tuple[float, float]
+) -> None:
+    """Definition of the score: c is undefined where a norm is 0."""
     for fields in ({}, {"eps": 9.0}, {"eps": None}, {"eps": None, "rescale": False}):
         desk = judged(g, r, **fields)
         assert desk.applied == []
         assert desk.dropped == [0]
 
 
-def test_the_paper_loses_rejected_work() -> None:
+def test_with_discard_rejected_samples_are_lost() -> None:
+    """Abstract: candidate gradients that fail the test are discarded."""
     assert judged((2.0, -1.0), (1.0, 2.0), discard=True).commands[-2] == Drop(grads=(0,), requeue=False)
 
 
-def test_when_nothing_is_accepted_any_more_work_is_given_up() -> None:
-    """Otherwise the last samples of a job, computed on the same parameters, were rejected for ever."""
+def test_after_give_up_after_rejections_samples_are_given_up() -> None:
+    """Departure: otherwise the last samples of a job, computed on the same parameters, would be rejected forever."""
     desk = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
     for grad in (2, 3, 4):
         desk.arrive(0)
@@ -116,7 +124,7 @@ def test_when_nothing_is_accepted_any_more_work_is_given_up() -> None:
 
 
 def test_the_reference_is_renewed_by_incoming_gradients_accepted_or_not() -> None:
-    """The code: recomputed every zeno_delay-th incoming gradient."""
+    """Published code: the reference is recomputed at every zeno_delay-th incoming gradient, accepted or not."""
     strategy = ZenoPP(refresh_every=4, validation_samples=5)
     run = HeapRun(strategy, make_job(max_time_s=30.0, global_batch_samples=8), [1, 1, 1, 4])
     run.cosine = random_scores(0, accepted=0.5)
@@ -136,7 +144,7 @@ def plain(line: Any) -> dict[str, Any]:
     return {"kind": "event", "event": msgspec.to_builtins(line.event), "commands": msgspec.to_builtins(line.commands)}
 
 
-def test_what_is_applied_although_its_score_is_negative_is_found() -> None:
+def test_an_applied_gradient_with_a_negative_score_is_found() -> None:
     """Negative control of the checker that records are held to."""
     desk = judged((2.0, -1.0), (1.0, 2.0), eps=0.06)
     lines = [plain(line) for line in desk.lines]
@@ -157,7 +165,8 @@ def test_a_weight_of_the_wrong_direction_is_found() -> None:
     assert len(unaveraged(run)) == 1
 
 
-def test_a_worker_goes_on_when_its_gradient_is_judged() -> None:
+def test_a_worker_continues_when_its_gradient_is_judged() -> None:
+    """Beyond the paper: the score decides, then the worker computes on the newest parameters."""
     desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
     desk.arrive(0)
     assert desk.busy_workers() == [1]
@@ -168,6 +177,7 @@ def test_a_worker_goes_on_when_its_gradient_is_judged() -> None:
 
 
 def test_the_first_updates_are_not_screened() -> None:
+    """Published code: a warm-up precedes the screen."""
     desk = Desk(ZenoPP(warmup_updates=2, validation_samples=5), make_job(**JOB)).start()
     desk.arrive(0)
     desk.arrive(1)
@@ -177,8 +187,8 @@ def test_the_first_updates_are_not_screened() -> None:
     assert isinstance(desk.commands[-1], Score)
 
 
-def test_who_dies_while_its_gradient_is_judged_begins_once() -> None:
-    """Before the score is told, it is back and computes: it is not told to compute a second time."""
+def test_a_worker_that_restarts_during_a_score_begins_once() -> None:
+    """Beyond the paper: it is back and computes before the ``Scored``, and does not get a second Compute."""
     desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
     desk.arrive(0)
     desk.lose(0)
@@ -192,6 +202,7 @@ def test_who_dies_while_its_gradient_is_judged_begins_once() -> None:
 
 
 def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:
+    """Beyond the paper: the old reference belongs to other parameters."""
     desk = judged((3.0, 4.0), (1.0, 2.0))
     desk.lose_server()
     desk.restore()
@@ -205,7 +216,9 @@ def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:
 
 @pytest.mark.parametrize("seconds", [[1.0, 1.0, 1.0, 4.0], [1.0, 1.3, 1.7, 2.9]])
 def test_without_screen_and_rescaling_it_is_asp(seconds: list[float]) -> None:
-    """rho = 0, eps = infinity, no rescaling, and a score takes no time: the same applies with the same weights."""
+    """Definition of the score. rho = 0, eps = infinity, no rescaling, and a score takes no time: the same applies with
+    the same weights.
+    """
 
     def said(strategy: Any) -> list[Any]:
         job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0)

@@ -1,9 +1,11 @@
-"""A docstring says something: public code has one, and none only repeats the name in four words."""
+"""A docstring says something: public code has one, none only repeats the name, and paper tests cite their paper."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ PACKAGES = ["analysis", "injectors", "predictors", "runtime", "strategies", "wor
 FRAMEWORK = {"call", "forward"}
 """What Keras and PyTorch document: a layer's computation, whose shapes its class states."""
 INFORMATIVE_ROOMS = [
-    *("analysis", "injectors", "predictors", "scripts", "workloads"),
+    *("analysis", "injectors", "predictors", "scripts", "strategies", "workloads"),
     *(f"runtime/{room}" for room in ("backends", "cluster", "containment", "fitted", "record", "training")),
 ]
 """Rooms whose docstrings have been edited; the others follow."""
@@ -89,3 +91,34 @@ def test_what_is_not_documented_is_found() -> None:
 
 def test_every_room_exists() -> None:
     assert all((ROOT / room).is_dir() for room in INFORMATIVE_ROOMS)
+
+
+CITATION = re.compile(
+    r"[Ss]ections? [\"IVX\d]|\bEqs?\. \d|Algorithms? \d|Figures? \d|figure \d|Tables? [IVX\d]|Theorem|Lemma|Example \d"
+    r"|[Dd]efinition of|[Aa]bstract|[Pp]ublished code|[Dd]eparture|[Nn]egative control|Beyond the paper"
+)
+"""Where in its paper a test's claim stands, or that it is about something the paper leaves open."""
+
+
+def uncited(tree: ast.Module) -> list[str]:
+    """Names of the tests whose docstring names no place in a paper."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
+        and not CITATION.search(ast.get_docstring(node) or "")
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests/paper").glob("test_*.py")), ids=lambda path: path.stem)
+def test_paper_tests_cite_their_paper(path: Path) -> None:
+    assert uncited(ast.parse(path.read_text())) == []
+
+
+def test_a_paper_test_without_a_citation_is_found() -> None:
+    """Negative control: a number worked by hand is no citation."""
+    planted = ast.parse(
+        'def test_a():\n    """Section VI-A: the mean."""\ndef test_b():\n    """4 s."""\ndef test_c(): ...\n'
+    )
+    assert uncited(planted) == ["test_b", "test_c"]

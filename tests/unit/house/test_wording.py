@@ -15,7 +15,7 @@ from tests.support.runs import ROOT
 
 ROOMS = [
     *("README.md", "CONTRIBUTING.md", "DESIGN.md"),
-    *("analysis", "conf", "docs", "injectors", "predictors", "scripts", "workloads"),
+    *("analysis", "conf", "docs", "injectors", "predictors", "scripts", "strategies", "workloads"),
     *("runtime/__init__.py", "runtime/errors.py", "runtime/version.py", "runtime/fitted/__init__.py"),
     *(f"runtime/{room}" for room in ("backends", "cluster", "containment", "record", "training")),
 ]
