@@ -1,4 +1,4 @@
-"""The virtual clock: a heap of what is to happen, keyed by (time, priority, sequence).
+"""The virtual clock: a heap of actions, keyed by (time, priority, sequence).
 
 Jobs of one lab share the heap, and each has a clock of its own, whose seconds count from when the job starts.
 """
@@ -12,13 +12,13 @@ from typing import Any
 
 START, PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-2, 4)
 """At equal times a job starts first and the plan's windows open and close, then machines act, then links and processors
-are shared anew, then the coordinator hears of it, then timers fire."""
+are shared again, then the coordinator is notified, then timers fire."""
 Moment = tuple[float, float]
 """A lab's time as the exact sum of two floats, the first of which is its rounded value."""
 
 
 class Timeline:
-    """What is to happen to the jobs of a lab.
+    """The scheduled actions of all jobs of a lab.
 
     A job's time plus its offset is kept exactly, so the order of a job's events, and what it computes from its own
     times, are the same to the last bit whenever it starts.
@@ -26,9 +26,9 @@ class Timeline:
 
     def __init__(self) -> None:
         self.moment: Moment = (0.0, 0.0)
-        """Of what is being carried out."""
+        """Time of the current action."""
         self.clock: Clock | None = None
-        """Of the job whose turn it is."""
+        """Clock of the current action's job."""
         self._heap: list[tuple[float, float, int, int, Clock, float, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
 
@@ -42,12 +42,12 @@ class Timeline:
 
     @property
     def next_s(self) -> float:
-        """When the next action is due, in the lab's time; infinity when there is none."""
+        """Time of the next action, in the lab's time; infinity if there is none."""
         self._skip_ended()
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> None:
-        """Move on to the next action and carry it out; raises ``IndexError`` when there is none."""
+        """Advance to the next action and carry it out; raises ``IndexError`` if there is none."""
         self._skip_ended()
         lab_s, rest_s, _, _, clock, when_s, action, args = heapq.heappop(self._heap)
         self.moment, self.clock = (lab_s, rest_s), clock
@@ -62,8 +62,8 @@ class Timeline:
 class Clock:
     """``now`` is seconds since the job's start, which is at ``offset_s`` of its lab's time.
 
-    What is scheduled for the same time and priority happens in the order of scheduling: a tie that were broken by an id
-    would make one worker always the first.
+    Actions of equal time and priority run in the order of scheduling: breaking ties by an id would always favour one
+    worker.
     """
 
     def __init__(self, timeline: Timeline | None = None, offset_s: float = 0.0) -> None:
@@ -71,7 +71,7 @@ class Clock:
         self.offset_s = offset_s
         self.now = 0.0
         self.ended = False
-        """Whatever is still scheduled will not happen: the job is over."""
+        """Whether the job is over, so that its scheduled actions are dropped."""
 
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         """Call ``action(*args)`` at ``when_s``, or now if that has passed."""
@@ -79,7 +79,7 @@ class Clock:
 
     @property
     def next_s(self) -> float:
-        """When the next action of a clock that is alone on its timeline is due; infinity when there is none."""
+        """Time of the next action of a clock that is alone on its timeline; infinity if there is none."""
         return self.timeline.next_s
 
     def step(self) -> None:
@@ -87,9 +87,9 @@ class Clock:
         self.timeline.step()
 
     def catch_up(self) -> None:
-        """Move on to the lab's time: something happens to this job by another clock's action."""
+        """Advance to the lab's time: another clock's action affects this job."""
         self.timeline.clock = self
-        self.now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it never goes back
+        self.now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it never decreases
 
 
 def exact_sum(a: float, b: float) -> Moment:

@@ -1,7 +1,7 @@
-"""The cost model: what everything costs on the virtual clock, and where the figures come from.
+"""The cost model: durations of everything on the virtual clock, and the origin of their values.
 
 A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere. ``scripts/calibrate.py`` fits one to records;
-``ideal`` is the one in which nothing costs anything. Times are seconds, sizes bytes, rates bytes per second.
+``ideal`` has no costs at all. Times are seconds, sizes bytes, rates bytes per second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rate = Annotated[float, Meta(gt=0)]
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing costs anything by default. A quantity of samples, gradients or bytes costs base + slope * quantity."""
+    """All costs are 0 by default. A quantity of samples, gradients or bytes costs base + slope * quantity."""
 
     compute_base_s: Seconds = 0.0
     compute_per_sample_s: Seconds = 0.0
@@ -37,31 +37,31 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     jitter_rho: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Correlation of a worker's jitter from one iteration to the next (AR(1) of the logarithm)."""
     sleep_overshoot_s: Seconds = 0.0
-    """By how much a sleep (of device pacing, of an injected delay) is longer than asked."""
+    """By how much a sleep (device pacing, injected delay) is longer than requested."""
     data_base_s: Seconds = 0.0
     data_per_sample_s: Seconds = 0.0
-    """Loading a batch."""
+    """Time to load a batch."""
     control_s: Seconds = 0.0
     """One way of a control message between the coordinator and a task."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None
-    """Of every host's uplink and downlink, shared max-min fairly; None: no limit."""
+    """Rate of every host's uplink and downlink, shared max-min fairly; None: no limit."""
     latency_s: Seconds = 0.0
-    """Of every parameter or gradient message."""
+    """Time of every parameter or gradient message."""
     transfer_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Copying a message, by the worker's processor: not shared with other workers."""
+    """Time to copy a message by the worker's processor, not shared with other workers."""
     carry_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Work of the network stack at either end while a message travels; only hosts, whose cores it takes, feel it."""
+    """Work of the network stack at either end during a message; modelled only on hosts, whose cores it uses."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
     ring_step_s: Seconds = 0.0
     ring_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the vector to
-    its neighbour; links with a rate come on top."""
+    """Time of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the
+    vector to its neighbour; links with a rate add to it."""
     evaluation_s: Seconds = 0.0
-    """From the request for an evaluation to its result; the training does not wait for it."""
+    """From the request for an evaluation to its result; training does not wait for it."""
     pending_s: Seconds = 0.0
     launch_s: Seconds = 0.0
     """From the loss of a process until it is scheduled again, and from then until it is ready."""
@@ -70,11 +70,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Writing or reading a checkpoint; None: no limit."""
 
     def compute_s(self, samples: int, accum: int = 1) -> float:
-        """The real computation of a batch in so many micro-batches, without jitter."""
+        """Seconds of the real computation of a batch in ``accum`` micro-batches, without jitter."""
         return self.compute_base_s * accum + self.compute_per_sample_s * samples
 
     def data_s(self, samples: int) -> float:
-        """Loading a batch."""
+        """Seconds to load a batch."""
         return self.data_base_s + self.data_per_sample_s * samples
 
     def transfer_s(self, num_bytes: int) -> float:
@@ -82,30 +82,30 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.latency_s + self.transfer_per_byte_s * num_bytes
 
     def update_s(self, num_bytes: int, num_grads: int) -> float:
-        """One update of one server."""
+        """Seconds of one update on one server."""
         return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
 
     def hop_s(self, num_bytes: float) -> float:
-        """So many bytes from one worker to its neighbour in a ring."""
+        """Seconds to send ``num_bytes`` from one worker to its neighbour in a ring."""
         link_s = num_bytes / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
         return self.ring_step_s + self.ring_per_byte_s * num_bytes + link_s
 
     def ring_s(self, num_bytes: int, num_workers: int) -> float:
-        """An all-reduce of a vector: 2 (n - 1) steps of 1/n of it, n - 1 to sum the parts and n - 1 to spread them."""
+        """Seconds of an all-reduce: 2 (n - 1) steps with 1/n of the vector, n - 1 to sum and n - 1 to distribute."""
         return 2 * (num_workers - 1) * self.hop_s(num_bytes / num_workers) if num_workers > 1 else 0.0
 
     def checkpoint_s(self, num_bytes: int) -> float:
-        """Writing or reading one."""
+        """Seconds to write or read a checkpoint."""
         return self.checkpoint_base_s + (num_bytes / self.disk_bytes_per_s if self.disk_bytes_per_s else 0.0)
 
     @property
     def restart_s(self) -> float:
-        """From the loss of a process until it can work again."""
+        """Seconds from the loss of a process until it can work again."""
         return self.pending_s + self.launch_s
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Smallest and largest value in the runs that a model was fitted to; beyond, it extrapolates."""
+    """Smallest and largest value in the runs that a model was fitted to; outside, it extrapolates."""
 
     batch_samples: tuple[int, int]
     num_workers: tuple[int, int]
@@ -119,7 +119,7 @@ class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     errors: dict[str, float] = {}
     """Standard error of each fitted value."""
     runs: tuple[str, ...] = ()
-    """Records that it was fitted to."""
+    """Records to which it was fitted."""
     machine: dict[str, Any] = {}
     covered: Covered | None = None
 
@@ -133,11 +133,11 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> Costs:
-        """The figures."""
+        """The model's values."""
         return self.file.values
 
     def extrapolates(self, batch_samples: int, num_workers: int) -> bool:
-        """Whether a run lies outside what the model was fitted to."""
+        """Whether a run lies outside the range of the fit."""
         if self.file.covered is None:
             return False
         lows_highs = (self.file.covered.batch_samples, batch_samples), (self.file.covered.num_workers, num_workers)

@@ -1,1 +1,1 @@
-"""Jobs whose rounds are so regular that many events can be computed at once."""
+"""The fast path: jobs that are regular enough to compute many events at once."""

@@ -1,10 +1,10 @@
-"""Regular jobs without the coordinator: what a bounded gate does to workers with equal batches, in tight loops.
+"""Regular jobs without the coordinator: a bounded gate over workers with equal batches, in tight loops.
 
-A strategy that says of itself that it is such a gate (``Strategy.staleness_hint``) needs no event objects, no ledger
-and no data service when nothing is computed: who may start when follows from the finishing times. With bound 0 a
-round is a few numpy operations on all workers at once; otherwise two heap entries stand for an iteration. The
-arithmetic is that of :mod:`runtime.virtual.tasks.workers` and ``servers``, operation by operation, so the rows of
-``iterations.parquet`` are the same to the bit as those of the full runtime (tested).
+A strategy that declares such a gate (``Strategy.staleness_hint``) needs no event objects, no ledger and no data service
+when nothing is computed: start times follow from finishing times. With bound 0 a round is a few numpy operations on all
+workers at once; otherwise an iteration is two heap entries. The arithmetic is that of
+:mod:`runtime.virtual.tasks.workers` and ``servers``, operation by operation, so the rows of ``iterations.parquet`` are
+bit-equal to those of the full runtime (tested).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from strategies.protocol import BoundedStalenessHint, Evaluated, Started, Strate
 REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
 """Kinds of disturbance that are known when an iteration begins."""
 TICK_EVERY = 1 << 14
-"""Iterations between two looks at the outside world."""
+"""Iterations between two checks of the view and of signals."""
 
 
 def hint_of(
     job: Job, strategy: Strategy, costs: Costs, *, scored: bool, kinds: frozenset[Kind] = frozenset()
 ) -> BoundedStalenessHint | None:
-    """The strategy's rhythm if this job keeps it all the time; None if only the full runtime can tell what happens.
+    """The strategy's hint if this job follows it throughout; None if it needs the full runtime.
 
-    That needs equal batches that fill the epoch, a data policy without leftovers, and nothing that comes in between.
+    That requires equal batches that fill the epoch, a data policy without leftovers, and no other event in between.
     ``scored``: there is a metric to evaluate. ``kinds``: of disturbances in the plan.
     """
     staleness_hint = strategy.staleness_hint()
@@ -53,7 +53,7 @@ def hint_of(
 
 
 def _fits(job: Job, data: str, staleness_hint: BoundedStalenessHint) -> bool:
-    """Whether every Compute is of one batch and no worker is ever short of data before the end."""
+    """Whether every Compute is of one full batch, so that no worker lacks data before the end."""
     batch, epochs = job.global_batch_samples, job.epochs
     if not job.num_servers:
         return False
@@ -65,7 +65,7 @@ def _fits(job: Job, data: str, staleness_hint: BoundedStalenessHint) -> bool:
 
 
 class RegularRun(ABC):
-    """One job of a rhythm; subclasses hold the loops. Its record has rows."""
+    """One regular job; subclasses hold the loops. Its record has rows."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RegularRun(ABC):
         self.samples = job.global_batch_samples // job.num_workers
         assert job.epochs is not None
         self.total = job.epochs * job.num_samples // self.samples
-        """Iterations of all workers together."""
+        """The number of iterations of all workers together."""
         share = 1.0 if staleness_hint.bound == 0 else 1.0 / job.num_workers
         self.lr_scale = share if staleness_hint.lr_scale is None else staleness_hint.lr_scale
         self.done = 0
@@ -137,14 +137,14 @@ class RegularRun(ABC):
 
     @abstractmethod
     def _loop(self) -> None:
-        """Until all is done, time is up or somebody interrupts.
+        """Run until all iterations are done, time is up or a signal arrives.
 
-        The coordinator is busy with its own start at first, and once more when the first evaluation is back.
+        The coordinator is busy with its own start at first, and once more when the first evaluation returns.
         """
 
     @abstractmethod
     def _iterations(self) -> list[int]:
-        """How many each worker has finished."""
+        """The number of iterations that each worker has finished."""
 
     def _end(self) -> Outcome:
         job = self.job
@@ -163,7 +163,7 @@ class RegularRun(ABC):
         return self._outcome(status, reason)
 
     def _outcome(self, status: RunStatus, reason: str) -> Outcome:
-        """What has come of it, written down."""
+        """The outcome, recorded."""
         job, all_done = self.job, self.done == self.total
         assert job.epochs is not None
         per_epoch = job.num_samples // self.samples
@@ -186,7 +186,7 @@ class RegularRun(ABC):
         return outcome
 
     def _timers(self, t: float) -> None:
-        """Whatever is due before ``t``, in its order; the parameters are still those of now."""
+        """Run the timers due before ``t``, in order; no later update has been applied yet."""
         while self.next_timer_s < t:
             now = self.next_timer_s
             if now == self._change_s:
@@ -218,6 +218,6 @@ class RegularRun(ABC):
             progress.update(samples, self.job.lr * lr_scale / progress.model.lr)
 
     def _look(self) -> bool:
-        """Show the view; whether to go on."""
+        """Show the view; return whether to continue."""
         self.experiment.tick(self.t)
         return not self.experiment.interrupted_by

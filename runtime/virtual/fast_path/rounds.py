@@ -14,10 +14,10 @@ from runtime.virtual.tasks.jitter import BLOCK
 
 @final
 class Rounds(RegularRun):
-    """See :mod:`runtime.virtual.fast_path.regular`."""
+    """The loop for bound 0, see :mod:`runtime.virtual.fast_path.regular`."""
 
     _until_s = -math.inf
-    """How long the delays that were looked up last are good for."""
+    """The time until which the delays that were looked up last are valid."""
 
     def _loop(self) -> None:
         """Every round is one update of all; numpy holds the workers."""
@@ -46,7 +46,7 @@ class Rounds(RegularRun):
     def _round(
         self, sent_s: float, issued_s: float, idle_since_s: NDArray[np.float64]
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
-        """The columns of one round, and when the coordinator handled each arrival; moves ``idle_since_s`` on."""
+        """The columns of one round, and when the coordinator handled each arrival; advances ``idle_since_s``."""
         workers, costs, servers = self.job.num_workers, self.costs, self.servers
         reached_s = sent_s + costs.control_s
         wait_s = np.maximum(0.0, reached_s - idle_since_s)
@@ -84,7 +84,7 @@ class Rounds(RegularRun):
         return columns, self._handled(np.append(arrived_s, costs.evaluation_s), sent_s)[:-1]
 
     def _handled(self, arrived_s: NDArray[np.float64], free_s: float) -> NDArray[np.float64]:
-        """When a coordinator that takes ``decision_s`` for each, from ``free_s`` on, handles what arrives."""
+        """When a coordinator, free from ``free_s`` on, handles arrivals that take ``decision_s`` each."""
         order = np.argsort(arrived_s, kind="stable")
         handled, decision_s = np.empty_like(arrived_s), self.costs.decision_s
         for place, at_s in zip(order.tolist(), arrived_s[order].tolist(), strict=True):
@@ -106,7 +106,7 @@ class Rounds(RegularRun):
         return factors
 
     def _compute(self, factors: NDArray[np.float64] | float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """As :meth:`runtime.virtual.tasks.workers.Workers._compute_s`, for all at once."""
+        """As :meth:`runtime.virtual.tasks.workers.Workers._compute_s`, for all workers at once."""
         factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (self.job.num_workers,))
         if self.paced_s is None:
             return self.real_s * factors, np.zeros(len(factors))
@@ -116,7 +116,7 @@ class Rounds(RegularRun):
         return self.paced_s * factors + self.costs.sleep_overshoot_s, np.zeros(len(factors))
 
     def _asked(self, t: float, own_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Injected delays of Computes that are issued at ``t``; asked anew only when a window opened or closed."""
+        """Injected delays of Computes issued at ``t``; looked up again only after a window opened or closed."""
         if t >= self._until_s:
             found = np.array([self.schedule.delay_for(target, t) for target in self.targets])
             self._delays, self._slowdowns = found[:, 0], found[:, 1]

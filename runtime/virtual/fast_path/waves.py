@@ -1,4 +1,4 @@
-"""Regular jobs of any other bound: each gradient is an update, nobody runs more than ``bound`` ahead of the slowest."""
+"""Regular jobs of any other bound: each gradient is an update, no worker is more than ``bound`` iterations ahead."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import final
 from runtime.virtual.fast_path.regular import TICK_EVERY, RegularRun
 
 PUSHED, ARRIVED = range(2)
-"""What a heap entry says of its worker: its gradient has reached the servers, or the coordinator."""
+"""Kinds of heap entries: a worker's gradient has reached the servers, or the coordinator."""
 NEXT, SCORED = -1, -2
-"""Instead of a worker: the coordinator is free for the next of those who wait; the first evaluation is back."""
+"""Instead of a worker: the coordinator is free for the next waiting arrival; the first evaluation has returned."""
 
 
 class Clocks:
-    """Iterations finished by each worker, and who waits because it is too far ahead (as ``gates.BoundedGate``)."""
+    """Iterations finished by each worker, and workers that wait because they are too far ahead (``BoundedGate``)."""
 
     def __init__(self, num_workers: int, bound: float) -> None:
         self.bound = bound
@@ -27,7 +27,7 @@ class Clocks:
         self.blocked: dict[int, list[int]] = {}
 
     def tick(self, worker: int) -> list[int]:
-        """One more of a worker; returns who may go on, in order."""
+        """Count an iteration of a worker; return the workers that may continue, in order."""
         if self.bound == math.inf:
             return [worker]
         clock = self.clock[worker] = self.clock[worker] + 1
@@ -42,7 +42,7 @@ class Clocks:
         return []
 
     def _step(self, worker: int, clock: int) -> list[int]:
-        """The slowest has moved: whoever waited for that is free."""
+        """The slowest clock has advanced: return the workers that this unblocks."""
         free = [worker] if clock - self.low - 1 <= self.bound else []
         if not free:
             self.blocked.setdefault(clock, []).append(worker)
@@ -56,14 +56,14 @@ class Clocks:
 
 @final
 class Waves(RegularRun):
-    """See :mod:`runtime.virtual.fast_path.regular`."""
+    """The loop for other bounds, see :mod:`runtime.virtual.fast_path.regular`."""
 
     @cached_property
     def _finished(self) -> list[int]:
         return [0] * self.job.num_workers
 
     def _loop(self) -> None:  # noqa: C901 (one loop, unrolled: calls would cost more than what they do)
-        """Two heap entries for an iteration."""
+        """Two heap entries are one iteration."""
         bound = math.inf if self.staleness_hint.bound is None else self.staleness_hint.bound
         job, costs, servers, samples = self.job, self.costs, self.servers, self.samples
         tick = Clocks(job.num_workers, bound).tick

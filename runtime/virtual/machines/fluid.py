@@ -1,9 +1,9 @@
 """Shared resources on the virtual clock: max-min fair rates of activities that share links and cores (pure).
 
 An activity has an amount of work (bytes, core-seconds) and uses all of its resources at one common rate: a flow fills
-the sender's uplink and the receiver's downlink alike. Nobody can be given more without taking from somebody whose
-weighted share is no larger. Rates change only when something starts, ends or gets another capacity; in between, work
-flows evenly, so the next completion is known in advance and no time steps are needed.
+the sender's uplink and the receiver's downlink alike. No activity can get more without taking from one whose weighted
+share is no larger. Rates change only when an activity starts or ends or a capacity changes; in between, work flows
+evenly, so the next completion is known in advance and no time steps are needed.
 
 Source: Bertsekas and Gallager, *Data Networks*, 2nd ed., section 6.5.2 (max-min flow control, progressive filling).
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 
 class Demand(NamedTuple):
-    """What an activity asks for: all of ``resources`` at once, at most ``limit`` a second, by ``weight``."""
+    """The demand of an activity: all of ``resources`` at once, at most ``limit`` a second, by ``weight``."""
 
     resources: tuple[str, ...]
     limit: float = inf
@@ -29,18 +29,18 @@ class Demand(NamedTuple):
 def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
     """The weighted max-min fair rate of each of ``demands``, in their order.
 
-    All levels (rate by weight) rise together. Whoever reaches its limit stops there; when a resource is full, all that
-    use it stop. One round settles everyone whose end is certain: a limit that lies below the levels at which its
+    All levels (rate by weight) rise together. A demand that reaches its limit stops there; when a resource is full, all
+    of its users stop. One round settles every demand whose end is certain: a limit below the levels at which its
     resources would fill up, or a resource that would fill up before any other resource or limit stops one of its users.
-    Levels of the others can only rise by that. So there are as many rounds as the longest chain of bottlenecks has
-    links. Sums run in the order of ``demands``: the same input gives the same bits on every platform.
+    This can only raise the levels of the others. So the number of rounds is the length of the longest chain of
+    bottlenecks. Sums run in the order of ``demands``: the same input gives the same bits on every platform.
 
     Args:
-        capacities: amount per second of every resource, 0 or more; infinite ones limit nobody.
+        capacities: amount per second of every resource, 0 or more; infinite ones limit nothing.
         demands: limits 0 or more, weights above 0, no resource twice.
 
     Returns:
-        Amounts per second; infinite for what nothing limits.
+        Amounts per second; infinite for demands that nothing limits.
     """
     if len(demands) == 1:  # most computations have their cores to themselves
         return [min(demands[0].limit, *(capacities[name] for name in demands[0].resources), inf)]
@@ -76,7 +76,7 @@ def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> li
 
 
 class _Activity(msgspec.Struct, eq=False):
-    """``left`` is what was left at ``since_s``; from then on it flows at ``rate`` and ends at ``end_s``."""
+    """``left`` is the remaining work at ``since_s``; from then on it flows at ``rate`` and ends at ``end_s``."""
 
     key: Hashable
     number: int
@@ -92,7 +92,7 @@ class _Activity(msgspec.Struct, eq=False):
         self.since_s = t
 
     def flow(self, t: float, rate: float) -> None:
-        """Go on at another rate. An unchanged rate changes nothing, not even by rounding."""
+        """Continue at another rate. An unchanged rate changes nothing, not even by rounding."""
         if rate == self.rate:
             return
         self.settle(t)
@@ -104,11 +104,11 @@ class _Activity(msgspec.Struct, eq=False):
 
 
 class Fluid:
-    """Activities that share resources max-min fairly, on a clock that its callers move by their ``t``.
+    """Activities that share resources max-min fairly, on a clock that callers advance by their ``t``.
 
-    ``t`` is finite and never goes back. Calls may skip completions: what ended in between freed its share at that time
-    and waits to be asked for by :meth:`completed`. Rates are computed anew when somebody wants to know, so any number
-    of changes at one time cost one computation, and only for what shares resources with a change, be it indirectly.
+    ``t`` is finite and never decreases. Calls may skip completions: an activity that ended in between freed its share
+    at that time and is kept for :meth:`completed`. Rates are computed lazily, so any number of changes at one time cost
+    one computation, and only for activities that share resources with a change, directly or not.
 
     Args:
         capacities: amount per second of every resource, 0 or more, may be infinite.
@@ -124,7 +124,7 @@ class Fluid:
         self._ended: dict[Hashable, _Activity] = {}
         self._started = 0
         self._now_s = -inf
-        self._first_s = inf  # of those that run, as of the last computation
+        self._first_s = inf  # rates of running activities, as last computed
         self._stale = False
         self._fresh: dict[int, _Activity] = {}
         self._changed: dict[str, None] = {}  # resources; in order, unlike a set of strings
@@ -163,7 +163,7 @@ class Fluid:
             weight: of its share; above 0.
 
         Raises:
-            ValueError: for an unknown resource, a key in use, a value out of range, or a time that goes back.
+            ValueError: for an unknown resource, a key in use, a value out of range, or a time that decreases.
         """
         if key in self._running or key in self._ended:
             raise ValueError(f"key={key!r}: is in use; keys are free again once complete or stopped")
@@ -185,7 +185,7 @@ class Fluid:
         """Abandon an activity; returns how much of its amount was left.
 
         Raises:
-            ValueError: for an unknown key or a time that goes back.
+            ValueError: for an unknown key or a time that decreases.
         """
         self._advance(t)
         if key in self._ended:
@@ -200,7 +200,7 @@ class Fluid:
         """From ``t`` on, ``resource`` gives ``capacity`` per second (0 or more).
 
         Raises:
-            ValueError: for an unknown resource, a negative capacity or a time that goes back.
+            ValueError: for an unknown resource, a negative capacity or a time that decreases.
         """
         self._check_resource(resource)
         _check("capacity", capacity)
@@ -213,18 +213,18 @@ class Fluid:
 
     @property
     def next_s(self) -> float:
-        """When the next activity completes (in the past if it was not asked for); infinite if none will."""
+        """When the next activity completes (in the past if it was not collected); infinite if none will."""
         self._compute()
         return min(self._first_s, min((activity.end_s for activity in self._ended.values()), default=inf))
 
     def completed(self, t: float) -> list[Hashable]:
-        """Take away what is complete at ``t``: keys in the order of their starts.
+        """Remove the activities that are complete at ``t``; return their keys in the order of their starts.
 
-        It is the computed end that counts, not the rounded rest: what is complete at :attr:`next_s` is so at exactly
+        The computed end counts, not the rounded rest: what is complete at :attr:`next_s` is complete at exactly
         that time.
 
         Raises:
-            ValueError: for a time that goes back.
+            ValueError: for a time that decreases.
         """
         self._advance(t)
         self._end_until(t)
@@ -233,7 +233,7 @@ class Fluid:
         return [activity.key for activity in ended]
 
     def rate(self, key: Hashable) -> float:
-        """What an activity does per second now: 0 if it has ended.
+        """An activity's current amount per second: 0 if it has ended.
 
         Raises:
             ValueError: for an unknown key.
@@ -244,7 +244,7 @@ class Fluid:
         return self._find(key).rate
 
     def used(self, resource: str) -> float:
-        """What is flowing through it per second; infinite where nothing limits it."""
+        """The current amount per second through a resource; infinite where nothing limits it."""
         self._check_resource(resource)
         self._compute()
         return sum(activity.rate for activity in self._users[resource].values())
@@ -252,7 +252,7 @@ class Fluid:
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def _advance(self, t: float) -> None:
-        """Move to ``t``. What has changed at ``t`` itself is not computed yet: more may come."""
+        """Advance to ``t``. Changes at ``t`` itself are not computed yet: more may follow."""
         if not self._now_s <= t < inf:
             raise ValueError(f"t={t}: must be finite and not before {self._now_s}")
         if t > self._now_s or not self._stale:
@@ -260,7 +260,7 @@ class Fluid:
             self._now_s = t
 
     def _end_until(self, t: float) -> None:
-        """End what ends until ``t``, in order, each giving its share to the others."""
+        """End the activities that end until ``t``, in order, each giving its share to the others."""
         self._compute()
         while self._first_s <= t:
             self._now_s = self._first_s
@@ -270,7 +270,7 @@ class Fluid:
             self._compute()
 
     def _compute(self) -> None:
-        """New rates, if anything has changed."""
+        """Compute new rates if anything has changed."""
         if not self._stale:
             return
         affected = self._affected()
@@ -281,10 +281,10 @@ class Fluid:
         self._first_s = min((activity.end_s for activity in self._running.values()), default=inf)
         self._fresh, self._changed, self._stale = {}, {}, False
 
-    # ---- who shares with whom --------------------------------------------------------------------------------------
+    # ---- connected activities --------------------------------------------------------------------------------------
 
     def _affected(self) -> list[_Activity]:
-        """All whose rate may change: linked with what has changed by a chain of shared resources."""
+        """Activities whose rate may change: those connected with a change by a chain of shared resources."""
         found = dict(self._fresh)
         queue = list(self._changed)
         seen = set(queue)
@@ -298,7 +298,7 @@ class Fluid:
         return [found[number] for number in sorted(found)]
 
     def _beyond(self, activity: _Activity, seen: set[str]) -> list[str]:
-        """The resources of an activity that are not among ``seen``, and now are. What is infinite links nobody."""
+        """An activity's resources not yet in ``seen``, to which they are added; infinite ones connect nothing."""
         names = [name for name in activity.demand.resources if name not in seen and self._capacities[name] < inf]
         seen.update(names)
         return names
@@ -314,14 +314,14 @@ class Fluid:
 
     def _find(self, key: Hashable) -> _Activity:
         if key not in self._running:
-            raise ValueError(f"key={key!r}: nothing of this name is running")
+            raise ValueError(f"key={key!r}: no activity with this key is running")
         return self._running[key]
 
     def _check_demand(self, demand: Demand) -> None:
         for name in demand.resources:
             self._check_resource(name)
         if len(set(demand.resources)) < len(demand.resources):
-            raise ValueError(f"resources={demand.resources}: holds one twice")
+            raise ValueError(f"resources={demand.resources}: contains one twice")
         _check("limit", demand.limit)
         if not 0 < demand.weight < inf:
             raise ValueError(f"weight={demand.weight}: must be finite and more than 0")

@@ -1,7 +1,7 @@
-"""Machines that several tasks share and that a plan disturbs: processors, links, and who stands still.
+"""Machines that several tasks share and that a plan disturbs: processors, links, and paused tasks.
 
 Work is core-seconds. Tasks of one site share its cores max-min fairly, none more than its own quota, and its uplink and
-downlink. A plan's windows change all of these at once, also for what is under way.
+downlink. A plan's windows change all of these at once, also for work in progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.virtual.machines.sites import THREAD_CORES, Site
 Then = Callable[[], object]
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
-"""Kinds of disturbance that act on what is under way: machines have to be modelled for them."""
+"""Kinds of disturbance that act on work in progress, so that machines must be modelled."""
 
 
 class Machines(Protocol):
@@ -74,13 +74,13 @@ class Machines(Protocol):
 
 @final
 class ModelledMachines:
-    """Carries out what tasks do; what a task was doing when it was forgotten never ends.
+    """Carries out the work of tasks; work of a task that is forgotten never ends.
 
     Args:
         clock: the run's.
         sites: of every task, by its name.
-        routes: those (``link:0>2``) that a plan narrows.
-        others: sites where nobody lives yet.
+        routes: those (``link:0>2``) that a plan throttles.
+        others: sites without a task so far.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class ModelledMachines:
     ) -> None:
         self.clock, self.sites = clock, dict(sites)
         self.paused_since_s: dict[str, float] = {}
-        """Tasks that stand still."""
+        """Paused tasks, by name."""
         self.resumed_s: dict[str, float] = {}
-        """When tasks that stood still went on, the last time."""
+        """The last time at which each paused task continued."""
         self._named = {site.name: site for site in (*sites.values(), *others)}
         self._routes = frozenset(routes)
         self._levels: dict[tuple[str, Kind], float] = {}
@@ -130,21 +130,21 @@ class ModelledMachines:
         """One of the machines; raises ``KeyError``."""
         return self._named[name]
 
-    # ---- what tasks do -----------------------------------------------------------------------------------------------
+    # ---- work of tasks -----------------------------------------------------------------------------------------------
 
     def awake(self, task: str, then: Then) -> None:
-        """Call ``then()`` now, or when the task no longer stands still."""
+        """Call ``then()`` now, or when the task is no longer paused."""
         if task in self.paused_since_s:
             self._waiting.setdefault(task, []).append(then)
         else:
             then()
 
     def sleep(self, task: str, seconds: float, then: Then) -> None:
-        """Wait without a processor; who stands still at the end wakes up late."""
+        """Wait without using a processor; a task that is paused at the end wakes up late."""
         self._later(task, seconds, partial(self.awake, task, then))
 
     def work(self, task: str, core_seconds: float, then: Then) -> None:
-        """Compute; one thing at a time."""
+        """Compute for ``core_seconds``; a task does one thing at a time."""
         if core_seconds:
             self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then))
         else:
@@ -153,9 +153,9 @@ class ModelledMachines:
     def send(
         self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
     ) -> None:
-        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
+        """Send a message along ``path`` (from, to); it is dropped when ``task``, one of its ends, is forgotten.
 
-        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
+        It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
         """
         source, target = self.sites[path[0]], self.sites[path[1]]
         if source is not target:
@@ -175,7 +175,7 @@ class ModelledMachines:
             self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)))
 
     def forget(self, task: str) -> None:
-        """Its process is gone."""
+        """Drop the work of a task whose process is gone."""
         self._lives[task] += 1
         self._waiting.pop(task, None)
         self._processors.stop(task)
@@ -186,11 +186,11 @@ class ModelledMachines:
         self._messages[task].clear()
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
-        """All that its work needs."""
+        """The processor resources that a task's work uses."""
         return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
 
     def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
-        """All that a message has to pass; between tasks of one site, no link."""
+        """The link resources that a message uses; none between tasks of one site."""
         gates = tuple(f"gate of {task}" for task in path)
         if source is target:
             return gates
@@ -204,10 +204,10 @@ class ModelledMachines:
         if self._lives.get(task) == life:
             then()
 
-    # ---- what a plan does to them ------------------------------------------------------------------------------------
+    # ---- disturbances ------------------------------------------------------------------------------------
 
     def change(self, target: str, kind: Kind, level: float) -> list[str]:
-        """From now on a kind of disturbance has another level; returns the tasks that stand still from now on."""
+        """Set the level of a kind of disturbance from now on; returns the tasks that are paused by it."""
         self._levels[target, kind] = level
         if kind == "pause":
             tasks = [target] if target in self.sites else self._tasks_at(target)
@@ -219,7 +219,7 @@ class ModelledMachines:
         return []
 
     def move(self, task: str, name: str) -> None:
-        """Its next process lives elsewhere."""
+        """Move a task's next process to another site."""
         self.forget(task)
         self.sites[task] = self._named[name]
         self._set_cores(task)
@@ -232,7 +232,7 @@ class ModelledMachines:
         return self._levels.get((target, kind), RULES[kind].neutral)
 
     def _set_cores(self, target: str) -> None:
-        """A task's quota is a part of its allotment, and lies inside the host's. A new one begins unused."""
+        """A task's quota is a part of its allotment, within the host's. A new quota begins unused."""
         level = self._level(target, "cpu")
         if target in self.sites:
             cores = self.sites[target].allotment * level if level < 1 else inf
@@ -245,7 +245,7 @@ class ModelledMachines:
         self._processors.set_quota(resource, quota)
 
     def _set_links(self, target: str) -> None:
-        """A route's rate is a part of the sender's."""
+        """A route's rate is a part of the sender's rate."""
         sender, _, receiver = target.removeprefix("link:").partition(">")
         site = self._named.get(f"host:{sender}")
         if site is None:
@@ -259,7 +259,7 @@ class ModelledMachines:
             self._links.set_capacity(f"{way} {site.name}", rate)
 
     def _pause(self, task: str) -> bool:
-        """Stand still or go on, as the levels of the task and of its host say; whether it stands still from now on."""
+        """Pause or continue by the levels of the task and of its host; returns whether it is paused from now on."""
         pauses = bool(self._level(task, "pause") or self._level(self.sites[task].name, "pause"))
         if pauses == (task in self.paused_since_s):
             return False

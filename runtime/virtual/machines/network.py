@@ -1,7 +1,7 @@
-"""Parameters and gradients on shared links, where all links are alike and nothing disturbs them.
+"""Parameters and gradients on shared links, where all links are equal and undisturbed.
 
 Every worker has an uplink and a downlink of one rate, and so has every server. All servers hold equal ranges and all
-have equal links, so a worker's flows to them run in step: they are one flow through a pool of the servers' links.
+have equal links, so a worker's flows to them run in step: they are modelled as one flow through a pool of links.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Key = tuple[str, int]
 
 
 class Network:
-    """Transfers share the links max-min fairly; each calls back when its last byte is through."""
+    """Transfers share the links max-min fairly; each calls back when its last byte has arrived."""
 
     def __init__(self, clock: Clock, link_bytes_per_s: float, num_workers: int, num_servers: int) -> None:
         rate, pool = link_bytes_per_s, link_bytes_per_s * num_servers
@@ -24,10 +24,10 @@ class Network:
         self._links = Sharing(clock, {**links, "pull:servers": pool, "push:servers": pool})
 
     def transfer(self, key: Key, num_bytes: int, then: Callable[[], None]) -> None:
-        """Begin now; ``then()`` is called at the end."""
+        """Begin a transfer now; ``then()`` is called at the end."""
         way, worker = key
         self._links.start(key, float(num_bytes), (f"{way}:{worker}", f"{way}:servers"), then)
 
     def abandon(self, key: Key) -> None:
-        """End a transfer early, if it is under way."""
+        """End a transfer early, if one is in progress."""
         self._links.stop(key)

@@ -1,13 +1,13 @@
-"""Processor quotas as the kernel holds them: so much in every period, which may be used at full speed (pure)."""
+"""Processor quotas as the kernel enforces them: an amount per period, which may be used at full speed (pure)."""
 
 from __future__ import annotations
 
 from math import inf
 
 PERIOD_S = 0.01
-"""Of the quotas that ``cluster=hosts`` sets (``runtime.live.machines.cgroup_files``); 0: they hold at every moment."""
+"""Period of the quotas of ``cluster=hosts`` (``runtime.live.machines.cgroup_files``); 0: they hold at every moment."""
 LEAST_S = 1e-3
-"""The kernel takes no smaller quota; a smaller share has a longer period instead."""
+"""The kernel accepts no smaller quota; a smaller share has a longer period instead."""
 EMPTY_S = 1e-9
 """Core-seconds that rounding may leave in an empty bucket."""
 
@@ -18,11 +18,11 @@ def depth_s(cores: float) -> float:
 
 
 class Quota:
-    """A token bucket: what is not used is kept, but no more than the quota of one period.
+    """A token bucket: unused quota is kept, up to the quota of one period.
 
-    The kernel refills it at the end of every period, this one all the time: after a pause of g a work of c core-seconds
-    under q cores takes (c - min(q g, depth)) / q if it is long, and c if it is short. Measured on Linux 6.18, for q of
-    0.1, 0.2 and 0.4, after pauses of 5 and 30 ms: it took as long as that within 4 ms.
+    The kernel refills it at the end of every period, this model continuously: after a pause of g, work of c
+    core-seconds under q cores takes (c - min(q g, depth)) / q if it is long, and c if it is short. Measurements on
+    Linux 6.18, for q of 0.1, 0.2 and 0.4 after pauses of 5 and 30 ms, agreed within 4 ms.
     """
 
     def __init__(self, cores: float, now_s: float) -> None:
@@ -31,13 +31,13 @@ class Quota:
         self._used, self._since_s = 0.0, now_s
 
     def open(self, now_s: float) -> bool:
-        """Book what was used until now; whether anything is left."""
+        """Book the use until now; returns whether anything is left."""
         gained_s = (self.cores - self._used) * (now_s - self._since_s)
         self._left_s, self._since_s = min(self.depth_s, max(0.0, self._left_s + gained_s)), now_s
         return self._left_s > EMPTY_S
 
     def use(self, cores: float) -> float:
-        """From now on so many cores are used; returns when nothing is left of it."""
+        """Use ``cores`` from now on; returns when the bucket will be empty."""
         self._used = cores
         if self._left_s <= EMPTY_S or cores <= self.cores:
             return inf

@@ -1,4 +1,4 @@
-"""Activities that share resources on the virtual clock: each calls back when it is done."""
+"""Activities that share resources on the virtual clock: each calls back at its end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Then = Callable[[], object]
 
 @final
 class Sharing:
-    """A :class:`Fluid` that moves with a clock; ``capacities`` are those of its resources.
+    """A :class:`Fluid` that follows a clock; ``capacities`` are those of its resources.
 
-    A resource may have a quota: an average that it gives over time, while it gives its capacity at any one.
+    A resource may have a quota, a limit on its average over time; its capacity limits the rate at every moment.
     """
 
     def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
@@ -42,26 +42,26 @@ class Sharing:
             self._quotas.pop(name, None)
 
     def start(self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then) -> None:
-        """Begin now; ``then()`` is called at the end."""
+        """Begin an activity now; ``then()`` is called at the end."""
         self._then[key] = then
         self._fluid.start(self.clock.now, key, amount, resources)
         self._settle_soon()
 
     def stop(self, key: Hashable) -> None:
-        """End an activity early, if it is under way."""
+        """End an activity early, if it is in progress."""
         if self._then.pop(key, None) is not None:
             self._fluid.stop(self.clock.now, key)
             self._settle_soon()
 
     def set_capacity(self, resource: str, capacity: float) -> None:
-        """From now on, also for what is under way."""
+        """Change a capacity from now on, also for work in progress."""
         if self._capacities[resource] != capacity:
             self._capacities[resource] = capacity
             self._fluid.set_capacity(self.clock.now, resource, capacity)
             self._settle_soon()
 
     def set_quota(self, resource: str, quota: Quota | None) -> None:
-        """From now on it gives no more than that, in place of its quota before."""
+        """Replace a resource's quota from now on."""
         if quota is not None:
             self._quotas[resource] = quota
         elif self._quotas.pop(resource, None) is not None:
@@ -69,7 +69,7 @@ class Sharing:
         self._settle_soon()
 
     def _settle_soon(self) -> None:
-        """Once for everything that begins or ends at this moment."""
+        """Schedule one settlement for everything that begins or ends at this moment."""
         if not self._settling:
             self._settling = True
             self.clock.at(self.clock.now, NETWORK, self._settle)
@@ -88,7 +88,7 @@ class Sharing:
         self._due_s = due_s
 
     def _complete(self) -> None:
-        """Whatever is through; after a change of plan this may be nothing."""
+        """Call back completed activities; after a change of rates there may be none."""
         for then in [self._then.pop(key) for key in self._fluid.completed(self.clock.now)]:
             then()
         self._due_s = math.inf

@@ -1,4 +1,4 @@
-"""Where each task lives and what it finds there, in the units of the cost model (pure)."""
+"""The site of each task and its resources, in the units of the cost model (pure)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from runtime.cluster.hosts import Hosts
 from runtime.virtual.costs import Costs
 
 PAYLOAD_FRAC = 1448 / 1514
-"""Of a full TCP segment with time stamps on an Ethernet: a host's link has its rate on the wire, headers included."""
+"""Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
 THREAD_CORES = 1.0
-"""A task computes in one thread."""
+"""Cores of a task without hosts: it computes in one thread."""
 
 
 class Site(NamedTuple):
-    """One machine; ``name`` is that of the plan (``host:2``), or the task's own where every task has one to itself."""
+    """One machine; ``name`` is the plan's (``host:2``), or the task's own where every task has its own machine."""
 
     name: str
     cores: float = inf
     link_bytes_per_s: float = inf
-    """Of payload, each way."""
+    """Rate of payload in each direction."""
     latency_s: float = 0.0
 
     @property
     def allotment(self) -> float:
-        """Cores that one task of it may use while nothing disturbs it."""
+        """Cores that one task of the site may use while undisturbed."""
         return min(self.cores, THREAD_CORES)
 
 
@@ -38,9 +38,9 @@ def tasks_of(num_workers: int, num_servers: int) -> list[str]:
 
 
 def sites_of(hosts: Hosts | None, costs: Costs, num_workers: int, num_servers: int) -> dict[str, Site]:
-    """The site of every task. Without hosts each has one to itself, on the links of the cost model if it has any.
+    """The site of every task. Without hosts each has its own, on the links of the cost model if it has any.
 
-    So have hosts whose own links have no limit.
+    Hosts whose links have no limit use these links, too.
     """
     tasks = tasks_of(num_workers, num_servers)
     if hosts is None:
@@ -50,7 +50,7 @@ def sites_of(hosts: Hosts | None, costs: Costs, num_workers: int, num_servers: i
 
 
 def sites_of_hosts(hosts: Hosts, costs: Costs) -> list[Site]:
-    """All of them, also those where nobody lives yet."""
+    """The site of every host, also of those without a task."""
     return [
         Site(
             f"host:{host.number}",

@@ -1,4 +1,4 @@
-"""Servers on shared machines: each works off a queue, and how long that takes only shows when it is done."""
+"""Servers on shared machines: each works through a queue, with durations known only at the end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runtime.virtual.machines.machines import Machines, Then
 from runtime.virtual.tasks.servers import ServerGroup
 
 Work = Callable[[Then], object]
-"""Does something and calls what it is given at the end."""
+"""Work that calls its argument at the end."""
 
 
 @final
 class Queue:
-    """What one server is ordered, one after another; it begins nothing while it stands still."""
+    """The orders of one server, carried out one after another; none begins while it is paused."""
 
     def __init__(self, machines: Machines, task: str) -> None:
         self.machines, self.task = machines, task
@@ -33,7 +33,7 @@ class Queue:
             self._next()
 
     def _next(self) -> None:
-        """A loop, because much of what is ordered takes no time at all."""
+        """Start the next orders; a loop, because many orders take no time at all."""
         if self._looking:
             return
         self._looking = True
@@ -49,7 +49,7 @@ class Queue:
 
 @final
 class HostServers(ServerGroup):
-    """Updates are work; checkpoints are the disk's; a delivery takes no time, its message does."""
+    """Updates take processor time, checkpoints disk time; a delivery takes no time, its message does."""
 
     def __init__(
         self, machines: Machines, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb
@@ -63,12 +63,12 @@ class HostServers(ServerGroup):
             self._order(server, sent_s, partial(self._update, server, num_grads, self.disturb(name, sent_s)))
 
     def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:
-        """Each server, when it comes to it, calls ``deliver(server)``."""
+        """Each server calls ``deliver(server)`` when it reaches this order."""
         for server in range(len(self.names)):
             self._order(server, sent_s, partial(self._at_once, partial(deliver, server)))
 
     def take(self, server: int, then: Then) -> None:
-        """A gradient has come to a server, which takes it when it has done what it was ordered before."""
+        """A gradient has reached a server, which takes it after its earlier orders."""
         self._queues[server].put(partial(self._at_once, then))
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
@@ -94,7 +94,7 @@ class HostServers(ServerGroup):
         self._when_all(sent_s, then, write)
 
     def _when_all(self, sent_s: float, then: Callable[[float], object], work: Callable[[int, Then], object]) -> None:
-        """Order ``work(server, at its end)`` of every server; ``then`` is told when the last has done it."""
+        """Order ``work(server, at its end)`` of every server; ``then`` is called when the last has done it."""
         working = set(range(len(self.names)))
 
         def ended(server: int, done: Then) -> None:
@@ -116,7 +116,7 @@ class HostServers(ServerGroup):
         self._queues = [Queue(self.machines, name) for name in self.names]
 
     def begin_again(self, at_s: float) -> None:
-        """Since they were halted nobody has ordered anything."""
+        """Nothing to do: no order was given since they were halted."""
 
     def _order(self, server: int, sent_s: float, work: Work) -> None:
         reached_s = sent_s + self.costs.control_s
@@ -135,7 +135,7 @@ class HostServers(ServerGroup):
         self.machines.work(self.names[server], seconds, updated)
 
     def _updated(self, server: int, begun_s: float, injected: tuple[float, float], done: Then) -> None:
-        """Then it sleeps, if it is to be slow."""
+        """After the work it sleeps for its injected delay."""
         now = self.machines.clock.now
         asked_s = injected[0] + injected[1] * (now - begun_s)
         end = partial(self._ended, server, begun_s, now, done)

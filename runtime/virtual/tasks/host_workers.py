@@ -1,6 +1,6 @@
-"""Workers on shared machines: an iteration is a chain of work, messages and sleep, each as long as it turns out to be.
+"""Workers on shared machines: an iteration is a chain of work, messages and sleep, with durations known at the end.
 
-A worker has one thread: it loads its batch, takes the parameters, computes and hands its gradient over, one after
+A worker has one thread: it loads its batch, receives the parameters, computes and pushes its gradient, one after
 another, and all of that is core-seconds on its host; only pacing and injected delays are sleep.
 """
 
@@ -94,14 +94,14 @@ class HostWorkers(WorkerModel):
         self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
 
     def _came(self, iteration: Iteration) -> None:
-        """A server's part. Parts travel beside each other, and only when the batch is loaded are they waited for."""
+        """A server's part has arrived. Parts travel concurrently; the worker waits for them after loading its batch."""
         iteration.receiving -= 1
         if not iteration.receiving:
             iteration.recv_s += max(0.0, self.clock.now - max(iteration.receiving_since_s, iteration.loaded_s))
         self._received(iteration)
 
     def _received(self, iteration: Iteration) -> None:
-        """The batch, or the part of a server."""
+        """Count the batch or a server's part as received."""
         iteration.missing -= 1
         if not iteration.missing:
             self.machines.work(self._name(iteration), self._copy_s, partial(self._copied, iteration, self.clock.now))
@@ -121,7 +121,7 @@ class HostWorkers(WorkerModel):
         self.machines.work(self.names[worker], real_s, partial(self._worked, iteration, factor))
 
     def _worked(self, iteration: Iteration, factor: float) -> None:
-        """The real computation is done; the device that it stands for may not be."""
+        """The real computation is done; the emulated device may take longer."""
         order, spent_s = iteration.order, self.clock.now - iteration.since_s
         profile = self.profiles[order.worker]
         paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, order.accum)
@@ -133,7 +133,7 @@ class HostWorkers(WorkerModel):
             self._computed(iteration)
 
     def _computed(self, iteration: Iteration) -> None:
-        """What is injected comes on top."""
+        """Add the injected delay."""
         now, order = self.clock.now, iteration.order
         asked_s = order.delay_s + order.slowdown_frac * (now - iteration.since_s)
         push = partial(self._push, iteration, now)
@@ -164,12 +164,12 @@ class HostWorkers(WorkerModel):
         self.servers.take(server, partial(self._taken, iteration))
 
     def _taken(self, iteration: Iteration) -> None:
-        """A worker that stands still does not tell of it."""
+        """A paused worker reports only when it continues."""
         iteration.missing -= 1
         if not iteration.void and not iteration.missing:
             self.machines.awake(self._name(iteration), lambda: self._end(iteration, self.clock.now))
 
-    # ---- all of them -------------------------------------------------------------------------------------------------
+    # ---- all workers -------------------------------------------------------------------------------------------------
 
     def _send(self, iteration: Iteration, server: int, path: tuple[str, str], then: Step) -> None:
         num_bytes, costs = self.servers.num_bytes[server], self.costs

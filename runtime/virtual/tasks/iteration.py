@@ -1,4 +1,4 @@
-"""One iteration of a worker, and what all workers have in common, however it is told how long they take."""
+"""One iteration of a worker, and the interface of all models of workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strategies.protocol import Timings
 
 
 class Iteration:
-    """One Compute under way; ``void`` once its worker is lost or the servers went back in time."""
+    """One Compute in progress; ``void`` once its worker is lost or the servers have rolled back."""
 
     __slots__ = (
         "compute_s",
@@ -46,7 +46,7 @@ class Iteration:
 
     @property
     def samples(self) -> int:
-        """Of its batch."""
+        """The number of samples of its batch."""
         ranges = self.order.ranges
         return ranges[0].samples if len(ranges) == 1 else sum(part.samples for part in ranges)
 
@@ -55,7 +55,7 @@ Arrived = Callable[[Iteration, Timings, float], None]
 
 
 class WorkerModel(ABC):
-    """The workers; ``arrived(iteration, timings, at_s)`` tells when the servers have a gradient."""
+    """Models the workers; ``arrived(iteration, timings, at_s)`` is called when the servers have a gradient."""
 
     def __init__(
         self,
@@ -76,17 +76,17 @@ class WorkerModel(ABC):
 
     @abstractmethod
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        """The coordinator's order leaves it at ``sent_s``, after its orders to the servers."""
+        """Begin an iteration whose order leaves the coordinator at ``sent_s``, after its orders to the servers."""
 
     def lose(self, worker: int) -> None:
-        """Its process is gone, and what it was doing."""
+        """The worker's process is lost, and its iteration with it."""
         iteration = self.under_way.pop(worker, None)
         if iteration is not None:
             iteration.void = True
             self._abandon(worker)
 
     def lose_all(self) -> None:
-        """Everything under way is void."""
+        """All iterations in progress are void."""
         for worker in list(self.under_way):
             self.lose(worker)
 
@@ -95,14 +95,14 @@ class WorkerModel(ABC):
         self.idle_since_s[worker] = at_s
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:  # noqa: B027  (without hosts there is nothing to do)
-        """A task has another host, with this device; None: that of the cluster."""
+        """A task has moved to another host, with this device; None: the cluster's device."""
 
     @abstractmethod
     def _abandon(self, worker: int) -> None:
-        """What it has under way takes no share of anything any more."""
+        """Release the resources that the iteration uses."""
 
     def _end(self, iteration: Iteration, taken_s: float) -> None:
-        """The servers have its gradient."""
+        """The iteration ends: the servers have its gradient."""
         worker = iteration.order.worker
         self.idle_since_s[worker] = taken_s
         del self.under_way[worker]

@@ -14,7 +14,7 @@ class Jitter:
     """Factors LogNormal(-sigma^2/2, sigma) with mean one; their logarithms are AR(1) with coefficient ``rho``.
 
     The k-th factor of a worker depends on the seed, the worker and k alone, so a strategy that lets a worker compute
-    more often does not shift the luck of the others.
+    more often does not change the factors of the others.
     """
 
     def __init__(self, seed: int, worker: int, sigma: float, rho: float) -> None:
@@ -26,7 +26,7 @@ class Jitter:
         self._next = 0
 
     def factor(self) -> float:
-        """The next one."""
+        """The next factor of a worker."""
         if not self.sigma:
             return 1.0
         if self._next == len(self._block):
@@ -35,7 +35,7 @@ class Jitter:
         return self._block[self._next - 1]
 
     def block(self) -> NDArray[np.float64]:
-        """The next ``BLOCK`` factors, float64; not to be mixed with :meth:`factor`."""
+        """The next ``BLOCK`` factors, float64 [BLOCK]; not to be mixed with :meth:`factor`."""
         levels = self._generator.standard_normal(BLOCK)
         if self.rho:
             levels = self._correlated(levels)

@@ -1,8 +1,8 @@
-"""What is learned on the virtual clock: real gradients by a real backend, or none.
+"""The model on the virtual clock: real gradients by a real backend, or none.
 
 Every gradient is computed at the moment its Compute is ordered, when the parameters *are* those of the version that the
-worker reads. So no version is ever copied for a late reader, and staleness has its true effect: the gradient waits, the
-parameters move on.
+worker reads. So no version is ever copied for a late reader, and staleness has its true effect: the gradient waits
+while the parameters change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runtime.training.progress import Progress
 
 
 class Result(NamedTuple):
-    """What a worker reports of a gradient: mean loss, squared norm of the sum, whether all of it is finite."""
+    """A worker's report on a gradient: mean loss, squared norm of the sum, whether all of it is finite."""
 
     loss: float | None
     sqr_norm: float | None
@@ -35,42 +35,42 @@ class Result(NamedTuple):
 
 
 class ModelState(Protocol):
-    """The parameters and everything that happens to them, without any time."""
+    """The parameters and all operations on them, which take no time."""
 
     num_parameters: int
 
     def gradient(self, order: ComputeOrder) -> Result:
-        """Compute on the parameters of now."""
+        """Compute a gradient on the current parameters."""
         ...
 
     def apply(self, order: ApplyOrder) -> None: ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Forget gradients (unknown ones too)."""
+        """Discard gradients (unknown ones are ignored)."""
         ...
 
     def compute_reference(self) -> None:
-        """Compute the reference gradient on the parameters of now, from the samples that are held out."""
+        """Compute the reference gradient on the current parameters, from the held-out samples."""
         ...
 
     def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
-        """Compare a gradient with the reference, each server its part; nothing if the gradient is gone."""
+        """Inner products of a gradient with the reference, by server; empty if the gradient was discarded."""
         ...
 
     def evaluate(self) -> dict[str, float]:
-        """Metrics of the parameters of now on held-out data."""
+        """Metrics of the current parameters on held-out data."""
         ...
 
     def dump(self) -> Any:
-        """A copy of everything that a checkpoint holds."""
+        """A copy of all that a checkpoint holds."""
         ...
 
     def load(self, dumped: Any) -> None:
-        """Back to a :meth:`dump`; gradients are void."""
+        """Restore a :meth:`dump`; gradients become void."""
         ...
 
     def finish(self, save_to: Path | None) -> str:
-        """Save the parameters if asked to; their fingerprint, or nothing when there are none."""
+        """Save the parameters if configured; return their fingerprint, or an empty one without parameters."""
         ...
 
 
@@ -151,7 +151,7 @@ NOTHING = Result(None, None, True)
 
 
 class NoLearner:
-    """``backend=none``: time passes, nothing is computed; metrics come from a progress model, if there is one."""
+    """``backend=none``: nothing is computed; metrics come from a progress model, if there is one."""
 
     def __init__(self, num_parameters: int, progress: Progress | None) -> None:
         self.num_parameters, self.progress = num_parameters, progress
@@ -160,22 +160,22 @@ class NoLearner:
         return NOTHING
 
     def apply(self, order: ApplyOrder) -> None:
-        """Progress by so many samples."""
+        """Advance the progress model by the update's samples."""
         if self.progress is not None:
             self.progress.update(order.samples, order.lr / self.progress.model.lr)
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """There is nothing to forget."""
+        """Nothing to do: there are no gradients."""
 
     def compute_reference(self) -> None:
-        """None; a configuration that needs it was refused."""
+        """Never called: a configuration that needs it is refused."""
 
     def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
-        """There is nothing to compare."""
+        """Never called: there are no gradients to compare."""
         return []
 
     def evaluate(self) -> dict[str, float]:
-        """Estimated from the progress."""
+        """The metric estimated by the progress model."""
         return self.progress.metrics() if self.progress is not None else {}
 
     def dump(self) -> Any:
@@ -186,5 +186,5 @@ class NoLearner:
             self.progress.load_state(dumped)
 
     def finish(self, save_to: Path | None) -> str:
-        """There are no parameters."""
+        """There are no parameters to save."""
         return ""

@@ -12,17 +12,17 @@ from runtime.virtual.tasks.servers import ServerGroup
 
 @final
 class Replicas(ServerGroup):
-    """In the place of the servers, but there are none.
+    """Replicas in the place of servers.
 
-    ``idle_s`` is when the last update is done on every worker, ``summed_s`` when its ring was complete: who is lost
-    before takes that update along. All replicas do the same at the same time, so they are told of as one. Nothing is
+    ``idle_s`` is when every worker has finished the last update, ``summed_s`` when its ring was complete: a worker lost
+    earlier makes that update fail. All replicas act alike at the same time, so they are reported as one. Nothing is
     pulled or pushed: a worker computes on its own copy, as soon as that is updated. ``here()`` counts the workers in
     the ring.
     """
 
     def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
         super().__init__(costs, num_parameters, 0, lambda target, t: (0.0, 0.0))
-        self.names = ["replicas"]  # whose delivery a worker waits for
+        self.names = ["replicas"]  # a worker waits for their delivery
         self.clock = clock
         self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
@@ -30,38 +30,38 @@ class Replicas(ServerGroup):
 
     @property
     def copy_s(self) -> float:
-        """Bringing one replica to the parameters of another."""
+        """Seconds to copy one replica's parameters to another."""
         return self.costs.control_s + self.costs.hop_s(self.model_bytes)
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        """Sum the gradients around the ring, then everybody makes the step, of one sum."""
+        """Sum the gradients around the ring; then every replica steps with the sum."""
         self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, self.here()))
         self.summed_s = self.idle_s
         self.idle_s += self.costs.update_s(self.model_bytes, 1)
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """One replica writes all parameters; the others, who have to wait for it in the next ring, wait now."""
+        """One replica writes all parameters; the others, which would wait in the next ring, wait now."""
         self._busy_for(sent_s, self.costs.checkpoint_s(self.model_bytes))
         then(self.idle_s)
 
     def restore_s(self) -> float:
-        """Everybody reads the whole."""
+        """Seconds until every replica has read all parameters."""
         return self.costs.checkpoint_s(self.model_bytes)
 
     def halt(self) -> None:
-        """Nothing is waiting for what they do."""
+        """Nothing to do: no callback is pending."""
 
     def begin_again(self, at_s: float) -> None:
-        """All hold the same parameters and have nothing to do."""
+        """All replicas hold the same parameters and are idle."""
         self.idle_s = self.summed_s = at_s
 
     def deliver(self, sent_s: float, deliver: Callable[[int], None]) -> None:
-        """Call ``deliver(0)`` when a worker that is ordered so at ``sent_s`` may compute."""
+        """Call ``deliver(0)`` when a worker that gets its order at ``sent_s`` may compute."""
         at_s = max(sent_s + self.costs.control_s, self.idle_s)
         self.clock.at(at_s, MACHINE, deliver, 0)
 
     def take(self, server: int, then: Callable[[], object]) -> None:
-        """A gradient stays where it is."""
+        """Nothing to do: a gradient stays on its worker."""
         then()
 
     def _busy_for(self, sent_s: float, seconds: float) -> None:

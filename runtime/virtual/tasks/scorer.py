@@ -1,9 +1,9 @@
-"""Scores on the virtual clock: the numbers from the learner at once, their time from the cost model.
+"""Scores on the virtual clock: the values from the model at once, their time from the cost model.
 
-A reference gradient is computed beside the servers, by a machine that nothing disturbs: the parameters travel there
-when the servers have done what they were ordered before, the validation samples take the real computation's time, the
-gradient travels back (``transfer_s`` each; links are shared with nobody). A score is one pass of every server over its
-part, of ``update_per_byte_s``; updates and scores of a server queue.
+A reference gradient is computed by an undisturbed machine of its own: the parameters travel there after the servers'
+earlier orders, the validation samples take the real computation's time, the gradient travels back (``transfer_s`` each,
+on unshared links). A score is one pass of every server over its part, of ``update_per_byte_s``; updates and scores of a
+server queue.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from runtime.virtual.tasks.servers import ServerGroup
 class Scorer:
     """Computes reference gradients and inner products, in modelled time.
 
-    ``reference_ready(number)`` and ``score_parts(server, grad, reference, part)`` are called when the coordinator is
-    told.
+    ``reference_ready(number)`` and ``score_parts(server, grad, reference, part)`` are called when the coordinator
+    receives these results.
 
     ``samples`` are held out; ``shares_memory``: parameters need not travel.
     """
@@ -47,19 +47,19 @@ class Scorer:
         self._reference_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if shares_memory else 2)
 
     def compute_reference(self, number: int, sent_s: float) -> None:
-        """On the parameters of now."""
+        """Compute the reference on the current parameters."""
         self.learner.compute_reference()
         self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._reference_s, MACHINE, self._pushed, number))
 
     def _pushed(self, number: int) -> None:
-        """The servers take it when they have done what they were ordered before."""
+        """The servers take the reference after their earlier orders."""
         now, control_s = self.clock.now, self.costs.control_s
         self.servers.free(
             now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.reference_ready, number)
         )
 
     def inner_products(self, grad_id: int, reference: int, sent_s: float) -> None:
-        """Nothing comes of it if the gradient is gone."""
+        """Compute the inner products; no result follows if the gradient was discarded."""
         parts = self.learner.inner_products(grad_id, len(self.servers.names))
         for server, part in enumerate(parts):
             told = partial(self.score_parts, server, grad_id, reference, part)

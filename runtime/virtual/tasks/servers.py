@@ -11,11 +11,11 @@ from runtime.core.vectors import server_range
 from runtime.virtual.costs import Costs
 
 REPORT_EVERY_S = 0.5
-"""Virtual seconds between two reports of what the servers were busy with."""
+"""Virtual seconds between two reports of the servers' work."""
 
 
 class BusyServer(NamedTuple):
-    """What a server reports: see :class:`strategies.protocol.Updated`."""
+    """A server's report: see :class:`strategies.protocol.Updated`."""
 
     server: int
     updates: int
@@ -24,7 +24,7 @@ class BusyServer(NamedTuple):
 
 
 class ServerGroup(ABC):
-    """What all servers have in common; ``num_bytes[j]`` is the size of server j's range."""
+    """The common interface of all servers; ``num_bytes[j]`` is the size of server j's range."""
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
         self.costs, self.disturb = costs, disturb
@@ -35,34 +35,34 @@ class ServerGroup(ABC):
 
     @abstractmethod
     def update(self, sent_s: float, num_grads: int) -> None:
-        """All servers are ordered an update of so many gradients."""
+        """Order an update of ``num_grads`` gradients from all servers."""
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """Tell ``then`` when all servers have done what they were ordered before ``sent_s``."""
+        """Call ``then`` when all servers have done their orders from before ``sent_s``."""
         raise NotImplementedError("there are no servers")
 
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
-        """A server compares a gradient with the reference; ``then`` is told when it has."""
+        """A server compares a gradient with the reference; ``then`` is called at its end."""
         raise NotImplementedError("there are no servers that could compare gradients")
 
     @abstractmethod
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
-        """All servers write a checkpoint; ``then`` is told when the last has done so."""
+        """All servers write a checkpoint; ``then`` is called when the last has done so."""
 
     @abstractmethod
     def halt(self) -> None:
-        """One of them is lost, so whatever they were doing is of no more use."""
+        """Void all work in progress: one of them is lost."""
 
     @abstractmethod
     def begin_again(self, at_s: float) -> None:
-        """All servers have restored a checkpoint and have nothing to do."""
+        """All servers have restored a checkpoint and are idle."""
 
     def restore_s(self) -> float:
-        """Reading a checkpoint: as long as the largest part takes."""
+        """Seconds to read a checkpoint: the time of the largest part."""
         return max(self.costs.checkpoint_s(num_bytes) for num_bytes in self.num_bytes)
 
     def report(self) -> list[BusyServer]:
-        """What each was busy with since the last report; those that did nothing are missing."""
+        """The work of each server since the last report; idle ones are omitted."""
         told = []
         for server, (updates, busy_s, injected_s) in enumerate(self._busy):
             if updates:
@@ -71,11 +71,11 @@ class ServerGroup(ABC):
         return told
 
     def _compare_s(self, server: int) -> float:
-        """A score is one pass over a gradient and the reference."""
+        """Seconds of a score: one pass over a gradient and the reference."""
         return self.costs.update_per_byte_s * self.num_bytes[server]
 
     def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
-        """With one more update."""
+        """Count the time of one more update."""
         done = self._busy[server]
         done[0] += 1
         done[1] += seconds
@@ -84,7 +84,7 @@ class ServerGroup(ABC):
 
 @final
 class Servers(ServerGroup):
-    """``free_s[j]`` is when server j has done everything that it was ordered so far; nothing else decides that."""
+    """Servers whose state is ``free_s[j]``, when server j will have done all its orders so far."""
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
         super().__init__(costs, num_parameters, num_servers, disturb)
@@ -124,7 +124,7 @@ class Servers(ServerGroup):
         then(self.save(sent_s))
 
     def halt(self) -> None:
-        """Nothing is waiting for what they do."""
+        """Nothing to do: no callback is pending."""
 
     def begin_again(self, at_s: float) -> None:
         self.free_s = [at_s] * len(self.free_s)

@@ -1,10 +1,10 @@
 """The workers on the virtual clock: one iteration from the coordinator's order to its arrival.
 
 An iteration is: the order travels, the batch is loaded while the servers finish the update whose result they deliver,
-the parameters travel, the device computes, the gradient travels, the servers take it, the coordinator hears of it.
-Without a limited network every duration is known beforehand, so an iteration costs the heap two entries; with one, its
-two transfers share the links with all others (:class:`runtime.virtual.machines.network.Network`). Where processors are
-shared, too, or a plan disturbs what is under way, :mod:`runtime.virtual.tasks.host_workers` take over.
+the parameters travel, the device computes, the gradient travels, the servers take it, the coordinator is notified.
+Without a limited network every duration is known beforehand, so an iteration takes two heap entries; with one, its two
+transfers share the links with all others (:class:`runtime.virtual.machines.network.Network`). Where processors are
+shared, too, or a plan disturbs work in progress, :mod:`runtime.virtual.tasks.host_workers` is used instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runtime.virtual.tasks.servers import Servers
 
 @final
 class Workers(WorkerModel):
-    """Devices and their jitter, each undisturbed by its neighbours; ``profiles[k]`` paces worker k."""
+    """Workers that do not disturb each other, with jitter; ``profiles[k]`` paces worker k."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Workers(WorkerModel):
             self._arrive(iteration, sent_s, self.clock.now + self._transfer_s)
 
     def _arrive(self, iteration: Iteration, sent_s: float, at_s: float) -> None:
-        """Parameters that left the servers at ``sent_s`` are there; while the batch is loaded nobody waits for them."""
+        """Parameters that left the servers at ``sent_s`` have arrived; loading the batch does not wait for them."""
         iteration.recv_s = max(0.0, at_s - max(sent_s, iteration.loaded_s))
         self._pulled(iteration, max(iteration.loaded_s, at_s))
 
     def _pulled(self, iteration: Iteration, at_s: float) -> None:
-        """The parameters are there: how long the device computes is decided."""
+        """The parameters have arrived: determine how long the device computes."""
         iteration.pull_s = at_s - iteration.loaded_s
         own_s, iteration.overrun_s = self._compute_s(iteration)
         order = iteration.order
@@ -105,13 +105,13 @@ class Workers(WorkerModel):
             )
 
     def _pushed(self, iteration: Iteration) -> None:
-        """A gradient counts as pushed when the servers, which do one thing at a time, have taken it."""
+        """A gradient counts as pushed when the servers, which queue their work, have taken it."""
         if not iteration.void:
             taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
 
     def _compute_s(self, iteration: Iteration) -> tuple[float, float]:
-        """(seconds that the device computes without injection, by how much of it a device profile was missed)."""
+        """(seconds of computation without injection, by how much these exceed the device profile)."""
         order, samples = iteration.order, iteration.samples
         factor, profile = self.jitter[order.worker].factor(), self.profiles[order.worker]
         real_s = self.costs.compute_s(samples, order.accum)

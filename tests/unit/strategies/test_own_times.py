@@ -86,14 +86,14 @@ def test_the_window_slides_and_keeps_nothing_else() -> None:
     assert own.expected_s(0, 1002.0) == 1000.0
     assert own.expected_s(0, 1003.0) is None
     assert len(own._records[0]) == 3
-    own.gone(0)
+    own.forget(0)
     assert own.expected_s(0, 1000.0) is None
 
 
 def flags(times: list[tuple[float, int, float]], duration_s: float = 2.0) -> list[set[int]]:
     slow, found = SlowLately(0.2, duration_s), []
     for t, worker, seconds in times:
-        slow.took(t, worker, seconds)
+        slow.observe_duration(t, worker, seconds)
         found.append(set(slow.flagged))
     return found
 
@@ -128,7 +128,7 @@ def test_only_who_costs_more_than_it_contributes_is_left_out() -> None:
         slow = SlowLately(0.2, 1.0)
         for t in range(4):
             for worker, own_s in enumerate(seconds):
-                slow.took(float(t), worker, own_s)
+                slow.observe_duration(float(t), worker, own_s)
         assert slow.flagged == {worker for worker, own_s in enumerate(seconds) if own_s > 1.2}
         assert slow.not_worth_waiting_for() == left_out
 
