@@ -156,6 +156,37 @@ class Runtime(Protocol):
         ...
 
 
+class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is started with."""
+
+    spec: bytes
+    """The encoded task description, with the job's secret: it must not stand in arguments or the environment."""
+    log: Path
+    """Where it writes."""
+    fds: tuple[int, ...] = ()
+    """Descriptors that it inherits where it is a process of this machine."""
+
+
+class Launcher(Protocol):
+    """Starts the agents of a job, one on each node, and knows what became of them. A node is a host's name."""
+
+    def start(self, node: str, agent: AgentStart) -> None:
+        """Start the agent of a node; it calls the coordinator when it is ready."""
+        ...
+
+    def ended(self, node: str) -> str | None:
+        """How it ended (or that it was never started); None while it runs."""
+        ...
+
+    def end(self, node: str) -> None:
+        """End it, with all its tasks, if it still runs; returns when it is gone."""
+        ...
+
+    def kill_all(self) -> None:
+        """End all at once without waiting: called from a signal handler, before this process itself ends."""
+        ...
+
+
 def commands_on(config: Config) -> dict[str, str | None]:
     """What topology, collective and backend of a job let any runtime carry out: the answer that each refines.
 

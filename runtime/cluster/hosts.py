@@ -75,6 +75,11 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         """Sum of all quotas, in cores of this machine."""
         return sum(host.cores or 0.0 for host in self.hosts)
 
+    @property
+    def machines(self) -> tuple[Host, ...]:
+        """The hosts without their tasks: equal for jobs that are to live on the same ones."""
+        return tuple(msgspec.structs.replace(host, tasks=()) for host in self.hosts)
+
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``."""
         return [msgspec.to_builtins(host) for host in self.hosts]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -18,8 +19,10 @@ from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
 from runtime.containment import inside
 from runtime.errors import ConfigError
-from runtime.live.control.run import LiveRun
+from runtime.live.control.job import LiveJob
+from runtime.live.control.lab import LiveLab
 from runtime.live.control.settings import Processes
+from runtime.live.launchers.local import LocalLauncher
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
@@ -165,14 +168,30 @@ class LiveRuntime:
         )
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
-        """Run the job to its end; the record is written by ``experiment.record``."""
-        for name in DIRECTORIES:
-            (experiment.run_dir / name).mkdir(parents=True, exist_ok=True)
+        """A lab with one job."""
+        lab, name = self.lab(experiment), ""
+        lab.add(name, partial(self.job, experiment, schedule))
+        outcome = lab.run()[name]
+        self.clear(experiment)
+        return outcome
+
+    def lab(self, experiment: RunSpec) -> LiveLab:
+        """For this job, and for others on the same hosts."""
         hosts = self.parse_hosts(experiment.job.num_servers)
-        outcome = LiveRun(self._processes(), experiment, schedule, hosts, self.mechanisms(experiment.around)).run()
+        return LiveLab(hosts, self.mechanisms(experiment.around), LocalLauncher)
+
+    def job(self, experiment: RunSpec, schedule: Schedule, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+        """A job of a lab; the record is written by ``experiment.record``."""
+        for directory in DIRECTORIES:
+            (experiment.run_dir / directory).mkdir(parents=True, exist_ok=True)
+        hosts = self.parse_hosts(experiment.job.num_servers)
+        return LiveJob(name, lab.loop, lab.machines, launcher, self._processes(), experiment, schedule, hosts)
+
+    @staticmethod
+    def clear(experiment: RunSpec) -> None:
+        """Remove what served only while the job ran."""
         clear_checkpoints(experiment.run_dir / "checkpoints")
         shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
-        return outcome
 
 
 def clear_checkpoints(directory: Path) -> None:

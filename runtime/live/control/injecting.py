@@ -43,7 +43,7 @@ BEFORE_S = -inf
 
 
 class Injector:
-    """``tell`` sends a message to the agent, which answers each with one ``Actuated``, in order."""
+    """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Injector:
         machines: HostMachines,
         loop: Loop,
         owner: InjectorOwner,
-        tell: Callable[[Message], None],
+        tell: Callable[[str, Message], None],
     ) -> None:
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
@@ -171,10 +171,10 @@ class Injector:
     def _ask(self, change: Change, by: str) -> None:
         cores = None
         if change.kind == "pause":
-            self.tell(Freeze(target=change.target, on=change.level > 0))
+            self.tell(change.target, Freeze(target=change.target, on=change.level > 0))
         else:
             cores = self.machines.quota(change.target, change.level)
-            self.tell(Throttle(target=change.target, cores=cores, by=by))
+            self.tell(change.target, Throttle(target=change.target, cores=cores, by=by))
         self._waiting.append((change, self.loop.now, cores))
 
     def answered(self, message: Actuated) -> None:

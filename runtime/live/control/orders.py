@@ -7,19 +7,18 @@ from typing import assert_never
 
 from runtime.core.recovery.effects import Attach, Donate, Fence, Halt, Kill, Launch, Load, OfGroup, Reconfigure, Store
 from runtime.core.recovery.task import Key
+from runtime.live.control.agents import Agents
 from runtime.live.control.tasks import BESIDE, Task
 from runtime.live.transport import messages
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
 
-AGENT = ("agent", 0)
-
 
 class Orders:
     """``note`` writes to the record."""
 
-    def __init__(self, hub: Hub, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
-        self.hub, self.tasks, self.note = hub, tasks, note
+    def __init__(self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
+        self.hub, self.agents, self.tasks, self.note = hub, agents, tasks, note
         self._servers = [key for key in tasks if key[0] == "server"]
 
     def of_process(self, effect: Launch | Kill | Fence, now_s: float) -> None:
@@ -30,9 +29,9 @@ class Orders:
                 task = self.tasks[effect.key]
                 task.heard_s = now_s
                 launch = messages.Launch(role=role, id=number, incarnation=incarnation, place=task.place)
-                self.hub.send(AGENT, launch)
+                self.agents.tell(task.name, launch)
             case Kill():
-                self.hub.send(AGENT, KillTask(role=role, id=number, incarnation=incarnation))
+                self.agents.tell(self.tasks[effect.key].name, KillTask(role=role, id=number, incarnation=incarnation))
                 if effect.reason:
                     self.note("Fenced", role=role, id=number, incarnation=incarnation, reason=effect.reason)
             case Fence():

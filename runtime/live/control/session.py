@@ -12,6 +12,7 @@ from runtime.api import RunStatus
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import RecordSink
 from runtime.core.stuck import Vigil
+from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import REFERENCE_TICKETS, LivePort
 from runtime.live.control.replica_port import ReplicaPort
@@ -66,17 +67,21 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.served: Callable[[int, float], None] = lambda server, busy_s: None
-        self.agent_words: Callable[[], str] = lambda: "it said nothing"
         self._final_ticket: int | None = None
+        self._joined_by_s: float | None = None
+        self._scored_by_s: float | None = None
+        """Until when the end of the run waits for the evaluator to connect, and for what it says."""
         self.on_start: Callable[[], None] = lambda: None
 
-    def connect(self, hub: Hub, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator) -> None:
+    def connect(
+        self, hub: Hub, agents: Agents, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator
+    ) -> None:
         """Attach the hub, then the port and the coordinator that need it."""
         self.hub = hub
         self.port = make_port()
         self.coordinator = make_coordinator(self.port)
         self.initial_state = self.coordinator.snapshot()
-        self.supervisor.begin(hub)
+        self.supervisor.begin(hub, agents)
 
     @property
     def t(self) -> float:
@@ -163,11 +168,13 @@ class LiveSession:
         """The framework is imported."""
         self.agent = message
         self.note("Imported", seconds=message.import_s, versions=message.versions)
+
+    def agents_ready(self) -> None:
         self.injector.prepare()
 
-    def agent_lost(self) -> None:
+    def agent_lost(self, number: int) -> None:
         """Its last words say why."""
-        self.failed(f"the agent died: {self.agent_words()} (see logs/agent.log)")
+        self.failed(f"the agent died: {self.supervisor.agents.last_words(number)} (see logs/agent.log)")
 
     def all_attached(self) -> None:
         self.loop.restart_clock()
@@ -330,25 +337,23 @@ class LiveSession:
         elif self.failure is None:
             self.failure = reason
 
-    def last_evaluation(self) -> None:
-        """Score the final parameters, outside the job's time."""
-        self._await_evaluator()
-        if self.failure is not None or self.evaluator_incarnation() is None:
-            return
+    def last_evaluation(self) -> bool:
+        """Score the final parameters, outside the job's time: to be called again and again until it is done."""
+        if self.failure is not None:
+            return True
+        now = self.loop.now
+        if self._scored_by_s is not None:
+            return self._final_ticket is None or now >= self._scored_by_s
+        if self._joined_by_s is None:
+            self._joined_by_s = now + EVALUATOR_JOINS_S
+        if self.evaluator_incarnation() is None:
+            # all may have just been brought back to one version, and the evaluator is the last to connect again
+            return not self.supervisor.running or now >= self._joined_by_s
         self.port.flush()
         self.port.evaluate(self.coordinator.version, last=True)
         self._final_ticket = max(self.port.tickets)
-        deadline = self.loop.now + FINAL_EVALUATION_S
-        while self._final_ticket is not None and self.loop.now < deadline and self.failure is None:
-            self.loop.turn(0.1)
-
-    def _await_evaluator(self) -> None:
-        """Everybody may have just been brought back to one version, and the evaluator is the last to connect again."""
-        deadline = self.loop.now + EVALUATOR_JOINS_S
-        while self.evaluator_incarnation() is None and self.supervisor.running and self.failure is None:
-            if self.loop.now >= deadline:
-                return
-            self.loop.turn(0.1)
+        self._scored_by_s = now + FINAL_EVALUATION_S
+        return False
 
     def goodbye(self) -> None:
         """Tell everybody that it is over."""

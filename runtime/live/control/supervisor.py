@@ -13,6 +13,7 @@ from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import ImpossibleTransitionError, Phase, TaskState
 from runtime.core.recovery.task import Key
+from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
@@ -57,6 +58,7 @@ class LiveSupervisor:
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0
         self.hub: Hub
+        self.agents: Agents
         self.orders: Orders
         self._asked_s: dict[int, float] = {}
         """When each checkpoint was ordered."""
@@ -87,10 +89,10 @@ class LiveSupervisor:
 
     # ---- start -------------------------------------------------------------------------------------------------------
 
-    def begin(self, hub: Hub) -> None:
-        """From now on the agent and the tasks may call."""
-        self.hub = hub
-        self.orders = Orders(hub, self.tasks, self.listener.note)
+    def begin(self, hub: Hub, agents: Agents) -> None:
+        """From now on the agents and the tasks may call."""
+        self.hub, self.agents = hub, agents
+        self.orders = Orders(hub, agents, self.tasks, self.listener.note)
         self.leases.begin(self.loop.now)
         self.loop.after(self.settings.start_deadline_s, self._check_started)
         self.loop.after(self.leases.period_s, self._tick)
@@ -102,7 +104,7 @@ class LiveSupervisor:
     def admit(self, identity: Identity) -> bool:
         """Only the incarnation that was launched last may call."""
         if identity.role == "agent":
-            return ("agent", 0) not in self.hub.peers
+            return self.agents.expects(identity)
         task = self.tasks.get((identity.role, identity.id))
         if task is None or not task.life.expects(identity.incarnation):
             return False
@@ -121,7 +123,7 @@ class LiveSupervisor:
         Raises :class:`MalformedMessage` for what nobody can say who stands where this task does.
         """
         if identity.role == "agent":
-            return self._from_agent(message)
+            return self._from_agent(identity.id, message)
         task = self.tasks[identity.role, identity.id]
         task.heard_s = self.loop.now
         if isinstance(message, LinkLost):
@@ -165,16 +167,19 @@ class LiveSupervisor:
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead in a moment, or is made so."""
         if identity.role == "agent":
-            self.listener.agent_lost()
+            self.listener.agent_lost(identity.id)
             return
         key, incarnation = (identity.role, identity.id), identity.incarnation
         self.loop.after(SEVERED_GRACE_S, lambda: self.give_up(key, incarnation, reason))
 
-    def _from_agent(self, message: Message) -> bool:
+    def _from_agent(self, number: int, message: Message) -> bool:
         match message:
             case AgentReady():
+                everybody = self.agents.ready(number)
                 self.listener.agent_ready(message)
-                self._tell(inputs.Begin())
+                if everybody:
+                    self.listener.agents_ready()
+                    self._tell(inputs.Begin())
             case Forked():
                 task, about = self._named(message)
                 if task.life.expects(message.incarnation):

@@ -51,9 +51,7 @@ class PreciseLoop(Loop):
 
     def turn(self, at_most_s: float = 1.0) -> None:
         """Wait for the next thing and do what is due."""
-        if self._timers:
-            at_most_s = min(at_most_s, max(0.0, self._timers[0][0] - self.now))
-        select.select([self.selector], [], [], at_most_s)
+        select.select([self.selector], [], [], self.wait_s(at_most_s))
         super().turn(0.0)
 
 

@@ -1,10 +1,9 @@
-"""The machines of a live run: emulated hosts, control groups, and where each task lives among them."""
+"""Where the tasks of a live job live among the machines of its lab."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from runtime.cluster.hosts import Host, Hosts, Placement
-from runtime.containment import Isolation, inside
-from runtime.live.machines.mechanisms import NOTHING, Mechanisms
+from runtime.live.machines.mechanisms import NOTHING
+from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
 
@@ -31,38 +30,43 @@ RELAY_EXIT_S = 2.0
 
 
 def build_machines(
-    hosts: Hosts | None, mechanisms: Mechanisms, tasks: list[str], cores_each: float
+    shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float
 ) -> tuple[HostMachines, str]:
-    """The machines and, if these could not be built, why; then they are those of a run without any."""
+    """The place of a job's tasks and, if it could not be made, why; then it is this machine as it is."""
     from runtime.live.machines.cgroups import CgroupUnavailable, QuotaRefused
 
-    run_id = secrets.token_hex(8)
     try:
-        return HostMachines(run_id, hosts, mechanisms, tasks, cores_each), ""
+        return HostMachines(shared, name, hosts, tasks, cores_each), shared.obstacle
     except (OSError, CgroupUnavailable, QuotaRefused) as error:
-        return HostMachines(run_id, None, NOTHING, tasks, cores_each), f"the emulated hosts could not be built: {error}"
+        bare = SharedMachines(shared.run_id, None, NOTHING)
+        return HostMachines(bare, name, None, tasks, cores_each), f"the emulated hosts could not be built: {error}"
 
 
 class HostMachines:
-    """Built before the agent starts. ``run_id``: 16 random hex digits, in every name that others could see."""
+    """Where the tasks of one job live on the machines of its lab, built before its agent starts.
+
+    ``name``: of the job, in every name that another job could use, too; empty for one that is alone.
+    """
 
     def __init__(
-        self, run_id: str, hosts: Hosts | None, mechanisms: Mechanisms, tasks: list[str], cores_each: float
+        self, shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float
     ) -> None:
-        self.run_id, self.hosts, self.mechanisms, self.tasks = run_id, hosts, mechanisms, tasks
+        self.shared, self.hosts, self.mechanisms, self.tasks = shared, hosts, shared.mechanisms, tasks
+        self.prefix = f"{name}-" if name else ""
         self.cores_each = cores_each
         self.placement = None if hosts is None else Placement(hosts)
-        self.groups: dict[str, Cgroup] = {}
+        self.groups: dict[str, Cgroup] = dict(shared.groups)
         """By target: ``host:0``, ``worker:1``."""
-        self.network: Network | None = None
+        self.network = shared.network
+        self.ports_from = shared.reserve_ports(len(self.serving))
         self._moves = 0
         self._relay: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            if mechanisms.cgroups:
+            if self.mechanisms.cgroups:
                 self._make_groups()
-            if mechanisms.network:
-                self._make_network()
+            if self.network is not None and self.mechanisms.latency == "relay":
+                self._start_relay(self.network)
             stack.pop_all()
         self.places = {task: self._place(task) for task in tasks}
 
@@ -101,8 +105,7 @@ class HostMachines:
             return None
         if task in self.groups:
             self._moves += 1
-            name = f"{task.replace(':', '-')}-{self._moves}"
-            self.groups[task] = self.groups[f"host:{self.placement.host_of[task]}"].create(name)
+            self.groups[task] = self._group_above(task).create(f"{self._file_name(task)}-{self._moves}")
         self.places[task] = self._place(task)
         return self.places[task]
 
@@ -113,51 +116,24 @@ class HostMachines:
     # ---- building ----------------------------------------------------------------------------------------------------
 
     def _make_groups(self) -> None:
-        """A group for each task, within one for each host, within one for the run."""
-        from runtime.live.machines.cgroups import run_group
-        from runtime.live.machines.janitor_process import register
-
-        root = run_group(self.run_id, cpu=self.mechanisms.cpu_groups, memory=self.mechanisms.memory, register=register)
-        self.groups[""] = root
-        for host in self.hosts.hosts if self.hosts is not None else ():
-            group = root.create(f"host-{host.number}")
-            self.groups[f"host:{host.number}"] = group
-            if host.cores is not None and self.mechanisms.host_quotas == "cgroup":
-                group.set_cores(host.cores)
-            if host.memory_bytes is not None:
-                group.set_memory_bytes(host.memory_bytes)
+        """A group for each task, within that of its host."""
         for task in self.tasks:
-            above = root if self.placement is None else self.groups[f"host:{self.placement.host_of[task]}"]
-            self.groups[task] = above.create(task.replace(":", "-"))
+            self.groups[task] = self._group_above(task).create(self._file_name(task))
 
-    def _make_network(self) -> None:
-        from runtime.live.hosts.network import Network
-        from runtime.live.hosts.selftest import check_links
+    def _group_above(self, task: str) -> Cgroup:
+        return self.groups["" if self.placement is None else f"host:{self.placement.host_of[task]}"]
 
-        assert self.hosts is not None
-        if inside() < Isolation.NETWORK:
-            raise RuntimeError("emulated hosts need a network of their own: call runtime.containment.contain first")
-        self.network = Network(self.run_id, [(host.number, host.link_bytes_per_s) for host in self.hosts.hosts])
-        check_links(self.network)
-        if self.mechanisms.latency == "netem":
-            for host in self.hosts.hosts:
-                self.network.set_latency(host.number, host.latency_s)
-        elif self.mechanisms.latency == "relay":
-            self._start_relay()
-
-    def _start_relay(self) -> None:
+    def _start_relay(self, network: Network) -> None:
         """Between every worker and every server on another host, a wait."""
         from runtime.live.hosts.latency import route_to, start_relay
 
         assert self.hosts is not None
-        assert self.network is not None
-        addresses = self.network.addresses
-        latency_s = {addresses[host.number]: host.latency_s for host in self.hosts.hosts}
-        routes = [
-            route_to(RELAY_PORT + number, (addresses[self.hosts.host_of[task]], SERVER_PORT + number), latency_s)
-            for number, task in enumerate(self.serving)
-        ]
-        self._relay = start_relay(self.network.lab_address, routes)
+        latency_s = {network.addresses[host.number]: host.latency_s for host in self.hosts.hosts}
+        routes = []
+        for number, task in enumerate(self.serving):
+            server = (network.addresses[self.hosts.host_of[task]], SERVER_PORT + self.ports_from + number)
+            routes.append(route_to(RELAY_PORT + self.ports_from + number, server, latency_s))
+        self._relay = start_relay(network.lab_address, routes)
 
     @property
     def serving(self) -> list[str]:
@@ -166,14 +142,14 @@ class HostMachines:
 
     def _relayed(self, server: int) -> Address:
         assert self.network is not None
-        return Address(transport="tcp", host=self.network.lab_address, port=RELAY_PORT + server)
+        return Address(transport="tcp", host=self.network.lab_address, port=RELAY_PORT + self.ports_from + server)
 
     # ---- what the run needs to know ----------------------------------------------------------------------------------
 
     @property
     def control_path(self) -> str:
         """Where the coordinator listens, beside the emulated network; empty without one."""
-        return "" if self.network is None else self._private("control")
+        return "" if self.network is None else self._private(f"{self.prefix}control")
 
     @property
     def namespace_fds(self) -> tuple[int, ...]:
@@ -192,27 +168,26 @@ class HostMachines:
             namespace_fd=self.network.namespace_fds[host.number],
             cgroup_files=files,
             address=self.network.addresses[host.number],
-            port=SERVER_PORT + int(number) if serves else 0,
+            port=SERVER_PORT + self.ports_from + int(number) if serves else 0,
             known_as=self._relayed(int(number)) if serves and self.mechanisms.latency == "relay" else None,
-            side_path=self._private(task.replace(":", "-")) if serves else "",
+            side_path=self._private(self._file_name(task)) if serves else "",
             device=None if host.device is None else msgspec.structs.asdict(host.device),
         )
 
+    def _file_name(self, task: str) -> str:
+        return f"{self.prefix}{task.replace(':', '-')}"
+
     def _private(self, name: str) -> str:
-        return str(PRIVATE / f"stragglab-{self.run_id}-{name}")
+        return str(PRIVATE / f"stragglab-{self.shared.run_id}-{name}")
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything goes: relay, network, groups (whose processes have ended), sockets' names."""
+        """The relay goes, and the sockets' names; groups and network go with the lab."""
         with contextlib.ExitStack() as stack:
-            if self.groups:
-                stack.callback(self.groups[""].remove)
-            if self.network is not None:
-                stack.callback(self.network.close)
             stack.callback(self._stop_relay)
-            for task in ["control", *self.tasks]:
-                Path(self._private(task.replace(":", "-"))).unlink(missing_ok=True)
+            for name in [f"{self.prefix}control", *map(self._file_name, self.tasks)]:
+                Path(self._private(name)).unlink(missing_ok=True)
 
     def _stop_relay(self) -> None:
         if self._relay is None:

@@ -72,7 +72,7 @@ class Agent:
         self.throttles = Throttles()
         self.import_s, versions = self._import()
         sock = connect(spec.coordinator)
-        call(sock, spec.secret, Identity("agent", 0))
+        call(sock, spec.secret, Identity("agent", spec.agent))
         self.channel = LoopChannel(sock)
         self.selector.register(sock, selectors.EVENT_READ, "control")
         self.selector.register(wake_read, selectors.EVENT_READ, "child")

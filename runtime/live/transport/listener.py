@@ -14,11 +14,15 @@ class Listener(Protocol):
     def note(self, kind: str, /, **fields: object) -> None: ...
 
     def agent_ready(self, message: AgentReady) -> None:
-        """The framework is imported."""
+        """The framework is imported on one node."""
         ...
 
-    def agent_lost(self) -> None:
-        """Nobody can be started any more."""
+    def agents_ready(self) -> None:
+        """On all: tasks can be started."""
+        ...
+
+    def agent_lost(self, number: int) -> None:
+        """Nobody can be started on its node any more."""
         ...
 
     def all_attached(self) -> None:

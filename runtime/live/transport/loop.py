@@ -13,34 +13,43 @@ Callback = Callable[[int], None]
 
 
 class Loop:
-    """``origin`` is what :attr:`now` counts from; it can be moved while nothing depends on it."""
+    """``origin`` is what :attr:`now` counts from; it can be moved while nothing depends on it.
 
-    def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
+    ``beside``: one more clock on another loop's sockets and timers, for one of several jobs; whoever turns one of the
+    loops turns all.
+    """
+
+    def __init__(self, beside: Loop | None = None) -> None:
         self.origin = time.monotonic()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._sequence = count()
+        self._shared: _Shared = _Shared() if beside is None else beside._shared
+        self.selector = self._shared.selector
 
     @property
     def now(self) -> float:
         """Seconds since the origin."""
         return time.monotonic() - self.origin
 
+    @property
+    def called(self) -> Loop | None:
+        """Whose callback was called last: this loop's or that of one beside it."""
+        return self._shared.called
+
     def restart_clock(self) -> None:
         """Now is 0; timers keep their absolute time."""
-        shift = self.now
-        self.origin += shift
-        self._timers = [(at - shift, sequence, call) for at, sequence, call in self._timers]
+        self.origin = time.monotonic()
 
     def watch(self, file: Any, callback: Callback, *, write: bool = False) -> None:
         """Call back when ``file`` is readable (or, with ``write``, writable)."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if write else 0)
+
+        def call(events: int) -> None:
+            self._shared.called = self
+            callback(events)
+
         if file in self.selector.get_map():
-            key = self.selector.get_key(file)
-            if key.events != events or key.data is not callback:
-                self.selector.modify(file, events, callback)
+            self.selector.modify(file, events, call)
         else:
-            self.selector.register(file, events, callback)
+            self.selector.register(file, events, call)
 
     def forget(self, file: Any) -> None:
         """No more callbacks for ``file``."""
@@ -49,22 +58,44 @@ class Loop:
 
     def at(self, when_s: float, call: Callable[[], None]) -> None:
         """Call once at ``when_s``; ties go in the order of asking."""
-        heapq.heappush(self._timers, (when_s, next(self._sequence), call))
+        shared = self._shared
+        heapq.heappush(shared.timers, (self.origin + when_s, next(shared.sequence), self, call))
 
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
         """Call once ``delay_s`` from now."""
         self.at(self.now + delay_s, call)
 
+    def forget_timers(self) -> None:
+        """Whatever this loop's own timers were for is over."""
+        shared = self._shared
+        shared.timers = [timer for timer in shared.timers if timer[2] is not self]
+        heapq.heapify(shared.timers)
+
+    def wait_s(self, at_most_s: float) -> float:
+        """Until the next timer is due."""
+        timers = self._shared.timers
+        return min(at_most_s, max(0.0, timers[0][0] - time.monotonic())) if timers else at_most_s
+
     def turn(self, at_most_s: float = 1.0) -> None:
         """Wait for the next thing and do what is due."""
-        wait = at_most_s
-        if self._timers:
-            wait = min(wait, max(0.0, self._timers[0][0] - self.now))
-        for key, events in self.selector.select(wait):
+        shared = self._shared
+        for key, events in self.selector.select(self.wait_s(at_most_s)):
             key.data(events)
-        now = self.now
-        while self._timers and self._timers[0][0] <= now:
-            heapq.heappop(self._timers)[2]()
+        now = time.monotonic()
+        while shared.timers and shared.timers[0][0] <= now:
+            _, _, shared.called, call = heapq.heappop(shared.timers)
+            call()
 
     def close(self) -> None:
+        """Release the selector, of all that are beside it."""
         self.selector.close()
+
+
+class _Shared:
+    """What loops beside each other have in common; timers have times of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.timers: list[tuple[float, int, Loop, Callable[[], None]]] = []
+        self.sequence = count()
+        self.called: Loop | None = None

@@ -35,6 +35,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str
     coordinator: Address
     secret: bytes
+    agent: int = 0
+    """Which of the job's agents reads this."""
     heartbeat_s: float
     transport: str
     seed: int

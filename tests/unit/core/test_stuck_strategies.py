@@ -190,12 +190,12 @@ def virtual(
 
 
 def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:
-    outcome = virtual(tmp_path, lambda event: ()).run()
+    outcome = run_alone(virtual(tmp_path, lambda event: ()))
     assert (outcome.status, outcome.t) == ("stuck", 0.0)
 
 
 def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_path: Path) -> None:
-    outcome = virtual(tmp_path, to_all).run()
+    outcome = run_alone(virtual(tmp_path, to_all))
     assert outcome.status == "stuck"
     assert 1.0 <= outcome.t < 1.1
     assert "worker 0: Arrived at 1.0" in outcome.reason
@@ -208,7 +208,7 @@ def test_a_timer_in_the_future_is_waited_for(tmp_path: Path) -> None:
     def later(event: Any) -> Sequence[Any]:
         return [Wake(at_s=500.0, tag="on")] if isinstance(event, Started) else ()
 
-    outcome = virtual(tmp_path, later).run()
+    outcome = run_alone(virtual(tmp_path, later))
     assert (outcome.status, outcome.t) == ("stuck", 500.0)
 
 
@@ -220,7 +220,7 @@ def test_a_place_is_waited_for(tmp_path: Path) -> None:
             return [Restart(node="worker:0")]
         return compute(0) if isinstance(event, Joined) else ()
 
-    outcome = virtual(tmp_path, again).run()
+    outcome = run_alone(virtual(tmp_path, again))
     assert outcome.status == "stuck"
     assert outcome.t == 51.0
 
@@ -232,14 +232,14 @@ def test_what_the_plan_will_do_can_still_change_something(tmp_path: Path) -> Non
         return compute(1) if isinstance(event, Lost) else ()
 
     kill = Disturbance(start_s=300.0, end_s=310.0, target="worker:0", kind="kill", magnitude=1.0)
-    outcome = virtual(tmp_path, after_a_loss, [kill]).run()
+    outcome = run_alone(virtual(tmp_path, after_a_loss, [kill]))
     assert outcome.status == "stuck"
     assert outcome.t == 310.0
     assert [line["event"]["type"] for line in read_lines(tmp_path) if "event" in line].count("Arrived") == 1
 
 
 def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
-    outcome = virtual(tmp_path, to_all, stuck_after_s=None).run()
+    outcome = run_alone(virtual(tmp_path, to_all, stuck_after_s=None))
     assert (outcome.status, outcome.reason, outcome.t) == ("done", "max_time_s=900 reached", 900.0)
 
 

@@ -85,7 +85,8 @@ class Scene:
         self.machines.groups = self.groups  # type: ignore[assignment]
         self.clock, self.told, self.notes, self.said, self.failures = Clock(), [], [], [], []
         schedule = Schedule(build_plan("test", 0, 100.0, windows))
-        self.injector = Injector(schedule, self.machines, self.clock, self, self.told.append)  # type: ignore[arg-type]
+        tell = lambda target, message: self.told.append(message)  # noqa: E731
+        self.injector = Injector(schedule, self.machines, self.clock, self, tell)  # type: ignore[arg-type]
 
     def note(self, kind: str, /, **fields: Any) -> None:
         assert kind == "Injected"

@@ -28,7 +28,7 @@ from runtime.live.transport.messages import (
     TaskReady,
 )
 from tests.unit.live.test_leases import SETTINGS
-from tests.unit.live.test_supervisor import Clock, Key, World
+from tests.unit.live.test_supervisor import Clock, Key, World, agents_of
 
 # ---- the decision ---------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class Replicas(World):
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
         self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
-        self.supervisor.begin(self)  # type: ignore[arg-type]
+        self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
     def state_of(self, version: int) -> bytes:
         return f"state of {version}".encode()
@@ -94,7 +94,7 @@ def started(**settings: Any) -> Replicas:
         world.connect(key)
     world.form(*world.forms)
     world.attach(("evaluator", 0))
-    assert world.names() == ["agent_ready", "all_attached"]
+    assert world.names() == ["agent_ready", "agents_ready", "all_attached"]
     world.supervisor.save(0, b"start")
     world.tell(("worker", 0), Saved(id=0, seconds=0.1))
     world.forget()

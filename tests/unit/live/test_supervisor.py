@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+from runtime.live.control.agents import Agents
 from runtime.live.control.settings import Settings
 from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
 from runtime.live.control.tasks import MAX_FUTILE
@@ -55,6 +57,11 @@ class Clock:
         self.now = then
 
 
+def agents_of(world: Any) -> Agents:
+    """One agent, which nobody has to start."""
+    return Agents(launcher=None, hub=world, loop=world.clock, logs=Path(), failed=world.failed)  # type: ignore[arg-type]
+
+
 class World:
     """Everything around a supervisor. ``sent`` and ``heard`` are what it said to tasks and to the session."""
 
@@ -68,7 +75,7 @@ class World:
         """The incarnation that was launched last."""
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
         self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, servers, self)  # type: ignore[arg-type]
-        self.supervisor.begin(self)  # type: ignore[arg-type]
+        self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
     # the hub
     def send(self, key: Key, message: Message) -> None:
@@ -145,7 +152,7 @@ def started(**settings: Any) -> World:
     for key in world.keys:
         world.connect(key)
     world.attach(*world.clients)
-    assert world.names() == ["agent_ready", "all_attached"]
+    assert world.names() == ["agent_ready", "agents_ready", "all_attached"]
     world.supervisor.save(0, b"start")
     for key in world.keys:
         if key[0] == "server":

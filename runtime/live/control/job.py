@@ -1,4 +1,4 @@
-"""One live run from its first process to its last."""
+"""One live job from its first process to its last."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import math
 import os
 import secrets
 import signal
-import socket
-import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from injectors.schedule import Schedule
-from runtime.api import Outcome, RunSpec, outcome_of, record_outcome
+from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
 from runtime.core.coordinator import Coordinator
-from runtime.errors import is_full, no_space
+from runtime.errors import no_space
+from runtime.live.control.agents import Agents
 from runtime.live.control.factory import INSEPARABLE, port_for
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
@@ -29,8 +26,7 @@ from runtime.live.control.settings import Processes, Settings, num_computing, st
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.telemetry import Sampler
 from runtime.live.machines.machines import build_machines
-from runtime.live.machines.mechanisms import Mechanisms
-from runtime.live.tasks.interpreter import program, surroundings
+from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
@@ -42,24 +38,36 @@ CROWDED_FRAC = 0.8
 """Of the cores: with more promised, hosts got up to 17 % less than their quotas when all were busy (2 cores)."""
 
 
-class LiveRun:
-    """Machines, agent, tasks; the loop that carries what they say."""
+class LiveJob:
+    """One job of a lab: its secret, hub, session, agents and tasks. Nothing of another job can reach them.
+
+    ``name``: of the job among several; empty for one that is alone. ``beside``: the loop of the lab.
+    """
 
     def __init__(
-        self, processes: Processes, experiment: RunSpec, schedule: Schedule, hosts: Hosts | None, mechanisms: Mechanisms
+        self,
+        name: str,
+        beside: Loop,
+        shared: SharedMachines,
+        launcher: Launcher,
+        processes: Processes,
+        experiment: RunSpec,
+        schedule: Schedule,
+        hosts: Hosts | None,
     ) -> None:
-        self.processes, self.experiment, self.schedule = processes, experiment, schedule
+        self.name, self.processes, self.experiment, self.schedule = name, processes, experiment, schedule
         self.on_hosts = hosts is not None
-        self.secret = secrets.token_bytes(32)
-        self.loop = Loop()
+        self.outcome: Outcome | None = None
+        self.loop = Loop(beside)
+        secret = secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
         tasks += [f"worker:{number}" for number in range(experiment.job.num_workers)]
-        self.machines, self.obstacle = build_machines(hosts, mechanisms, tasks, float(self.threads))
+        self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
-            self.secret,
+            secret,
             experiment.transport,
             processes.port,
             self.machines.control_path,
@@ -67,18 +75,18 @@ class LiveRun:
             self.session.on_message,
             self.session.on_closed,
         )
-        self.session.connect(self.hub, self._port, self._coordinator)
-        self.injector = Injector(
-            schedule, self.machines, self.loop, self.session, lambda message: self.hub.send(("agent", 0), message)
-        )
+        self.agents = Agents(launcher, self.hub, self.loop, experiment.run_dir / "logs", self.session.failed)
+        self.secret = secret
+        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
+        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
         network = self.machines.network
         placement = self.machines.placement
         tasks_of = [] if placement is None else placement.tasks_on
         self.sampler = Sampler(None if network is None else network.counters, tasks_of)
         self.session.served = self.sampler.served
-        self.session.agent_words = self._agent_words
-        self.agent: subprocess.Popen[bytes] | None = None
+        self._winding_down = False
+        self._gone_by_s = 0.0
 
     def _supervisor(self, session: LiveSession) -> LiveSupervisor:
         asked, job = self.processes, self.experiment.job
@@ -116,28 +124,64 @@ class LiveRun:
             scheduler=experiment.scheduler,
         )
 
-    def run(self) -> Outcome:
-        try:
-            self._watch_interrupts()
-            if self.obstacle:
-                self.session.failed(self.obstacle)
-            else:
-                self._say_if_crowded()
-                self._start_agent()
-            self._view()
-            self.session.on_start = self._begin
-            while not self.session.over:
-                self.loop.turn()
-            self.injector.stop()
-            self.session.last_evaluation()
-            return self._outcome()
-        except OSError as error:
-            if not is_full(error):
-                raise
-            self.session.out_of_space(no_space(error, self.experiment.run_dir))
-            return self._outcome()
-        finally:
-            self._end()
+    # ---- from beginning to end ---------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start whoever is needed; the job's clock starts when all are there."""
+        if self.obstacle:
+            self.session.failed(self.obstacle)
+        else:
+            self._say_if_crowded()
+            self.agents.start(self._spec, self.machines.namespace_fds)
+        self._view()
+        self.session.on_start = self._start_clock
+
+    @property
+    def over(self) -> bool:
+        """Whether only its end is left to do."""
+        return self.session.over
+
+    def advance(self) -> bool:
+        """To be called after every turn of the loop; whether the job is over and nothing of it is left."""
+        if self.outcome is None and self.session.over:
+            if not self._winding_down:
+                self._winding_down = True
+                self.injector.stop()
+            if self.session.last_evaluation():
+                self.outcome = self._outcome()
+                self._say_goodbye()
+        if self.outcome is None or (self.agents.there and self.loop.now < self._gone_by_s):
+            return False
+        self.close()
+        return True
+
+    def interrupt(self, number: int) -> None:
+        """The user wants it to end."""
+        self.experiment.interrupted_by = number
+        self.session.interrupt(f"signal {signal.Signals(number).name}")
+
+    def out_of_space(self, error: OSError) -> None:
+        """There is no room for its record."""
+        self.session.out_of_space(no_space(error, self.experiment.run_dir))
+        if self.outcome is None:
+            self.outcome = self._outcome()
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        self._gone_by_s = self.loop.now + AGENT_EXIT_S
+        self.agents.end_those_that_start()
+        self.session.goodbye()
+
+    def close(self) -> None:
+        """The end of whoever has not gone by himself, then of what they lived on; a second time nothing happens."""
+        with ExitStack() as stack:
+            stack.callback(self.loop.forget_timers)
+            stack.callback(self.machines.close)
+            stack.callback(self.hub.close)
+            stack.callback(self.agents.kill)
+            self.session.goodbye()
+
+    # ---- what it starts with -----------------------------------------------------------------------------------------
 
     def _say_if_crowded(self) -> None:
         """Hosts that are promised more than this machine can give all at once do not get what they are promised."""
@@ -150,44 +194,13 @@ class LiveRun:
                 file=sys.stderr,
             )
 
-    def _start_agent(self) -> None:
-        log = (Path(self.experiment.run_dir) / "logs" / "agent.log").open("ab")
-        self.agent = subprocess.Popen(
-            program("runtime.live.tasks.agent", str(os.getpid())),
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env=surroundings(),
-            process_group=0,
-            pass_fds=self.machines.namespace_fds,
-        )
-        log.close()
-        assert self.agent.stdin is not None
-        with suppress(BrokenPipeError), self.agent.stdin as stdin:  # broken: it has died, as we shall see
-            stdin.write(msgspec.msgpack.encode(self._spec()))
-        agent = self.agent
-        self.loop.after(0.1, lambda: self._check_agent(agent))
-
-    def _check_agent(self, agent: subprocess.Popen[bytes]) -> None:
-        """Until it has called, only its exit can tell that the agent is in trouble."""
-        if ("agent", 0) in self.hub.peers:
-            return
-        if agent.poll() is not None:
-            self.session.failed(f"the agent could not start: {self._agent_words()}")
-        else:
-            self.loop.after(0.1, lambda: self._check_agent(agent))
-
-    def _agent_words(self) -> str:
-        log = Path(self.experiment.run_dir) / "logs" / "agent.log"
-        words = log.read_text(errors="replace").strip() if log.exists() else ""  # an empty one is taken away
-        return words.splitlines()[-1] if words else "it said nothing"
-
-    def _spec(self) -> TaskSpec:
+    def _spec(self, agent: int) -> TaskSpec:
         experiment, cut = self.experiment, self.session.coordinator.cut
         return TaskSpec(
             run_dir=str(Path(experiment.run_dir).resolve()),
             coordinator=self.hub.address,
             secret=self.secret,
+            agent=agent,
             heartbeat_s=self.processes.heartbeat_s,
             transport=experiment.transport,
             seed=experiment.job.seed,
@@ -209,36 +222,15 @@ class LiveRun:
             places=self.machines.places,
         )
 
-    def _watch_interrupts(self) -> None:
-        """Ctrl-C, SIGTERM and SIGHUP end the run in good order; a second one ends it at once."""
-        ours, theirs = socket.socketpair()
-        for sock in (ours, theirs):
-            sock.setblocking(False)
-        self.waker = (ours, theirs)
-        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        self.loop.watch(ours, lambda _: self._obey_interrupt(ours))
-
-        def interrupt(number: int, _: object) -> None:
-            # only remembered here, since it may come in the middle of a decision; it also wakes the loop up
-            if self.session.over or self.experiment.interrupted_by:
-                if self.agent is not None and self.agent.returncode is None:
-                    os.killpg(self.agent.pid, signal.SIGKILL)
-                os._exit(128 + number)
-            self.experiment.interrupted_by = number
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, interrupt)
-
-    def _obey_interrupt(self, waker: socket.socket) -> None:
-        waker.recv(64)
-        if number := self.experiment.interrupted_by:
-            self.session.interrupt(f"signal {signal.Signals(number).name}")
+    # ---- while it runs -----------------------------------------------------------------------------------------------
 
     def _view(self) -> None:
+        if self.outcome is not None:
+            return
         self.experiment.tick(self.session.t)
         self.loop.after(VIEW_EVERY_S, self._view)
 
-    def _begin(self) -> None:
+    def _start_clock(self) -> None:
         """The job's clock runs."""
         self._announce()
         self.injector.start()
@@ -277,33 +269,3 @@ class LiveRun:
         )
         record_outcome(self.experiment.record, outcome)
         return outcome
-
-    def _end(self) -> None:
-        """Goodbye, then the end of whoever has not gone by himself, then of what they lived on."""
-        with ExitStack() as stack:
-            stack.callback(self.loop.close)
-            stack.callback(self._forget_interrupts)
-            stack.callback(self.machines.close)
-            stack.callback(self.hub.close)
-            stack.callback(self._end_agent)
-            self.session.goodbye()
-
-    def _end_agent(self) -> None:
-        if ("agent", 0) not in self.hub.peers:
-            self._kill_agent()  # it is still importing and would not listen
-        elif self.agent is not None:
-            try:
-                self.agent.wait(AGENT_EXIT_S)
-            except subprocess.TimeoutExpired:
-                self._kill_agent()
-
-    def _kill_agent(self) -> None:
-        if self.agent is not None and self.agent.poll() is None:
-            os.killpg(self.agent.pid, signal.SIGKILL)
-            self.agent.wait(AGENT_EXIT_S)
-
-    def _forget_interrupts(self) -> None:
-        signal.set_wakeup_fd(-1)
-        for sock in getattr(self, "waker", ()):
-            self.loop.forget(sock)
-            sock.close()

@@ -1,0 +1,140 @@
+"""A live lab: jobs side by side in one process; one loop, one set of machines, one reaction to signals, one end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import final
+
+from runtime.api import Launcher, Outcome
+from runtime.cluster.hosts import Hosts
+from runtime.errors import ConfigError, is_full
+from runtime.live.control.job import LiveJob
+from runtime.live.machines.mechanisms import Mechanisms
+from runtime.live.machines.shared import build_shared
+from runtime.live.transport.loop import Loop
+
+TURN_S, ENDING_TURN_S = 1.0, 0.1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@final
+class LiveLab:
+    """Runs jobs that start at different times on the same machines: this one, or emulated hosts.
+
+    Args:
+        hosts: emulated, for all jobs; None: this machine as it is.
+        mechanisms: how they are emulated, and how a plan is carried out.
+        launcher: makes what starts the agents of one job.
+    """
+
+    def __init__(self, hosts: Hosts | None, mechanisms: Mechanisms, launcher: Callable[[], Launcher]) -> None:
+        self.loop = Loop()
+        self.hosts, self.machines = hosts, build_shared(hosts, mechanisms)
+        self.interrupted_by = 0
+        self._launcher, self._launchers = launcher, list[Launcher]()
+        self._waiting = 0
+        self._names: set[str] = set()
+        self._running: list[LiveJob] = []
+        self._outcomes: dict[str, Outcome] = {}
+        self._closing = ExitStack()
+        self._closing.callback(self.loop.close)
+        self._closing.callback(self.machines.close)
+
+    def add(self, name: str, make: Callable[[LiveLab, str, Launcher], LiveJob], start_s: float = 0.0) -> None:
+        """A job that starts in ``start_s``; raises ``ValueError`` for a name that is in use."""
+        if name in self._names:
+            raise ValueError(f"name={name}: another job of this lab is called so")
+        self._names.add(name)
+        self._waiting += 1
+        self.loop.after(start_s, lambda: self._start(name, make))
+
+    def run(self) -> dict[str, Outcome]:
+        """Until all jobs are over; how each ended, by its name (after an interrupt: of those that had started)."""
+        with self._closing:
+            self._watch_interrupts()
+            while self._running or (self._waiting and not self.interrupted_by):
+                self._turn()
+        return self._outcomes
+
+    def _start(self, name: str, make: Callable[[LiveLab, str, Launcher], LiveJob]) -> None:
+        self._waiting -= 1
+        launcher = self._launcher()
+        self._launchers.append(launcher)
+        job = make(self, name, launcher)
+        self._closing.callback(job.close)
+        if len(self._names) > 1 and self.hosts is not None:
+            refuse_to_share(job, self.hosts)
+        self._running.append(job)
+        job.begin()
+
+    def _turn(self) -> None:
+        try:
+            ending = any(job.over for job in self._running)
+            self.loop.turn(ENDING_TURN_S if ending else TURN_S)
+        except OSError as error:
+            self._out_of_space(error, next((job for job in self._running if job.loop is self.loop.called), None))
+        for job in self._running[:]:
+            try:
+                gone = job.advance()
+            except OSError as error:
+                self._out_of_space(error, job)
+                continue
+            if gone:
+                assert job.outcome is not None
+                self._running.remove(job)
+                self._outcomes[job.name] = job.outcome
+
+    @staticmethod
+    def _out_of_space(error: OSError, job: LiveJob | None) -> None:
+        """A job whose record has no room ends; anything else is not foreseen."""
+        if job is None or not is_full(error):
+            raise error
+        job.out_of_space(error)
+
+    # ---- interrupts --------------------------------------------------------------------------------------------------
+
+    def _watch_interrupts(self) -> None:
+        """Ctrl-C, SIGTERM and SIGHUP end all jobs in good order; a second one ends them at once."""
+        ours, theirs = socket.socketpair()
+        for sock in (ours, theirs):
+            sock.setblocking(False)
+            self._closing.callback(sock.close)
+        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        self._closing.callback(signal.set_wakeup_fd, -1)
+        self.loop.watch(ours, lambda _: self._obey_interrupt(ours))
+        self._closing.callback(self.loop.forget, ours)
+
+        def interrupt(number: int, _: object) -> None:
+            # only remembered here, since it may come in the middle of a decision; it also wakes the loop up
+            if self.interrupted_by or all(job.over for job in self._running):
+                for launcher in self._launchers:
+                    launcher.kill_all()
+                os._exit(128 + number)
+            self.interrupted_by = number
+            for job in self._running:
+                job.experiment.interrupted_by = number
+
+        for number in SIGNALS:
+            signal.signal(number, interrupt)
+
+    def _obey_interrupt(self, waker: socket.socket) -> None:
+        waker.recv(64)
+        if self.interrupted_by:
+            for job in self._running:
+                job.interrupt(self.interrupted_by)
+
+
+def refuse_to_share(job: LiveJob, hosts: Hosts | None) -> None:
+    """Jobs on the same emulated hosts describe them alike and disturb only their own tasks, or ``ConfigError``."""
+    theirs = job.machines.hosts
+    if (hosts and hosts.machines) != (theirs and theirs.machines):
+        raise ConfigError(f"cluster.hosts: {job.name} describes other hosts than its lab; describe the same ones")
+    shared = sorted(one for one in job.experiment.around.disturbed if one.startswith(("host:", "link:")))
+    if shared:
+        raise ConfigError(f"straggler: disturbs {shared[0]}, which {job.name} shares with other jobs; name its tasks")
+    if job.machines.mechanisms.host_quotas == "duty":
+        raise ConfigError("cluster.hosts.cpu_cores: each agent would give its job all of it; it needs control groups")

@@ -1,0 +1,1 @@
+"""Who starts the agents of a job on its nodes."""

@@ -1,0 +1,57 @@
+"""Agents as processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import final
+
+from runtime.api import AgentStart
+from runtime.live.tasks.interpreter import program, surroundings
+
+EXIT_S = 2.0
+
+
+@final
+class LocalLauncher:
+    """See :class:`runtime.api.Launcher`. An agent dies with this process, and everything it has forked dies with it."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, node: str, agent: AgentStart) -> None:
+        with agent.log.open("ab") as log:
+            process = subprocess.Popen(
+                program("runtime.live.tasks.agent", str(os.getpid())),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=surroundings(),
+                process_group=0,
+                pass_fds=agent.fds,
+            )
+        self._agents[node] = process
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as stdin:  # broken: it has died, as we shall see
+            stdin.write(agent.spec)
+
+    def ended(self, node: str) -> str | None:
+        process = self._agents.get(node)
+        if process is None:
+            return "it was never started"
+        code = process.poll()
+        return None if code is None else f"exit code {code}"
+
+    def end(self, node: str) -> None:
+        if self.ended(node) is None:
+            process = self._agents[node]
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(EXIT_S)
+
+    def kill_all(self) -> None:
+        for process in self._agents.values():
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
