@@ -106,3 +106,26 @@ def test_a_closed_socket_can_be_forgotten(loop: Loop, pair: tuple[socket.socket,
     loop.forget(pair[0])
     pair[0].close()
     loop.forget(pair[0])
+
+
+def test_loops_beside_each_other_have_clocks_of_their_own(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(loops.time, "monotonic", lambda: now[0])
+    first, second = Loop(loop), Loop(loop)
+    heard: list[tuple[str, float, bool]] = []
+    first.after(2.0, lambda: heard.append(("first", first.now, loop.called is first)))
+    now[0] = 1001.0
+    second.restart_clock()
+    second.after(0.5, lambda: heard.append(("second", second.now, loop.called is second)))
+    for now[0] in (1001.5, 1002.0):
+        turn(loop)
+    assert heard == [("second", 0.5, True), ("first", 2.0, True)]
+
+
+def test_timers_of_one_loop_are_forgotten_and_those_beside_it_are_not(loop: Loop) -> None:
+    first, second, heard = Loop(loop), Loop(loop), list[str]()
+    first.after(-1.0, lambda: heard.append("first"))
+    second.after(-1.0, lambda: heard.append("second"))
+    first.forget_timers()
+    turn(loop)
+    assert heard == ["second"]

@@ -1,0 +1,162 @@
+"""Agents are keyed by node: who may call, who gets which order, and what is said when one cannot start."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.api import AgentStart
+from runtime.live.control.agents import Agents
+from runtime.live.launchers.local import LocalLauncher
+from runtime.live.transport.address import Address, connect
+from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import Goodbye, KillTask
+from runtime.live.transport.task_spec import TaskSpec
+
+NODES = ("alpha", "beta")
+
+
+class Launched:
+    """A launcher that only remembers; ``gone``: nodes whose agent has ended."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, AgentStart] = {}
+        self.gone: set[str] = set()
+
+    def start(self, node: str, agent: AgentStart) -> None:
+        self.started[node] = agent
+
+    def ended(self, node: str) -> str | None:
+        return "exit code 1" if node in self.gone else None
+
+    def end(self, node: str) -> None:
+        self.gone.add(node)
+
+    def kill_all(self) -> None:
+        self.gone |= set(self.started)
+
+
+class Scene:
+    def __init__(self, logs: Path) -> None:
+        self.loop, self.launcher, self.failures = Loop(), Launched(), list[str]()
+        self.sent: list[tuple[Any, Any]] = []
+        self.peers: dict[Any, Any] = {}
+        self.agents = Agents(self.launcher, self, self.loop, logs, self.failures.append, NODES)  # type: ignore[arg-type]
+
+    def send(self, key: Any, message: Any) -> None:
+        self.sent.append((key, message))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.loop.close()
+
+
+def kill(number: int) -> KillTask:
+    return KillTask(role="worker", id=number, incarnation=0)
+
+
+def test_orders_go_to_the_agent_of_the_task(scene: Scene) -> None:
+    scene.agents.node_of["worker:1"] = "beta"
+    scene.agents.tell("worker:0", kill(0))
+    scene.agents.tell("worker:1", kill(1))
+    assert scene.sent == [(("agent", 0), kill(0)), (("agent", 1), kill(1))]
+
+
+def test_each_may_call_once(scene: Scene) -> None:
+    scene.peers["agent", 0] = None
+    assert [scene.agents.expects(Identity("agent", number)) for number in range(3)] == [False, True, False]
+
+
+def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
+    assert [scene.agents.ready(1), scene.agents.ready(1), scene.agents.ready(0)] == [False, False, True]
+
+
+def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scene: Scene) -> None:
+    scene.agents.start(spec_of)
+    assert list(scene.launcher.started) == list(NODES)
+    scene.peers["agent", 0] = None
+    scene.launcher.gone = {"alpha", "beta"}
+    (scene.agents.log_of("beta")).write_text("first\nno such module\n")
+    scene.loop.turn(1.0)
+    assert scene.failures == ["the agent could not start: no such module"]
+
+
+def spec_of(agent: int) -> TaskSpec:
+    fields: dict[str, Any] = dict.fromkeys(("optimizer", "backend", "task"), {})
+    numbers = dict.fromkeys(
+        ("seed", "num_workers", "num_servers", "num_samples", "num_shards", "validation_samples"), 1
+    )
+    address = Address(transport="tcp", host="127.0.0.1", port=1)
+    return TaskSpec(
+        run_dir="", coordinator=address, secret=b"", agent=agent, heartbeat_s=1.0, transport="tcp", shard_samples=None,
+        device=None, **fields, **numbers,
+    )  # fmt: skip
+
+
+def test_those_that_have_not_called_are_ended_since_they_would_not_listen(scene: Scene) -> None:
+    scene.agents.start(spec_of)
+    scene.peers["agent", 1] = None
+    scene.agents.end_those_that_start()
+    assert scene.launcher.gone == {"alpha"}
+    assert scene.agents.there
+    scene.agents.kill()
+    assert not scene.agents.there
+
+
+def test_a_local_agent_that_cannot_read_its_task_says_how_it_ended(tmp_path: Path) -> None:
+    launcher = LocalLauncher()
+    assert launcher.ended("local") == "it was never started"
+    launcher.start("local", AgentStart(spec=b"\xc1", log=tmp_path / "agent.log"))
+    launcher._agents["local"].wait(30)
+    assert launcher.ended("local") == "exit code 1"
+    assert (tmp_path / "agent.log").read_text()
+
+
+def test_an_agent_of_one_job_cannot_call_another(tmp_path: Path) -> None:
+    """Two jobs of a lab have a hub and a secret each, on one loop."""
+    loop, admitted = Loop(), list[tuple[str, Identity]]()
+    hubs = {name: hub_of(loop, secret, name, admitted) for name, secret in (("a", b"a" * 32), ("b", b"b" * 32))}
+    calls = [caller(hubs["a"], b"a" * 32), caller(hubs["b"], b"a" * 32)]
+    for _ in range(20):
+        loop.turn(0.05)
+    for thread, _ in calls:
+        thread.join(5)
+    assert admitted == [("a", Identity("agent", 0))]
+    assert [list(hub.peers) for hub in hubs.values()] == [[("agent", 0)], []]
+    for hub in hubs.values():
+        hub.send(("agent", 0), Goodbye())
+        hub.close()
+    for _, sock in calls:
+        sock.close()
+    loop.close()
+
+
+def hub_of(loop: Loop, secret: bytes, name: str, admitted: list[tuple[str, Identity]]) -> Hub:
+    def admit(identity: Identity) -> bool:
+        admitted.append((name, identity))
+        return True
+
+    return Hub(Loop(loop), secret, "tcp", 0, "", admit, lambda *_: None, lambda *_: None)
+
+
+def caller(hub: Hub, secret: bytes) -> tuple[Any, socket.socket]:
+    sock = connect(hub.address)
+
+    def prove() -> None:
+        with contextlib.suppress(ConnectionError):
+            call(sock, secret, Identity("agent", 0))
+
+    thread = threading.Thread(target=prove)
+    thread.start()
+    return thread, sock
