@@ -93,7 +93,7 @@ def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scen
 
 
 def spec_of(agent: int) -> TaskSpec:
-    fields: dict[str, Any] = dict.fromkeys(("optimizer", "backend", "task"), {})
+    fields: dict[str, Any] = {key: {} for key in ("optimizer", "backend", "task")}
     numbers = dict.fromkeys(
         ("seed", "num_workers", "num_servers", "num_samples", "num_shards", "validation_samples"), 1
     )
