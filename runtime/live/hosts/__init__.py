@@ -1,1 +1,1 @@
-"""Emulated hosts: one network namespace each, joined by a switch, behind links whose rate is exact and can change."""
+"""Emulated hosts: one network namespace each, joined by a switch, behind links of an exact, changeable rate."""

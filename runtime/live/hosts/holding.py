@@ -1,4 +1,4 @@
-"""A connection that is passed on with a delay: every byte is held back for a while, then goes in the order it came."""
+"""A connection that is relayed with a delay: every byte is held back for a while, then forwarded in order."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from runtime.live.transport.loop import Loop
 
 CHUNK_BYTES = 1 << 18
 HELD_BYTES = 1 << 24
-"""Of one direction of one connection: 100 ms of 1 Gbit/s are 12.5 MB."""
+"""Buffer of one direction of one connection: 100 ms of 1 Gbit/s are 12.5 MB."""
 RETRY_S = 0.05
 CONNECT_PATIENCE_S = 5.0
-"""A target that is not up for so long is given up: its client sees a reset."""
+"""Seconds after which an unreachable target is given up: its client sees a reset."""
 LATE_S = 20e-6
 """Data this close to its time is released at once."""
 NOT_UP = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
-"""Nobody listens there. Any other failure is one of a connection that there was."""
+"""Errors that mean that no process listens; any other error belongs to an established connection."""
 RESET = b"\x01\0\0\0\0\0\0\0"
-"""To linger for no time: the other side sees that something was lost."""
+"""Linger for no time, so that the peer sees a reset."""
 
 Guard = Callable[[Callable[[], None]], None]
 
 
 class End:
-    """One socket of a connection, and what we wait for on it."""
+    """One socket of a connection, and the events that are awaited on it."""
 
     def __init__(self, loop: Loop, sock: socket.socket, happened: Callable[[int], None]) -> None:
         sock.setblocking(False)
@@ -39,7 +39,7 @@ class End:
         self._selector, self._happened, self._wanted = loop.selector, happened, 0
 
     def want(self, event: int, on: bool) -> None:
-        """Wait for an event, or no longer."""
+        """Start or stop waiting for an event."""
         wanted = self._wanted | event if on else self._wanted & ~event
         if wanted == self._wanted:
             return
@@ -53,11 +53,11 @@ class End:
 
     @property
     def closed(self) -> bool:
-        """Nothing more happens here."""
+        """Whether this end is closed."""
         return self.sock.fileno() < 0
 
     def close(self, *, reset: bool = False) -> None:
-        """``reset``: the other side sees that something was lost."""
+        """Close the socket; ``reset``: the peer sees that data was lost."""
         if self.closed:
             return
         self.want(EVENT_READ | EVENT_WRITE, False)
@@ -67,9 +67,9 @@ class End:
 
 
 class Way:
-    """One direction of a connection: what came from ``source`` goes to ``sink``, ``delay_s`` later.
+    """One direction of a connection: data from ``source`` goes to ``sink``, ``delay_s`` later.
 
-    Calls fail with ``OSError`` when an end does; those that come from a timer go through ``guard``.
+    Calls raise ``OSError`` when an end fails; those of timers go through ``guard``.
     """
 
     def __init__(self, loop: Loop, source: End, sink: End, delay_s: float, guard: Guard) -> None:
@@ -80,12 +80,12 @@ class Way:
         """Whether the end of the stream has been passed on."""
         self._loop, self._delay_s, self._guard = loop, delay_s, guard
         self._held: deque[tuple[float, memoryview]] = deque()
-        """When it may go, and what; the end of the stream is a piece of nothing."""
+        """(due time, data) of every piece; an empty piece is the end of the stream."""
         self._held_bytes = 0
         self._waiting = False
 
     def receive(self) -> None:
-        """The source has something."""
+        """Read what the source has."""
         try:
             data = self.source.sock.recv(CHUNK_BYTES)
         except BlockingIOError:
@@ -97,7 +97,7 @@ class Way:
         self.release()
 
     def release(self) -> None:
-        """Pass on what is due, as far as the sink takes it."""
+        """Forward what is due, as far as the sink accepts it."""
         if not self.open:
             return
         now = self._loop.now + LATE_S
@@ -115,7 +115,7 @@ class Way:
         self.release()
 
     def _pass_on(self) -> bool:
-        """The first piece; whether all of it has gone."""
+        """Forward the first piece; return whether all of it was accepted."""
         due_s, piece = self._held.popleft()
         if not piece:
             self.sink.sock.shutdown(socket.SHUT_WR)
@@ -161,7 +161,7 @@ class Connection:
             self._try_again(code)
 
     def _connected(self) -> None:
-        """Or not: the answer is here."""
+        """The attempt to connect has succeeded or failed."""
         if code := self._target.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._try_again(code)
             return
@@ -170,7 +170,7 @@ class Connection:
         self._there.release()
 
     def _try_again(self, code: int) -> None:
-        """The target is not up yet, perhaps."""
+        """Retry, since the target may not listen yet."""
         if code not in NOT_UP or self._loop.now >= self._give_up_s:
             raise OSError(code, os.strerror(code))
         self._target.close()
@@ -193,7 +193,7 @@ class Connection:
             reads.receive()
 
     def _guarded(self, call: Callable[[], None]) -> None:
-        """An end that fails takes the other with it; after both ends of stream nothing is left to do."""
+        """Run ``call``; close both ends if one fails, or after the end of both streams."""
         if self._client.closed:
             return
         try:

@@ -1,6 +1,6 @@
-"""How hosts come to be a delay apart: by the kernel's netem (``Network.set_latency``), or else by a relay process.
+"""Latency between hosts: by the kernel's netem (``Network.set_latency``), or else by a relay process.
 
-Either way a host's latency is that between it and the switch, one way; between two hosts it is the sum of both.
+A host's latency is that between it and the switch, one way; between two hosts it is the sum of both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RelayFailed(OSError):
 
 
 def route_to(port: int, target: tuple[str, int], latency_s: Mapping[str, float]) -> Route:
-    """From ``port`` of the laboratory to ``target``; ``latency_s``: of every host, by its address."""
+    """The route from ``port`` of the laboratory to ``target``; ``latency_s``: of every host, by its address."""
     own_s = latency_s[target[0]]
     delays_s = {address: (seconds + own_s, seconds + own_s) for address, seconds in latency_s.items()}
     delays_s[target[0]] = (0.0, 0.0)  # nothing lies between a host and itself
@@ -31,7 +31,7 @@ def route_to(port: int, target: tuple[str, int], latency_s: Mapping[str, float])
 
 
 def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
-    """A relay that listens at ``host`` now. It ends when its ``stdin`` is closed; call this in the main thread.
+    """Start a relay that listens at ``host``. It ends when its ``stdin`` is closed; call this in the main thread.
 
     Raises :class:`RelayFailed`.
     """

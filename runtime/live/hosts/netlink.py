@@ -1,7 +1,7 @@
-"""Sockets by which the kernel's network is set up, through pyroute2, which is imported when the first is made.
+"""Sockets that configure the kernel's network, through pyroute2, which is imported when the first is opened.
 
-A socket belongs for good to the namespace in which it was made. None starts a thread or a process; one costs 0.3 ms and
-four descriptors, so those of hosts are opened when something changes there, and 250 hosts hold 250 descriptors.
+A socket always belongs to the namespace in which it was opened. None starts a thread or a process; one costs 0.3 ms and
+four descriptors, so those of hosts are opened only for a change, and 250 hosts hold 250 descriptors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from runtime.live.hosts.netns import inside
 
 _HEADER = struct.Struct("=IHHII")
-"""Of a netlink message: length, type, flags, sequence number, port."""
+"""Header of a netlink message: length, type, flags, sequence number, port."""
 _ERROR_TYPE = 2
 _AT_ONCE = 64
 """Messages in one system call: their answers fit into a socket's buffer."""
 
 
 class LinkRefused(OSError):
-    """The kernel did not do, or does not hold, what was asked of a link."""
+    """The kernel rejected, or does not enforce, a setting of a link."""
 
     def __str__(self) -> str:
         return self.strerror or super().__str__()
@@ -33,7 +33,7 @@ class LinkRefused(OSError):
 
 @contextmanager
 def routes(namespace_fd: int | None = None) -> Iterator[Any]:
-    """A pyroute2 ``IPRoute`` in a namespace (None: the current one) whose kernel answers with what it then holds."""
+    """A pyroute2 ``IPRoute`` in a namespace (None: the current one) that returns what the kernel then enforces."""
     opened = open_routes(namespace_fd)
     try:
         yield opened
@@ -52,7 +52,7 @@ def open_routes(namespace_fd: int | None = None) -> Any:
 
 @contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """Turns pyroute2's errors into :class:`LinkRefused`: ``what`` says for people what was tried."""
+    """Turns pyroute2's errors into :class:`LinkRefused`; ``what`` names the attempt in messages."""
     refused = importlib.import_module("pyroute2").NetlinkError
     try:
         yield
@@ -67,7 +67,7 @@ def _words(error: Any) -> str:
 
 
 def encode_neighbours(ifindex: int, lladdr_of: Sequence[tuple[str, str]]) -> list[bytes]:
-    """Messages that tell a host for good who has which address, so that nobody ever has to ask."""
+    """Messages with permanent neighbour entries for a host, so that no address is ever resolved."""
     batch = importlib.import_module("pyroute2").IPBatch()
     messages = []
     try:
@@ -81,7 +81,7 @@ def encode_neighbours(ifindex: int, lladdr_of: Sequence[tuple[str, str]]) -> lis
 
 
 def send_all(namespace_fd: int | None, messages: Sequence[bytes]) -> None:
-    """Many messages in few system calls, 2 µs each: n hosts know n addresses each. Raises :class:`LinkRefused`."""
+    """Send many messages in few system calls, 2 µs each: n hosts have n entries each. Raises :class:`LinkRefused`."""
     if namespace_fd is None:
         sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     else:

@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(fd: int) -> None:
-    """Move this thread into the network namespace ``fd``; sockets that it has stay where they were made."""
+    """Move this thread into the network namespace ``fd``; its open sockets stay in theirs."""
     if _libc.setns(fd, CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, f"setns: {os.strerror(number)}")
@@ -28,7 +28,7 @@ def current() -> int:
 
 
 def new_namespace() -> int:
-    """A descriptor of a fresh network namespace; this thread is where it was."""
+    """A descriptor of a new network namespace; this thread stays in its own."""
     with _coming_back():
         unshare(CLONE_NEWNET)
         return current()
@@ -36,7 +36,7 @@ def new_namespace() -> int:
 
 @contextmanager
 def inside(fd: int) -> Iterator[None]:
-    """This thread is in the namespace ``fd`` for a moment: sockets that are made now stay in it for good."""
+    """Run a block in the namespace ``fd``: sockets that it opens stay in that namespace."""
     with _coming_back():
         enter(fd)
         yield

@@ -8,9 +8,9 @@
                                  |   what it receives |
                                  |                  --+  port of the next host
 
-Rates are bytes per second on the wire, headers included, of each direction by itself. They change within milliseconds
-and nothing that is under way is dropped. Everything is in the kernel: whatever kills the run, it goes with its last
-process.
+Rates are bytes per second on the wire, headers included, separately for each direction. They change within
+milliseconds, and no packet in flight is dropped. Everything is in the kernel, so it disappears with the run's last
+process, however that ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runtime.live.hosts.wiring import Ends
 __all__ = ["LinkRefused", "Network"]
 
 COUNTERS = Path("/proc/thread-self/net/dev")
-"""Of the namespace in which it was opened, whoever reads it."""
+"""Counters of the namespace in which the file was opened, whichever process reads it."""
 
 
 class Network:
@@ -77,21 +77,21 @@ class Network:
 
     @property
     def namespace_fds(self) -> list[int]:
-        """By host: pass one on to a process that is to ``netns.enter`` it."""
+        """Descriptors by host: pass one to a process that should ``netns.enter`` it."""
         return [ends.namespace_fd for ends in self._ends]
 
     def rate(self, host: int) -> float | None:
-        """Bytes per second of a host's link, either way; None: no limit."""
+        """Bytes per second of a host's link in each direction; None: no limit."""
         return self._in[host].rate_bytes_per_s
 
     def set_rate(self, host: int, bytes_per_s: float | None) -> float | None:
-        """Change it, both ways; what the kernel then holds. Raises :class:`LinkRefused`."""
+        """Set both directions' rate; returns what the kernel enforces. Raises :class:`LinkRefused`."""
         with routes(self._ends[host].namespace_fd) as there:
             self._out[host].set_rate(there, bytes_per_s)
         return self._in[host].set_rate(self._ip, bytes_per_s)
 
     def set_peer_rate(self, sender: int, receiver: int, bytes_per_s: float | None) -> float | None:
-        """Change what one host may send to another, within both links; what the kernel then holds."""
+        """Set the rate from one host to another, within both links; returns what the kernel enforces."""
         if sender == receiver:
             raise LinkRefused(f"{_link(sender)}: what a host sends to itself passes no link; name two hosts")
         with routes(self._ends[sender].namespace_fd) as there:
@@ -104,17 +104,17 @@ class Network:
         self._in[host].set_delay(self._ip, seconds)
 
     def cut(self, host: int, on: bool) -> None:
-        """Pull the plug, or put it back: nothing passes in either direction, and what was on its way in is lost.
+        """Disconnect or reconnect a host: nothing passes in either direction, and incoming packets in flight are lost.
 
-        The link itself works again at once; a TCP connection does when it tries again, which takes it up to about as
-        long as the cut was.
+        The link itself works again at once; a TCP connection does after its next retry, which takes up to about as
+        long as the cut lasted.
         """
         wiring.set_port(self._ip, self._ends[host].port, wiring.DISABLED if on else wiring.FORWARDING)
         if on:
             self._in[host].drop_all(self._ip)
 
     def counters(self) -> list[tuple[int, int]]:
-        """(bytes out, bytes in) of every host since the start, in some 30 µs.
+        """(bytes out, bytes in) of every host since the start; reading takes about 30 µs.
 
         As interfaces count: segments that left in one piece count their headers once, up to 4 % less than on the wire.
         """
@@ -128,7 +128,7 @@ class Network:
         return [counted[name] for name in self._ports]
 
     def close(self) -> None:
-        """Everything goes, at once for whoever is still in there."""
+        """Delete everything, at once also for processes that still use it."""
         self._closing.close()
 
 

@@ -1,4 +1,4 @@
-"""Can this machine and user make emulated links? Found out by making one, in namespaces that end with this process.
+"""Tests whether this machine and user can make emulated links, by making one in namespaces that end with this process.
 
 ``python -m runtime.live.hosts.probe [PARENT]`` prints, in JSON, null or a reason and a cure for each of ``links``,
 ``peers`` and ``netem``. Each function tries in a namespace of its own; without root it must be called inside those of a
@@ -29,21 +29,21 @@ USER_NAMESPACES = "run as root, or allow user namespaces (sysctl user.max_user_n
 
 
 class Lack(NamedTuple):
-    """Why something cannot be done here, and what to do about it."""
+    """Why something is not possible here, and the cure."""
 
     reason: str
     cure: str
 
 
 def pyroute2() -> Lack | None:
-    """The library by which all else is done."""
+    """Test for the library that all other tests use."""
     if importlib.util.find_spec("pyroute2") is None:
         return Lack("pyroute2 is not installed", "pip install pyroute2")
     return None
 
 
 def namespace() -> Lack | None:
-    """A network namespace for a host."""
+    """Test a network namespace for a host."""
     try:
         os.close(new_namespace())
     except OSError as error:
@@ -52,7 +52,7 @@ def namespace() -> Lack | None:
 
 
 def wires() -> Lack | None:
-    """A switch, and a host at it."""
+    """Test a switch with a host."""
     try:
         with _elsewhere() as fd, routes(fd) as ip, inside(fd):
             bridge = wiring.lay_bridge(ip, RUN_ID)
@@ -63,24 +63,24 @@ def wires() -> Lack | None:
 
 
 def tbf() -> Lack | None:
-    """A rate."""
+    """Test the rate of a link."""
     return _queue(lambda queue, ip: queue.set_rate(ip, RATE_BYTES_PER_S), "tbf", "NET_SCH_TBF")
 
 
 def htb() -> Lack | None:
-    """A rate to a single peer."""
+    """Test the rate to a single peer."""
     return _queue(
         lambda queue, ip: queue.set_peer_rate(ip, 1, RATE_BYTES_PER_S), "htb, cls_u32", "NET_SCH_HTB, NET_CLS_U32"
     )
 
 
 def netem() -> Lack | None:
-    """A delay."""
+    """Test the delay of a link."""
     return _queue(lambda queue, ip: queue.set_delay(ip, DELAY_S), "netem", "NET_SCH_NETEM")
 
 
 def _queue(put: Callable[[Queue, Any], object], what: str, options: str) -> Lack | None:
-    """On the loopback interface: so a missing veth does not look like a missing queue."""
+    """Try a queue on the loopback interface, so that a missing veth does not look like a missing queue."""
     try:
         with _elsewhere() as fd, routes(fd) as ip:
             ip.link("set", index=wiring.LOOPBACK_INDEX, mtu=rules.MTU_BYTES)
@@ -92,7 +92,7 @@ def _queue(put: Callable[[Queue, Any], object], what: str, options: str) -> Lack
 
 @contextlib.contextmanager
 def _elsewhere() -> Iterator[int]:
-    """A namespace that is gone afterwards, with all that is in it."""
+    """A namespace that disappears afterwards with its content."""
     fd = new_namespace()
     try:
         yield fd
@@ -114,16 +114,16 @@ CAPABILITIES: dict[str, tuple[Callable[[], Lack | None], ...]] = {
     "peers": (pyroute2, htb),
     "netem": (pyroute2, netem),
 }
-"""What a run may need, and what must work for it."""
+"""Capabilities that a run may need, and the tests that each requires."""
 
 
 def report() -> dict[str, Lack | None]:
-    """The first lack of each capability, tried here."""
+    """The first lack of each capability, found by trying."""
     return {name: next(filter(None, (look() for look in looks)), None) for name, looks in CAPABILITIES.items()}
 
 
 def main(parent_pid: int | None = None) -> None:
-    """Entry point; it ends with the process that asks, if that says who it is."""
+    """Entry point; the process ends with its parent, if that passes its id."""
     if parent_pid is not None:
         die_with(parent_pid)
     if (words := obstacle(Isolation.NETWORK)) is not None:

@@ -1,8 +1,8 @@
-"""Latency where the kernel has no netem: a process that passes connections on and holds every byte back for a while.
+"""Latency where the kernel has no netem: a process that relays connections and holds every byte back for a while.
 
-It sits in the laboratory's namespace, and a client connects to the laboratory's address instead of the server's: so its
-data passes its own link, waits here, and passes the server's link. What came together may leave in other pieces, but
-nothing before its time and everything in order. A full hold stops reading, and so the sender (back pressure).
+It runs in the laboratory's namespace, and a client connects to the laboratory's address instead of the server's: so its
+data passes its own link, waits here, and passes the server's link. Data may leave in other pieces than it came, but
+never early and always in order. A full buffer stops reading, and so the sender (back pressure).
 
 Run as ``python -m runtime.live.hosts.relay PARENT`` with a :class:`RelayMap`, one line of JSON, on a standard input
 that stays open; it answers ``ready`` when it listens. It ends with its parent, or when its standard input does.
@@ -29,34 +29,34 @@ READY = b"ready\n"
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """From a port of the laboratory to a server."""
+    """A route from a port of the laboratory to a server."""
 
     port: int
     target: tuple[str, int]
     delays_s: dict[str, tuple[float, float]]
-    """By the client's address: one way to the target, and back."""
+    """Latencies to the target and back, by the client's address."""
     other_s: tuple[float, float] = (0.0, 0.0)
-    """Of a client that is not listed."""
+    """Latencies of a client that is not listed."""
 
 
 class RelayMap(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen, and where that leads."""
+    """Ports to listen on, and their targets."""
 
     host: str
     routes: list[Route]
 
 
 class PreciseLoop(Loop):
-    """``epoll`` waits in whole milliseconds, the size of what is to be done here; ``select`` on it does not."""
+    """A loop with exact time-outs: ``epoll`` waits in whole milliseconds, as long as delays; ``select`` does not."""
 
     def turn(self, at_most_s: float = 1.0) -> None:
-        """Wait for the next thing and do what is due."""
+        """Wait for the next event and run what is due."""
         select.select([self.selector], [], [], self.wait_s(at_most_s))
         super().turn(0.0)
 
 
 class Relay:
-    """Listens on all routes."""
+    """Listens on all routes and relays their connections."""
 
     def __init__(self, relay_map: RelayMap) -> None:
         self.loop = PreciseLoop()
@@ -68,12 +68,12 @@ class Relay:
     def _accept(self, listener: socket.socket, route: Route, _: int) -> None:
         try:
             client, (address, _port) = listener.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the client has disconnected already
             return
         Connection(self.loop, client, route.target, *route.delays_s.get(address, route.other_s))
 
     def run(self) -> None:
-        """Until standard input ends."""
+        """Relay until standard input ends."""
         self.loop.watch(sys.stdin, self._on_input)
         while not self._ended:
             self.loop.turn()
@@ -83,7 +83,7 @@ class Relay:
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point of the relay process."""
     die_with(int(sys.argv[1]))
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
     line = bytearray()

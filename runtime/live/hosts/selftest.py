@@ -1,8 +1,8 @@
-"""Before a job starts: does every link pass data, both ways, and no faster than it should?
+"""Test before a job: every link passes data in both directions, and no faster than its rate.
 
 One TCP connection per host and direction, between the host and the laboratory. Links share nothing but the processor,
-so as many are tried at the same time as it can serve; but one direction after the other, since else the
-acknowledgements of the one wait behind the data of the other.
+so as many are tested at the same time as it can serve; but one direction after the other, because otherwise the
+acknowledgements of one would wait behind the data of the other.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from runtime.live.hosts.network import Network
 from runtime.live.transport.address import tune
 
 ASKED_S = 0.05
-"""So long a link should take."""
+"""Planned duration of a test of a link."""
 LEAST_BURSTS = 4
-"""At least so much, or the burst that passes for nothing hides the rate."""
+"""Least amount of data: with less, the burst would hide the rate."""
 MOST_BYTES = 2_000_000
-"""Of a fast link, or of one without a limit."""
+"""Data for a fast link, or one without a limit."""
 PATIENCE_S = 2.0
-"""Beyond three times what it should take: then nothing more will come."""
+"""Seconds beyond three times the planned duration after which no more data is expected."""
 TOO_FAST = 1.3
 TOGETHER_BYTES_PER_S = 60e6
-"""Of all links that are tried at the same time: what this loop can move on half a core."""
+"""Total rate of links tested at the same time: what this loop can move on half a core."""
 WAKES = 16
-"""So often a receiver is woken: else waking for every packet is what limits eight links of 100 Mbit/s."""
+"""Seconds between two wake-ups of a receiver: with one per packet, these would limit eight links of 100 Mbit/s."""
 _NOTHING = memoryview(bytes(MOST_BYTES))
 
 
 class LinkCheck(NamedTuple):
-    """What a link did; ``out``: from the host."""
+    """Measured rates of a link; ``out``: from the host."""
 
     host: int
     out: bool
     asked_bytes_per_s: float | None
     bytes_per_s: float
-    """On the wire, after the burst. Less than asked is no failure: many fast links share this machine's processor."""
+    """Rate on the wire, after the burst. It may be below the link's: fast links share this machine's processor."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Stream:
     ended_s: float = 0.0
 
     def send(self) -> bool:
-        """Whether all is sent."""
+        """Send what the socket takes; whether all is sent."""
         with contextlib.suppress(BlockingIOError):
             self.left -= self.source.send(_NOTHING[: self.left])
         if not self.left:
@@ -71,7 +71,7 @@ class _Stream:
         return not self.left
 
     def receive(self) -> bool:
-        """Whether all has come."""
+        """Receive what has arrived; whether that is all."""
         with contextlib.suppress(BlockingIOError):
             count = len(self.sink.recv(MOST_BYTES))
             self.ended_s = time.monotonic()
@@ -82,13 +82,13 @@ class _Stream:
 
     @property
     def bytes_per_s(self) -> float:
-        """On the wire, between the first arrival and the last."""
+        """Rate on the wire, between the first arrival and the last."""
         took = max(self.ended_s - self.begun_s, 1e-6)
         return (self.arrived - self.first) / rules.PAYLOAD_FRAC / took
 
 
 def check_links(network: Network) -> list[LinkCheck]:
-    """Try all links; raises :class:`LinkRefused` with one line about the first that fails."""
+    """Test all links; raises :class:`LinkRefused` with one line about the first that fails."""
     with contextlib.ExitStack() as stack:
         checks = []
         for hosts in _groups([network.rate(host) for host in range(len(network.addresses))]):
@@ -102,7 +102,7 @@ def check_links(network: Network) -> list[LinkCheck]:
 
 
 def _groups(rates: list[float | None]) -> list[list[int]]:
-    """Hosts that are tried at the same time."""
+    """Groups of hosts that are tested at the same time."""
     groups: list[list[int]] = []
     room = 0.0
     for host, rate in enumerate(rates):
@@ -145,7 +145,7 @@ def _bytes_to_send(rate: float | None) -> int:
 
 
 def _run(streams: list[_Stream]) -> None:
-    """Until all has arrived, or nothing more will."""
+    """Run until all data has arrived, or no more is expected."""
     longest_s = max((one.total / one.rate for one in streams if one.rate), default=0.0)
     deadline = time.monotonic() + 3 * longest_s + PATIENCE_S
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""The queue of one interface: what it lets out, at which rate, after which delay, to whom less.
+"""The queue of one interface: its rate, its delay, and lower rates to single peers.
 
 ::
 
@@ -6,8 +6,8 @@
       tbf 1:      the link's rate
         htb 2:    traffic to single peers in classes of their own; all else passes straight through
 
-Everything but the delay is there from the first limit on and is only changed afterwards: taking a queue away would
-drop what waits in it. So "no limit" is then a rate that nothing here reaches.
+Everything but the delay exists from the first limit on and is only changed afterwards: removing a queue would
+drop what waits in it. So "no limit" is then a rate that no link here reaches.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ NETEM = 0x3_0000
 FIRST_CLASS = 0x1
 ETHERTYPE_IP = 0x0800
 DESTINATION_OFFSET_BYTES = 16
-"""Of the destination's address in an IPv4 header."""
+"""Offset of the destination's address in an IPv4 header."""
 NETEM_QUEUE_PACKETS = 1_000_000
 """Bytes in flight are rate x delay: 100 ms of 10 Gbit/s are 83 000 frames."""
 NETEM_UNITS_PER_S = 1_000_000
 QUANTUM_BYTES = 60_000
-"""Of htb: how the classes take turns; it has no say in their rates."""
+"""Quantum of htb, by which classes take turns; it does not affect their rates."""
 
 
 class Queue:
-    """What leaves interface ``index``; ``link`` names it in messages; ``sorts``: whether peers can have own rates.
+    """The queue of interface ``index``; ``link`` names it in messages; ``sorts``: whether peers can have own rates.
 
-    ``frames``: how many come in one piece at most. Every method takes a netlink socket of the interface's namespace.
+    ``frames``: most frames of a segment. Every method takes a netlink socket of the interface's namespace.
     """
 
     def __init__(self, index: int, link: str, *, sorts: bool, frames: int | None = None) -> None:
         self.index, self.link, self.sorts = index, link, sorts
         self._frames = rules.MAX_FRAMES if frames is None else frames
         self._holds_segments = False
-        """Whether whole segments may wait here: a bucket of now or before has let them in."""
+        """Whether whole segments may be queued: the current or an earlier bucket has admitted them."""
         self.rate_bytes_per_s: float | None = None
-        """What is held; None: no limit."""
+        """The enforced rate; None: no limit."""
         self._present = False
         """Whether there is a tbf."""
         self._delayed = False
@@ -53,7 +53,7 @@ class Queue:
     # ---- rate --------------------------------------------------------------------------------------------------------
 
     def set_rate(self, ip: Any, bytes_per_s: float | None) -> float | None:
-        """Limit it; the rate that the kernel then holds, None for no limit. Raises :class:`LinkRefused`."""
+        """Set the rate; returns what the kernel enforces, None for no limit. Raises :class:`LinkRefused`."""
         if bytes_per_s is None and not self._present:
             return None
         held = self._put_tbf(ip, "change" if self._present else "add", bytes_per_s)
@@ -83,7 +83,7 @@ class Queue:
         return self._check(told, "TCA_TBF_PARMS", rate)
 
     def _sort(self, ip: Any) -> None:
-        """Room for classes below the tbf. What is in none of them passes at once."""
+        """Add an htb for classes below the tbf. Traffic in none of them passes at once."""
         if self.sorts:
             with refusals(f"{self.link}: htb"):
                 ip.tc("add", "htb", self.index, HTB, parent=TBF + FIRST_CLASS, default=0)
@@ -98,7 +98,7 @@ class Queue:
     # ---- single peers ------------------------------------------------------------------------------------------------
 
     def set_peer_rate(self, ip: Any, peer: int, bytes_per_s: float | None) -> float | None:
-        """Limit what goes to the host ``peer`` alone, within the limit of the link."""
+        """Limit the traffic to the host ``peer``, within the limit of the link."""
         assert self.sorts, "only a host's own end sorts by peer"
         if peer not in self._peers and bytes_per_s is None:
             return None
@@ -145,7 +145,7 @@ class Queue:
     # ---- delay, and the queue itself ---------------------------------------------------------------------------------
 
     def set_delay(self, ip: Any, seconds: float) -> None:
-        """Hold every packet back so long, before the rate; needs netem. The first time drops what is queued."""
+        """Delay every packet, before the rate limit; needs netem. The first call drops what is queued."""
         if not self._delayed and not seconds:
             return
         with refusals(f"{self.link}: delay {seconds:g} s by netem"):
@@ -163,14 +163,14 @@ class Queue:
             self._again(ip)
 
     def drop_all(self, ip: Any) -> None:
-        """Forget what is queued."""
+        """Drop all queued packets."""
         if self._present:
             with refusals(f"{self.link}: emptying its queue"):
                 ip.tc("del", index=self.index, handle=TBF, parent=NETEM + FIRST_CLASS if self._delayed else ROOT)
             self._again(ip)
 
     def _again(self, ip: Any) -> None:
-        """Rate and peers as they were, after the queue was taken away."""
+        """Restore rate and peers after the queue was removed."""
         if not self._present:
             return
         self._put_tbf(ip, "add", self.rate_bytes_per_s)
@@ -182,7 +182,7 @@ class Queue:
 
 
 def checked_rate(link: str, bytes_per_s: float | None) -> int:
-    """As the kernel counts: whole bytes per second, 32 bits. Raises :class:`LinkRefused`."""
+    """A rate as the kernel counts it: whole bytes per second, 32 bits. Raises :class:`LinkRefused`."""
     if bytes_per_s is None:
         return rules.UNLIMITED_BYTES_PER_S
     if not rules.LOWEST_BYTES_PER_S <= bytes_per_s <= rules.UNLIMITED_BYTES_PER_S:

@@ -1,7 +1,7 @@
 """The cables: a switch in the current namespace, a namespace for every host, and a pair of interfaces between the two.
 
-Nothing here happens by chance of traffic: addresses are told to everybody for good, the switch knows which host is at
-which port, and neither the switch nor IPv6 says anything by itself.
+Nothing here depends on earlier traffic: all neighbour entries are permanent, the switch has a fixed table of hosts and
+ports, and neither the switch nor IPv6 sends anything by itself.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ NLA_F_NESTED = 0x8000
 NUD_NOARP = 0x40
 NTF_MASTER = 0x04
 SILENT = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", 1)]})]}
-"""No IPv6 address of its own: so nothing is announced or asked for."""
+"""No IPv6 address is generated, so none is announced or resolved."""
 
 
 class Ends(NamedTuple):
-    """Where a host is connected."""
+    """The ends of a host's connection to the switch."""
 
     namespace_fd: int
     inner: int
-    """Index of its own interface, in its namespace."""
+    """Index of the host's interface, in its namespace."""
     port: int
-    """Index of the switch's end, in the current one."""
+    """Index of the switch's end, in the current namespace."""
 
 
 def lay_bridge(ip: Any, run_id: str) -> int:
-    """The switch, which is the laboratory's own interface, too; its index."""
+    """Create the switch, which is also the laboratory's own interface; returns its index."""
     name = rules.bridge_name(run_id)
     with refusals(f"{name}: bridge"):
         ip.link(
@@ -55,7 +55,7 @@ def lay_bridge(ip: Any, run_id: str) -> int:
 
 
 def switch_on(ip: Any, index: int, frames: int | None) -> None:
-    """The bridge; ``frames``: how many the laboratory may send in one piece (None: as many as it likes)."""
+    """Bring the bridge up; ``frames``: most frames of the laboratory's segments (None: no limit)."""
     with refusals("bridge"):
         _silence(ip, index)
         ip.link("set", index=index, state="up", **_in_pieces(frames))
@@ -63,7 +63,7 @@ def switch_on(ip: Any, index: int, frames: int | None) -> None:
 
 
 def connect_host(ip: Any, bridge: int, number: int, run_id: str, frames: int | None) -> Ends:
-    """A namespace and its interface; ``frames``: as the laboratory's."""
+    """Create a host's namespace and interface; ``frames``: as for the laboratory."""
     fd = new_namespace()
     try:
         with refusals(f"host {number}: veth"):
@@ -97,7 +97,7 @@ def _in_pieces(frames: int | None) -> dict[str, int]:
 
 
 def _silence(ip: Any, index: int) -> None:
-    """Before an interface goes up. A kernel without IPv6 is silent already."""
+    """Disable IPv6 before an interface goes up; a kernel without IPv6 needs nothing."""
     try:
         with refusals("IPv6"):
             ip.link("set", index=index, IFLA_AF_SPEC=SILENT)
@@ -107,7 +107,7 @@ def _silence(ip: Any, index: int) -> None:
 
 
 def introduce(bridge: int, hosts: list[Ends]) -> None:
-    """Everybody knows everybody's address, for good: no question waits behind data, and none goes unanswered."""
+    """Give all hosts permanent entries for all addresses: no address request can be delayed by data, or lost."""
     known = [(rules.address(number), rules.lladdr(number)) for number in (*range(len(hosts)), rules.LAB_NUMBER)]
     send_all(None, encode_neighbours(bridge, known[:-1]))
     messages: dict[int, list[bytes]] = {}
@@ -118,13 +118,13 @@ def introduce(bridge: int, hosts: list[Ends]) -> None:
 
 
 def set_port(ip: Any, port: int, state: int) -> None:
-    """Whether the switch passes anything from and to a port."""
+    """Let the switch forward or block all traffic of a port."""
     with refusals("port of the switch"):
         nested = ("IFLA_PROTINFO", {"attrs": [("IFLA_BRPORT_STATE", state)]}, NLA_F_NESTED)
         ip.link("update", index=port, family=socket.AF_BRIDGE, attrs=[nested])
 
 
 def tear_down(ip: Any, run_id: str) -> None:
-    """Delete everything that was laid, at once: one by one it takes 15 ms each."""
+    """Delete all interfaces at once: one by one takes 15 ms each."""
     with refusals("deleting the network's interfaces"):
         ip.link("del", group=rules.group(run_id))

@@ -1,1 +1,1 @@
-"""What tasks are held to: control groups, their janitor, what this machine can do."""
+"""Machines of live runs: control groups, their janitor, tests of this machine's capabilities."""

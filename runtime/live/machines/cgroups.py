@@ -1,7 +1,7 @@
 """Control groups: CPU quotas and memory limits for groups of processes, alike with versions 1 and 2.
 
-All groups of a run lie below one directory per hierarchy, named ``stragglab-<run id>``. Where that may be is found out
-by looking; whether it works, by trying (:meth:`Hierarchy.probe`). Whatever is set is read back.
+All groups of a run lie below one directory per hierarchy, named ``stragglab-<run id>``. Its place is found in /proc;
+whether it works, by trying (:meth:`Hierarchy.probe`). Every limit is read back.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from runtime.live.machines.cgroup_files import (
 __all__ = ["Cgroup", "CgroupUnavailable", "Hierarchy", "QuotaRefused", "Throttled", "find", "run_group"]
 
 Register = Callable[[Path], None]
-"""Told of a run's directory before it is made, and again when it is there: ``janitor_process.register``."""
+"""Called with a run's directory before it is created, and again afterwards: ``janitor_process.register``."""
 
 PREFIX = "stragglab-"
 ROUNDING = 1e-3
 PROBE_CORES, PROBE_BYTES = 0.01, 64 * 2**20
 REMOVE_S = 1.0
-"""A group is busy for a moment after its last process has died."""
+"""Seconds for which a group may remain busy after its last process has died."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DELEGATED = "run as root, or where systemd delegates it: systemd-run --user --scope -p Delegate=yes COMMAND"
 
 
 class CgroupUnavailable(RuntimeError):
-    """There are no such limits here: ``reason`` and ``cure``, a line each."""
+    """This machine or user cannot set such limits: ``reason`` and ``cure``, a line each."""
 
     def __init__(self, reason: str, cure: str) -> None:
         super().__init__(f"{reason}; {cure}")
@@ -54,53 +54,53 @@ class CgroupUnavailable(RuntimeError):
 class Cgroup:
     """A group of processes, in all hierarchies that it needs: with version 1, one for each kind of limit.
 
-    Of the quotas of a group and of those above it, the least counts. Groups remember what was asked for, so all changes
-    must be made through the objects of one process.
+    Of the quotas of a group and of those above it, the least applies. Groups remember the requested limits, so all
+    changes must be made through the objects of one process.
     """
 
     def __init__(self, parts: dict[Kind, GroupFiles], above: Cgroup | None = None) -> None:
         self.parts, self.above = parts, above
         self.below: list[Cgroup] = []
         self.wanted: float | None = None
-        """Cores; None: as many as there are."""
+        """Requested cores; None: no limit."""
         self.hidden = False
-        """Version 1 refuses a group more than the one above has; then it holds "unlimited", which is just as much."""
+        """Version 1 refuses a group more than the one above has; then it is set to "unlimited", which is equivalent."""
 
     @property
     def paths(self) -> list[Path]:
-        """Its directories."""
+        """The group's directories in all hierarchies."""
         return list(dict.fromkeys(part.path for part in self.parts.values()))
 
     @property
     def path(self) -> Path:
-        """Its directory in the first hierarchy."""
+        """The group's directory in the first hierarchy."""
         return self.paths[0]
 
     @property
     def process_files(self) -> tuple[str, ...]:
-        """A process that writes ``0`` to each of these files is in the group."""
+        """Files to each of which a process writes ``0`` to enter the group."""
         return tuple(str(path / "cgroup.procs") for path in self.paths)
 
     def create(self, name: str) -> Cgroup:
-        """A group within this one, which then must hold no processes itself."""
+        """Create a group within this one, which then must hold no processes itself."""
         group = Cgroup({kind: part.below(name, kind) for kind, part in self.parts.items()}, self)
         self.below.append(group)
         return group
 
     def enter(self) -> None:
-        """Move the calling process here, before it has threads or much memory: what it has is accounted elsewhere."""
+        """Move the calling process here, before it has threads or much memory, which remains accounted elsewhere."""
         for file in self.process_files:
             self._any().kernel.write(Path(file), "0")
 
     def procs(self) -> list[int]:
-        """Processes in here as far as the caller can see them; groups below are not included."""
+        """Processes in the group that the caller can see; groups below are not included."""
         return [int(pid) for pid in self._any().get("cgroup.procs").split() if pid != "0"]
 
     def set_cores(self, cores: float | None) -> float | None:
-        """Let it use so many cores and no more; None: as many as the groups above have.
+        """Limit the group to ``cores``; None: as many as the groups above have.
 
-        Returns the cores that it now has, as the kernel holds them. Raises :class:`QuotaRefused`, and changes nothing,
-        if the kernel does not hold what was asked for.
+        Returns the cores that the kernel now enforces. Raises :class:`QuotaRefused`, and changes nothing,
+        if the kernel does not enforce the request.
         """
         quota, before = quota_of(cores), (self.wanted, self.hidden)
         bound = math.inf if self.above is None else self.above.bound()
@@ -114,44 +114,44 @@ class Cgroup:
         except (OSError, QuotaRefused) as error:
             self.wanted, self.hidden = before
             why = "; ".join(explain(error)) if isinstance(error, OSError) else str(error)
-            raise QuotaRefused(f"{part.path}: {_words(cores)} asked for: {why}") from error
+            raise QuotaRefused(f"{part.path}: {_words(cores)} requested: {why}") from error
         finally:
             for group in self._within():
                 group._show()
         return None if cores is None else min(bound, math.inf if held is None else held)
 
     def cores(self) -> float | None:
-        """The quota that the kernel holds for this group alone."""
+        """The quota that the kernel enforces for this group alone."""
         return self.parts["cpu"].quota().cores
 
     def bound(self) -> float:
-        """The least that was asked for, of it and of the groups above; infinite if nothing was."""
+        """The least request of the group and those above, in cores; infinite if there is none."""
         own = math.inf if self.wanted is None else self.wanted
         return own if self.above is None else min(own, self.above.bound())
 
     def set_memory_bytes(self, limit: int | None) -> int | None:
-        """Limit its memory before processes are in it. Returns what the kernel holds: whole pages."""
+        """Limit the memory before processes enter. Returns the bytes that the kernel enforces: whole pages."""
         part = self.parts["memory"]
         try:
             part.set_memory(limit)
         except OSError as error:
             why = "; ".join(explain(error))
-            raise QuotaRefused(f"{part.path}: {limit} bytes of memory asked for: {why}") from error
+            raise QuotaRefused(f"{part.path}: {limit} bytes of memory requested: {why}") from error
         held = part.memory_bytes()
         if held != limit and not (limit and held and limit - PAGE_BYTES < held <= limit):
-            raise QuotaRefused(f"{part.path}: {limit} bytes of memory asked for, the kernel holds {held}")
+            raise QuotaRefused(f"{part.path}: {limit} bytes of memory requested, the kernel enforces {held}")
         return held
 
     def throttled(self) -> Throttled:
-        """What its quota has cost it so far."""
+        """The throttling of the group so far."""
         return self.parts["cpu"].throttled()
 
     def usage_s(self) -> float | None:
-        """Processor time so far; None where the hierarchy does not count it."""
+        """Processor seconds so far; None where the hierarchy does not count them."""
         return self.parts["cpu"].usage_s()
 
     def remove(self) -> None:
-        """With all groups below; their processes must have ended. Raises ``OSError`` if one has not."""
+        """Remove the group with all below; their processes must have ended. Raises ``OSError`` if one has not."""
         deadline = time.monotonic() + REMOVE_S
         for part in self.parts.values():
             _remove(part.path, part.kernel, deadline)
@@ -169,13 +169,13 @@ class Cgroup:
             yield from group._within()
 
     def _hide(self) -> None:
-        """Out of the way of a group above that is about to have less."""
+        """Lift this group's quota before a group above gets less."""
         if self.parts["cpu"].version == 1 and not self.hidden and (self.wanted or 0.0) > self.bound():
             self.parts["cpu"].set_quota(quota_of(None))
             self.hidden = True
 
     def _show(self) -> None:
-        """What was asked for counts again when the groups above have more than that."""
+        """Set the requested quota again if the groups above have more."""
         if self.hidden and self.wanted is not None and self.wanted <= self.bound():
             self.parts["cpu"].set_quota(quota_of(self.wanted))
             self.hidden = False
@@ -184,7 +184,7 @@ class Cgroup:
         held = self.cores()
         same = held == asked or (asked and held and abs(held - asked) <= ROUNDING * asked)
         if not same:
-            raise QuotaRefused(f"the kernel holds {_words(held)}; use one that keeps CPU quotas")
+            raise QuotaRefused(f"the kernel enforces {_words(held)}; use one that keeps CPU quotas")
         return held
 
 
@@ -210,20 +210,20 @@ def _words(cores: float | None) -> str:
 
 
 class Hierarchy:
-    """A place (``base``) where this process may make groups with limits of one kind."""
+    """A directory (``base``) in which this process may create groups with limits of one kind."""
 
     def __init__(self, kind: Kind, base: GroupFiles) -> None:
         self.kind, self.base, self.version = kind, base.path, base.version
         self.files = base
 
     def create(self, run_id: str, register: Register | None = None) -> Cgroup:
-        """The group of a run, all by itself; :func:`run_group` makes one in several hierarchies."""
+        """Create the group of a run in this hierarchy alone; :func:`run_group` uses several."""
         return _create([self], run_id, register)
 
     def probe(self) -> None:
-        """Try it with a group that is gone when this returns; raises :class:`CgroupUnavailable`.
+        """Test the hierarchy with a temporary group; raises :class:`CgroupUnavailable`.
 
-        For the moment in between nobody knows of that group: a SIGKILL would leave it there, empty.
+        Meanwhile no registry knows of that group: a SIGKILL would leave it behind, empty.
         """
         group = self.create(os.urandom(8).hex())
         try:
@@ -239,9 +239,9 @@ class Hierarchy:
 
 
 def run_group(run_id: str, cpu: bool = True, memory: bool = False, register: Register | None = None) -> Cgroup:
-    """The group of a run for the limits that it needs; raises :class:`CgroupUnavailable`.
+    """Create the group of a run for the limits that it needs; raises :class:`CgroupUnavailable`.
 
-    ``run_id``: 16 hexadecimal digits, from 64 random bits. ``register`` hears of every directory of it.
+    ``run_id``: 16 hexadecimal digits, from 64 random bits. ``register`` is called with each of its directories.
     """
     kinds: list[Kind] = [*(["cpu"] if cpu else []), *(["memory"] if memory else [])]  # type: ignore[list-item]
     return _create([find(kind) for kind in kinds], run_id, register)
@@ -279,7 +279,7 @@ def find(
     root: Path = Path("/"),
     kernel: Kernel | None = None,
 ) -> Hierarchy:
-    """Where groups with limits of this kind can be made; raises :class:`CgroupUnavailable`.
+    """Find where groups with limits of this kind can be created; raises :class:`CgroupUnavailable`.
 
     By default as ``/proc/self/mounts`` and ``/proc/self/cgroup`` say; paths in them are taken below ``root``.
     """
@@ -305,7 +305,7 @@ def _own(name: str) -> str:
 
 
 def _mounts(text: str, root: Path) -> Iterator[_Mount]:
-    """Version 2 first: a controller is in one hierarchy only, and what counts against another is told last."""
+    """Mounts, version 2 first: a controller is in one hierarchy only, and the last reason found is reported."""
     rows = [line.split() for line in text.splitlines()]
     for version, name in ((2, "cgroup2"), (1, "cgroup")):
         for row in rows:
@@ -315,13 +315,13 @@ def _mounts(text: str, root: Path) -> Iterator[_Mount]:
 
 
 def _positions(text: str) -> dict[str, str]:
-    """Where this process is, by controller; version 2 has an empty name."""
+    """The group of this process by controller; version 2 has an empty name."""
     rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
     return {controller: path for _, names, path in rows for controller in names.split(",")}
 
 
 def _position(mount: _Mount, position: str) -> Path:
-    """In a container, what is mounted may begin at its own group, which is known by its name on the machine."""
+    """The path of our group below a mount, which in a container may begin at the container's own group."""
     inner = mount.path / position.lstrip("/")
     return inner if ".." not in inner.parts and inner.is_dir() else mount.path
 
@@ -338,8 +338,8 @@ def _in_v1(kind: Kind, mount: _Mount, own: dict[str, str], kernel: Kernel) -> Hi
 def _in_v2(kind: Kind, mount: _Mount, own: dict[str, str], kernel: Kernel) -> Hierarchy:
     """The nearest group, from ours upwards, in which groups with this limit can be made.
 
-    Ours holds this process, and so cannot hold groups with limits, unless it is the root. One that offers both kinds is
-    preferred: a process is in one group of this hierarchy for all kinds, so they must all be found at the same place.
+    Our own group holds this process, so it cannot hold groups with limits unless it is the root. One that offers both
+    kinds is preferred: a process is in one group of this hierarchy for all kinds, so all must be found there.
     """
     path = _position(mount, own.get("", "/"))
     chain = [path, *path.parents[: len(path.relative_to(mount.path).parts)]]

@@ -1,8 +1,8 @@
-"""The crash ledger: what runs have made that could outlive them, should their janitor be killed together with them.
+"""The crash registry: directories of runs that could outlive them if their janitor is killed together with them.
 
-One JSON file per run below ``$XDG_STATE_HOME/stragglab`` (``~/.local/state/stragglab``), readable by its owner only. A
-run is struck from it by its janitor. What is still there and belongs to no living process is removed when the next run
-starts, or by ``scripts/cleanup.py``: from the ledger only, never by what a name looks like.
+One JSON file per run below ``$XDG_STATE_HOME/stragglab`` (``~/.local/state/stragglab``), readable by its owner only.
+The janitor removes a run from it. Entries of processes that no longer live are cleaned up when the next run starts, or
+by ``scripts/cleanup.py``: by the registry only, never by the look of a name.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from runtime.live.machines.janitor import PATIENCE_S, PREFIX, Directory, reap, r
 
 MAX_BYTES = 1 << 20
 STALE_S = 60.0
-"""A file is written within milliseconds; half of one that is older than this has lost its writer."""
+"""Age after which an incomplete file has lost its writer: writing takes milliseconds."""
 START_PATIENCE_S = 1.0
 Standing = Literal["running", "crashed", "rebooted", "elsewhere"]
-"""``rebooted``: crashed or not, the machine has been started anew since. ``elsewhere``: cannot be judged here."""
+"""``rebooted``: the machine has been rebooted since. ``elsewhere``: a run of another machine or container."""
 
 
 class RegistryRefused(ConfigError):
-    """The ledger cannot be kept where it should be."""
+    """The registry's directory cannot be used or trusted."""
 
 
 class OwningProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that no other one can be mistaken for."""
+    """A unique identification of a process."""
 
     machine: str
     pid_namespace: int
-    """Its ids mean something here only if it is ours, too."""
+    """The process' PID namespace; its ids are valid here only if it is ours, too."""
     boot_id: str
     pid: int
     start_ticks: int
-    """After the boot, from ``/proc/<pid>/stat``."""
+    """Start time after the boot, from ``/proc/<pid>/stat``."""
 
 
 class RegisteredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run has made. ``owner``: the process outside, with which all others end."""
+    """Directories of one run. ``owner``: the outer process, with which all others end."""
 
     run_id: str
     owner: OwningProcess
@@ -56,7 +56,7 @@ class RegisteredRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process was started; None if it is not there any more, a zombie included."""
+    """Start time of a process; None if it has ended (a zombie, too)."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -65,7 +65,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def this_process() -> OwningProcess:
-    """The calling process."""
+    """The identification of the calling process."""
     pid = os.getpid()
     return OwningProcess(
         machine=os.uname().nodename,
@@ -85,7 +85,7 @@ def _boot_id() -> str:
 
 
 def standing(entry: RegisteredRun) -> Standing:
-    """What has become of a run. Machines and containers may share a home directory, and so a ledger."""
+    """The state of a run. Machines and containers may share a home directory, and so a registry."""
     owner = entry.owner
     if owner.machine != os.uname().nodename:
         return "elsewhere"
@@ -101,11 +101,11 @@ def is_alive(entry: RegisteredRun) -> bool:
     return standing(entry) == "running"
 
 
-# ---- the ledger -----------------------------------------------------------------------------------------------------
+# ---- the registry ---------------------------------------------------------------------------------------------------
 
 
 class CrashRegistry:
-    """The files. ``path``: another place for them; raises :class:`RegistryRefused` if it cannot be used or trusted."""
+    """The registry's files in ``path``; raises :class:`RegistryRefused` if that cannot be used or trusted."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or registry_dir()
@@ -113,14 +113,14 @@ class CrashRegistry:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise RegistryRefused(
-                f"{self.path}: the ledger of runs cannot be kept there ({error.strerror}); set XDG_STATE_HOME to a "
+                f"{self.path}: the crash registry cannot be kept there ({error.strerror}); set XDG_STATE_HOME to a "
                 "directory that you can write"
             ) from None
         with self._opened():
             pass
 
     def claim(self, owner: OwningProcess, run_id: str) -> RegisteredRun:
-        """What ``owner`` has entered for a run of its own; raises ``ValueError`` if the run is somebody else's."""
+        """The entry of ``owner``'s run; raises ``ValueError`` if the run belongs to another process."""
         with self._opened() as folder:
             entry = self._read(folder, run_id) or RegisteredRun(run_id=run_id, owner=owner, directories=[])
         if entry.owner != owner:
@@ -128,7 +128,7 @@ class CrashRegistry:
         return entry
 
     def add(self, owner: OwningProcess, run_id: str, directory: Directory) -> None:
-        """A run of ``owner`` makes, or has made, this directory."""
+        """Register a directory that a run of ``owner`` creates or has created."""
         entry = self.claim(owner, run_id)
         if run_id_of(directory[0]) != run_id:
             raise ValueError(f"{directory[0]}: is another run's; every run has a directory named after its run_id")
@@ -137,22 +137,22 @@ class CrashRegistry:
             self._write(folder, RegisteredRun(run_id=run_id, owner=owner, directories=[*others, directory]))
 
     def entries(self) -> list[RegisteredRun]:
-        """All runs in it, living and crashed; a file that is torn is left out."""
+        """All registered runs, living and crashed; torn files are omitted."""
         with self._opened() as folder:
             found = [self._read(folder, name.removesuffix(".json")) for name in _run_files(folder)]
         return [entry for entry in found if entry is not None]
 
     def torn(self) -> list[str]:
-        """Names of files that make no sense: only a power cut leaves such, and no control group survives that."""
+        """Names of invalid files: only a power cut leaves these, and no control group survives that."""
         with self._opened() as folder:
             found = [name for name in _run_files(folder) if self._read(folder, name.removesuffix(".json")) is None]
             return found + _stale_halves(folder)
 
     def reap(self, entry: RegisteredRun, patience_s: float = PATIENCE_S) -> list[str]:
-        """Kill and remove what a crashed run left, and strike it. Returns the directories that are still there."""
+        """Kill and remove what a crashed run left, and its entry. Returns the directories that remain."""
         what = standing(entry)
         if what in ("running", "elsewhere"):
-            raise ValueError(f"run {entry.run_id} is {what}; only what a crashed run left may be removed")
+            raise ValueError(f"run {entry.run_id} is {what}; only directories of crashed runs may be removed")
         left: list[str] = []
         if what == "crashed":  # control groups do not survive a reboot
             left = reap(entry.directories, patience_s)
@@ -161,7 +161,7 @@ class CrashRegistry:
         return left
 
     def reap_crashed(self) -> list[str]:
-        """When a run starts: remove what others left. Returns the directories that are still there."""
+        """Remove what crashed runs left; called when a run starts. Returns the directories that remain."""
         crashed = [entry for entry in self.entries() if standing(entry) in ("crashed", "rebooted")]
         return [path for entry in crashed for path in self.reap(entry, START_PATIENCE_S)]
 
@@ -172,7 +172,7 @@ class CrashRegistry:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """The directory, which must be ours alone: its files say what is to be killed."""
+        """The directory, which only we may write: its files determine what is killed."""
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
@@ -206,7 +206,7 @@ class CrashRegistry:
         return entry if consistent else None
 
     def _write(self, folder: int, entry: RegisteredRun) -> None:
-        """The old file or the new one is there at any moment."""
+        """Replace a file atomically: either the old or the new one exists at any moment."""
         half = f".{entry.run_id}.new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(half, dir_fd=folder)
@@ -217,7 +217,7 @@ class CrashRegistry:
 
 
 def registry_dir() -> Path:
-    """Where the specification of base directories has the state of programs."""
+    """The directory of program state by the XDG base directory specification."""
     home = os.environ.get("XDG_STATE_HOME", "")
     return (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "stragglab"
 
@@ -227,7 +227,7 @@ def _run_files(folder: int) -> list[str]:
 
 
 def _stale_halves(folder: int) -> list[str]:
-    """What a run was writing when it was killed."""
+    """Incomplete files of runs that were killed while writing."""
     found = []
     for name in sorted(os.listdir(folder)):
         with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""What this machine and user can do for live runs, found out by doing it: ``python run.py doctor``.
+"""Capabilities of this machine and user for live runs, found by trying: ``python run.py doctor``.
 
-Every capability is tried in a child, in namespaces that end with it. The same look guards every run: what a
-configuration needs is looked at before anything starts.
+Every capability is tried in a child, in namespaces that end with it. The same tests guard every run: what a
+configuration needs is tested before anything starts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ USER_NAMESPACES = (
 
 
 class Capability(NamedTuple):
-    """One thing that a run may need."""
+    """A capability that a run may need."""
 
     name: str
     what: str
     serves: str
-    """What it is good for."""
+    """The settings that need it."""
     look: Callable[[], Missing | None]
 
 
@@ -44,7 +44,7 @@ def _namespaces(isolation: Isolation) -> Missing | None:
 
 @functools.cache
 def _network_report() -> dict[str, list[str] | None]:
-    """What the probe of emulated links says, by capability: null, or reason and cure."""
+    """The report of the probe of emulated links, by capability: null, or reason and cure."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
@@ -57,7 +57,7 @@ def _network_report() -> dict[str, list[str] | None]:
     except subprocess.TimeoutExpired:
         return _unlinked(f"it took more than {PROBE_DEADLINE_S:g} s", "try again when the machine is less busy")
     if done.returncode:
-        words = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        words = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return _unlinked(words, "see python run.py doctor")
     report: dict[str, list[str] | None] = json.loads(done.stdout)
     return report
@@ -113,12 +113,12 @@ CAPABILITIES: dict[str, Capability] = {
 
 @functools.cache
 def missing(name: str) -> Missing | None:
-    """Why this machine or user lacks a capability; None when it was seen to work."""
+    """Why this machine or user lacks a capability; None if it works."""
     return CAPABILITIES[name].look()
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print a table of all capabilities; the exit code is 0 whatever is missing, since a run may not need it."""
+    """Print a table of all capabilities; the exit code is 0 whatever is missing, as a run may not need it."""
     if argv:
         print("usage: python run.py doctor", file=sys.stderr)
         return 0 if argv[0] in ("-h", "--help") else 2

@@ -1,12 +1,12 @@
 """The janitor: a small process that outlives a run and removes its control groups, which no namespace takes away.
 
-It reads the names of directories from a pipe until nobody holds the other end any more, which the kernel sees to
+It reads the names of directories from a pipe until no process holds the other end, which the kernel ensures
 however a run ends. Then it kills what is left in them, removes them, removes the run from the crash registry
 (``runtime.live.machines.crash_registry``) and ends.
 
-**Who may hold the writing end**: the process that started the janitor and those forked from it to go on with the run
-(``runtime.containment``). Programs that these start get it only where asked (``Janitor.share``). Whoever holds it
-puts the cleaning off, so tasks must not. How one is started stands in :mod:`runtime.live.machines.janitor_process`.
+**Holders of the writing end**: the process that started the janitor and those forked from it to continue the run
+(``runtime.containment``). Programs that these start get it only on request (``Janitor.share``). A holder delays the
+cleaning, so tasks must not hold it. :mod:`runtime.live.machines.janitor_process` starts one.
 
 This file is the janitor's program. It runs without ``site`` and imports next to nothing, so that it costs no more
 than a bare interpreter (9 MB, most of it shared): ``Directory`` is a tuple and lines are plain text.
@@ -21,14 +21,14 @@ import sys
 import time
 
 Directory = tuple[str, int, int]
-"""Path, device and inode of a control group. Inode 0: announced, and not there when last looked at."""
+"""Path, device and inode of a control group. Inode 0: announced, and missing at the last check."""
 
 PREFIX = "stragglab-"
 RUN_ID_DIGITS = 16
 PATIENCE_S = 5.0
 PAUSE_S = 0.01
 MAX_LINE_BYTES = 4096
-"""What the kernel writes to a pipe in one piece (PIPE_BUF)."""
+"""Bytes that the kernel writes to a pipe atomically (PIPE_BUF)."""
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
@@ -36,7 +36,7 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 
 def identify(path: str) -> Directory:
-    """A directory by more than its name."""
+    """Identify a directory by path, device and inode."""
     try:
         stat = os.lstat(path)
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def identify(path: str) -> Directory:
 
 
 def run_id_of(path: str) -> str:
-    """The run that a directory belongs to; raises ``ValueError`` for what is not a run's directory."""
+    """The run to which a directory belongs; raises ``ValueError`` if it is not a run's directory."""
     name = os.path.basename(path)
     run_id = name.removeprefix(PREFIX)
     known = name.startswith(PREFIX) and len(run_id) == RUN_ID_DIGITS and not run_id.strip("0123456789abcdef")
@@ -57,10 +57,10 @@ def run_id_of(path: str) -> str:
 
 
 def reap(directories: list[Directory], patience_s: float = PATIENCE_S) -> list[str]:
-    """Kill what is in these groups and in those below, and remove them. Returns the paths that are still there.
+    """Kill the processes in these groups and those below, and remove the groups. Returns the paths that remain.
 
-    A directory that was not made by the run (another device or inode) is not touched. One that was only announced can
-    have been made, but nobody was in it then: it is removed if it is empty, which is all that ``rmdir`` does.
+    A directory that the run did not create (another device or inode) is not touched. One that was only announced may
+    have been created, but no process was in it: it is removed if empty, which is all that ``rmdir`` does.
     """
     deadline = time.monotonic() + patience_s
     left = list(directories)
@@ -77,7 +77,7 @@ def _is_gone_after_try(directory: Directory) -> bool:
         run_id_of(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return True  # removed in time, or never made; what is no directory of a run is nobody's business here
+        return True  # removed in time, or never made; other directories are left alone
     except OSError:
         return os.path.islink(path)
     try:
@@ -97,7 +97,7 @@ def _removed(name: str, dir_fd: int | None = None) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # busy as long as somebody in it is still dying
+        return False  # busy as long as a process in it is still dying
     return True
 
 
@@ -119,16 +119,16 @@ def _empty(group: int) -> None:
 def _kill(group: int) -> None:
     if not _put(group, "cgroup.kill", b"1"):
         _kill_one_by_one(group)
-    _put(group, "freezer.state", b"THAWED")  # version 1 lets nobody die who is frozen
+    _put(group, "freezer.state", b"THAWED")  # in version 1 frozen processes cannot die
 
 
 def _kill_one_by_one(group: int) -> None:
-    """Only those that are in the group when we already hold on to them: a number may go to somebody else meanwhile."""
+    """Kill processes that are in the group after a pidfd was opened: a process id may be reused meanwhile."""
     held = {pid: descriptor for pid in _members(group) if (descriptor := _hold(pid)) is not None}
     members = _members(group)
     for pid, descriptor in held.items():
         if pid in members:
-            with contextlib.suppress(OSError):  # gone by itself; or somebody else's, and then the group stays
+            with contextlib.suppress(OSError):  # ended by itself; or not ours, and then the group remains
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         os.close(descriptor)
 
@@ -167,7 +167,7 @@ def _put(group: int, name: str, text: bytes) -> bool:
 
 
 def main() -> None:
-    """Standard input: the pipe. Argument: the directory of the ledger."""
+    """Entry point. Standard input: the pipe. Argument: the directory of the crash registry."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
@@ -180,7 +180,7 @@ def main() -> None:
 
 
 def _listen(descriptor: int) -> dict[str, Directory]:
-    """Until nobody is left who could write. What is said last about a path counts."""
+    """Read until no writer is left. The last line about a path counts."""
     text = b""
     while piece := os.read(descriptor, 65536):
         text += piece
@@ -196,7 +196,7 @@ def _listen(descriptor: int) -> dict[str, Directory]:
 
 
 def unregister(ledger: str, run_id: str) -> None:
-    """Nothing is left of a run: take it out of the ledger."""
+    """Remove a run from the crash registry: nothing of it remains."""
     for name in (f"{run_id}.json", f".{run_id}.new"):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(ledger, name))

@@ -1,4 +1,4 @@
-"""Starts the janitor, and tells it of every directory that a run makes, so that a crash leaves none behind."""
+"""Starts the janitor, and registers every directory that a run creates, so that a crash leaves none behind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.live.machines.janitor import MAX_LINE_BYTES, PATIENCE_S, PAUSE_S, i
 
 
 class Janitor:
-    """What a run knows of its janitor. ``writing``: the end of the pipe; when nobody holds it, the cleaning begins."""
+    """A run's handle of its janitor. ``writing``: the end of the pipe; cleaning begins when no process holds it."""
 
     def __init__(self, pid: int, writing: int, ledger: CrashRegistry, owner: OwningProcess) -> None:
         self.pid, self.writing, self.ledger, self.owner = pid, writing, ledger, owner
 
     def register(self, path: Path) -> None:
-        """The directory of a run: once before it is made, so that no moment is left out, and again when it is there."""
+        """Register a run's directory: once before it is created, so that there is no gap, and again afterwards."""
         directory = identify(str(path))
         run_id = run_id_of(str(path))
         line = os.fsencode(f"{directory[1]} {directory[2]} {path}\n")
@@ -29,23 +29,23 @@ class Janitor:
             )
         self.ledger.claim(self.owner, run_id)
         try:
-            os.write(self.writing, line)  # first, since the janitor removes from the registry what it was told of
+            os.write(self.writing, line)  # first, since the janitor removes registered directories from the registry
         except BrokenPipeError:
             raise RuntimeError(
-                f"the janitor (process {self.pid}) has ended, so nobody would remove the run's control groups after a "
-                "crash; find out who killed it and start the run again"
+                f"the janitor (process {self.pid}) has ended, so the run's control groups would remain after a "
+                "crash; find out what killed it and start the run again"
             ) from None
         self.ledger.add(self.owner, run_id, directory)
 
     def share(self) -> int:
-        """Let programs that are started from now on hold the writing end too; returns its descriptor."""
+        """Let programs that are started from now on inherit the writing end; returns its descriptor."""
         os.set_inheritable(self.writing, True)
         return self.writing
 
     def dismiss(self, patience_s: float = PATIENCE_S + 1.0) -> bool:
-        """Let go of the writing end and wait for the cleaning, in the process that started it; whether nothing is left.
+        """Close the writing end and wait for the cleaning, in the process that started it; whether nothing remains.
 
-        Not needed: the end of that process does the same. False as well when others still hold that end.
+        Optional: the end of that process does the same. False also if other processes still hold that end.
         """
         os.close(self.writing)
         deadline = time.monotonic() + patience_s
@@ -61,7 +61,7 @@ _janitors: list[Janitor] = []
 
 
 def start_janitor() -> Janitor:
-    """A janitor for all runs of this process and of those that it forks.
+    """Start a janitor for all runs of this process and of those that it forks.
 
     Start it before namespaces and control groups are entered, so that it is in none of them.
     """
@@ -88,7 +88,7 @@ def start_janitor() -> Janitor:
 
 
 def the_janitor() -> Janitor:
-    """The janitor of this process: started when it is first asked for, after what crashed runs left is removed."""
+    """The janitor of this process: started at the first call, after what crashed runs left is removed."""
     if not _janitors:
         ours = start_janitor()
         ours.ledger.reap_crashed()
@@ -97,7 +97,7 @@ def the_janitor() -> Janitor:
 
 
 def register(path: Path) -> None:
-    """Tell the janitor of this process, or of the one that it was forked from, about a directory."""
+    """Register a directory with the janitor of this process, or of the one from which it was forked."""
     if not _janitors:
-        raise RuntimeError(f"{path}: nobody would remove it after a crash; call {__name__}.the_janitor() first")
+        raise RuntimeError(f"{path}: it would remain after a crash; call {__name__}.the_janitor() first")
     _janitors[0].register(path)

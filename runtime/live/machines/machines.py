@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from runtime.live.machines.cgroups import Cgroup
 
 SERVER_PORT = 5000
-"""Server j (without servers: worker j) listens on this port plus j: every host has a network to itself."""
+"""Server j (without servers: worker j) listens on this port plus j: every host has its own network."""
 RELAY_PORT = 6000
-"""Likewise, of the relay for server j."""
+"""The relay for server j listens on this port plus j."""
 PRIVATE = Path("/dev/shm")
-"""Ends with the run: see ``runtime.containment``."""
+"""Directory for sockets that ends with the run: see ``runtime.containment``."""
 RELAY_EXIT_S = 2.0
 
 
@@ -56,7 +56,7 @@ class HostMachines:
         self.cores_each = cores_each
         self.placement = None if hosts is None else Placement(hosts)
         self.groups: dict[str, Cgroup] = dict(shared.groups)
-        """By target: ``host:0``, ``worker:1``."""
+        """Control groups by target: ``host:0``, ``worker:1``."""
         self.network = shared.network
         self.ports_from = shared.reserve_ports(len(self.serving))
         self._moves = 0
@@ -70,17 +70,17 @@ class HostMachines:
             stack.pop_all()
         self.places = {task: self._place(task) for task in tasks}
 
-    # ---- who may use how much ----------------------------------------------------------------------------------------
+    # ---- shares of processors ----------------------------------------------------------------------------------------
 
     def allotment(self, target: str) -> float:
-        """Cores that a target may use when nothing disturbs it."""
+        """Cores that an undisturbed target may use."""
         if target.startswith("host:"):
             return self._host(target).cores or float(os.cpu_count() or 1)
         cores = None if self.placement is None else self.placement.host(target).cores
         return min(self.cores_each, cores or self.cores_each)
 
     def quota(self, target: str, level: float) -> float | None:
-        """Cores that are left of it at a level; None when nothing needs to keep it to that."""
+        """Cores that remain at a level; None if no limit is needed."""
         if level < 1.0:
             return level * self.allotment(target)
         return self._host(target).cores if target.startswith("host:") else None
@@ -91,15 +91,15 @@ class HostMachines:
         return 0.0 if self.hosts is None else self.hosts.cores
 
     def tasks_on(self, target: str) -> list[str]:
-        """The tasks that a target stands for: itself, or those placed on a host."""
+        """The tasks of a target: itself, or those placed on a host."""
         if self.placement is None or not target.startswith("host:"):
             return [target]
         return list(self.placement.tasks_on[self._host(target).number])
 
     def move(self, task: str) -> Place | None:
-        """Another host for a task that is to be restarted elsewhere; None where there is none.
+        """Move a task that is restarted elsewhere to another host; None where there is none.
 
-        A server whose messages a relay holds up stays: its relay knows where it listens.
+        A server behind a relay stays: its relay knows where it listens.
         """
         if self.placement is None or self.places[task].known_as is not None or not self.placement.move(task):
             return None
@@ -124,7 +124,7 @@ class HostMachines:
         return self.groups["" if self.placement is None else f"host:{self.placement.host_of[task]}"]
 
     def _start_relay(self, network: Network) -> None:
-        """Between every worker and every server on another host, a wait."""
+        """Start the relay that delays data between every worker and every server on another host."""
         from runtime.live.hosts.latency import route_to, start_relay
 
         assert self.hosts is not None
@@ -137,18 +137,18 @@ class HostMachines:
 
     @property
     def serving(self) -> list[str]:
-        """Tasks that others call: the servers or, without any, the workers."""
+        """Tasks to which others connect: the servers or, without any, the workers."""
         return [task for task in self.tasks if task.startswith("server:")] or self.tasks
 
     def _relayed(self, server: int) -> Address:
         assert self.network is not None
         return Address(transport="tcp", host=self.network.lab_address, port=RELAY_PORT + self.ports_from + server)
 
-    # ---- what the run needs to know ----------------------------------------------------------------------------------
+    # ---- addresses and places ----------------------------------------------------------------------------------
 
     @property
     def control_path(self) -> str:
-        """Where the coordinator listens, beside the emulated network; empty without one."""
+        """Where the coordinator listens, outside the emulated network; empty without one."""
         return "" if self.network is None else self._private(f"{self.prefix}control")
 
     @property

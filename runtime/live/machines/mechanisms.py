@@ -1,7 +1,7 @@
-"""By which means a live run builds its hosts and carries out its plan here, or why it cannot (pure).
+"""By which mechanisms a live run builds its hosts and carries out its plan here, or why it cannot (pure).
 
-Nothing is skipped in silence: what a configuration asks for is done by one of its means, or refused before the job with
-one line that names the missing piece and the cure.
+Nothing is skipped silently: what a configuration requests is done by one of its mechanisms, or refused before the job
+with one line that names the missing capability and the cure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that this machine or user cannot do."""
+    """A test for something that this machine or user cannot do."""
 
     reason: str
     cure: str
@@ -31,11 +31,11 @@ Look = Callable[[str], Missing | None]
 
 
 class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
-    """The choice; recorded in ``meta.json``."""
+    """The chosen mechanisms; recorded in ``meta.json``."""
 
     isolation: Isolation
     host_quotas: Literal["none", "cgroup", "duty"]
-    """What keeps hosts to their cores."""
+    """What limits hosts to their cores."""
     throttles: Literal["none", "cgroup", "duty", "cpulimit"]
     """What carries out disturbances of kind ``cpu``."""
     latency: Literal["none", "netem", "relay"]
@@ -44,25 +44,25 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_groups(self) -> bool:
-        """Whether control groups hold somebody to a share of the processor."""
+        """Whether control groups limit a task or host to a share of the processor."""
         return "cgroup" in (self.host_quotas, self.throttles)
 
     @property
     def cgroups(self) -> bool:
-        """Whether control groups are made."""
+        """Whether control groups are created."""
         return self.cpu_groups or self.memory
 
 
 NOTHING = Mechanisms(
     isolation=Isolation.NONE, host_quotas="none", throttles="none", latency="none", network=False, memory=False
 )
-"""This machine as it is."""
+"""The mechanisms without hosts and disturbances: none."""
 
 
 def choose_mechanisms(
     hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: RunContext, missing: Look
 ) -> Mechanisms:
-    """The means for ``hosts`` (None: this machine as it is) and a plan; raises :class:`ConfigError`.
+    """The mechanisms for ``hosts`` (None: no emulated hosts) and a plan; raises :class:`ConfigError`.
 
     ``device``: whether a device profile paces the workers.
     """
@@ -83,7 +83,7 @@ def choose_mechanisms(
 
 
 def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> None:
-    """What would be asked for and show no effect."""
+    """Refuse settings that would have no effect."""
     if hosts is not None and around.transport != "tcp":
         raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
     paced = device or (hosts is not None and any(host.device for host in hosts.hosts))
@@ -97,7 +97,7 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> Non
         unlimited = [f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None]
         for target in around.targets_of("bandwidth"):
             if target.partition(">")[0] in unlimited:
-                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
+                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate to throttle")
 
 
 def _isolation(hosts: Hosts | None, around: RunContext, missing: Look) -> Isolation:

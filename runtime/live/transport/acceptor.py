@@ -1,7 +1,7 @@
-"""Where a replica is called: others connect at any time, and a thread takes their calls while it computes.
+"""Accepts a replica's connections: peers connect at any time, and a thread answers them while it computes.
 
-Only the handshake is the thread's business. A caller that has proved itself waits, under its identity, for the replica
-to :meth:`Acceptor.take` it: a neighbour of the ring, the evaluator, or a newcomer that takes the parameters over.
+The thread does only the handshake. An authenticated connection waits, under its peer's identity, for the replica to
+:meth:`Acceptor.take` it: a neighbour of the ring, the evaluator, or a newcomer that copies the parameters.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATE
 LOOK_EVERY_S = 0.1
 CLOSE_S = 5.0
 CALL_DEADLINE_S = 1.0
-"""So long a blocked call on a taken socket goes on before its owner looks around."""
+"""Seconds after which a blocked call on a taken socket lets its owner check for orders."""
 GUESTS = ("worker", "reader", "evaluator")
-"""A neighbour in the ring, a newcomer that takes parameters over, the evaluator."""
+"""Roles that may connect: a neighbour in the ring, a newcomer that copies parameters, the evaluator."""
 
 
 class Acceptor:
-    """Answers calls on ``listeners``, which it owns from now on."""
+    """Accepts connections on ``listeners``, which it owns from now on."""
 
     def __init__(self, secret: bytes, listeners: Sequence[socket.socket]) -> None:
         self.secret, self.listeners = secret, list(listeners)
@@ -44,9 +44,9 @@ class Acceptor:
     # ---- the replica's side ------------------------------------------------------------------------------------------
 
     def take(self, identity: Identity, look: Callable[[], None], limit_s: float | None = None) -> socket.socket:
-        """The connection of exactly this caller, as soon as it is there.
+        """The connection of exactly this peer, as soon as it has arrived.
 
-        ``look`` is called now and then and may raise to end the wait. Raises ``ConnectionError`` after ``limit_s``.
+        ``look`` is called periodically and may raise to end the wait. Raises ``ConnectionError`` after ``limit_s``.
         """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while True:
@@ -57,17 +57,17 @@ class Acceptor:
                     return sock
             look()
             if deadline is not None and time.monotonic() > deadline:
-                raise ConnectionError(f"{identity} does not call")
+                raise ConnectionError(f"{identity} does not connect")
 
     def forget_before(self, generation: int) -> None:
-        """Whoever belongs to an older generation is turned away."""
+        """Close connections of older generations."""
         with self._here:
             self._generation = generation
             for identity in [one for one in self._guests if one.generation < generation]:
                 self._guests.pop(identity).close()
 
     def close(self) -> None:
-        """Answer nobody any more; a process that ends need not say so."""
+        """Accept no more connections; a process that ends need not call this."""
         self._closer.close()
         self._thread.join(CLOSE_S)
         guests, self._guests = self._guests, {}
@@ -94,7 +94,7 @@ class Acceptor:
     def _accept(self, listener: Any) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the peer has disconnected already
             return
         if len(self._strangers) >= MAX_UNAUTHENTICATED:
             self._turn_away(next(iter(self._strangers)))
@@ -125,7 +125,7 @@ class Acceptor:
         del self._strangers[sock]
         self._selector.unregister(sock)
         with self._here:
-            if identity.generation < self._generation:  # it was over while the call was being answered
+            if identity.generation < self._generation:  # closed while the handshake was in progress
                 sock.close()
                 return
             if (old := self._guests.pop(identity, None)) is not None:

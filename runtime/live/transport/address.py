@@ -1,4 +1,4 @@
-"""Where a task listens, and how sockets are set up.
+"""Addresses of tasks, and the options of sockets.
 
 ``tcp`` binds loopback (or the address of an emulated host), ``shm`` an abstract unix name: neither leaves a file.
 ``unix`` is a path below a directory that ends with the run: abstract names and loopback are private to a network, and
@@ -18,7 +18,7 @@ import msgspec
 LOOPBACK = "127.0.0.1"
 BACKLOG = 128
 SOCKET_DEADLINE_S = 60.0
-"""Second line of defence behind heartbeats: no blocking call waits longer than this without looking around."""
+"""Second line of defence behind heartbeats: no blocking call waits longer than this without a check."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +31,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unix_name(self) -> str:
-        """What the kernel calls it; empty for TCP."""
+        """The kernel's name of a unix socket; empty for TCP."""
         return "\0" + self.name if self.transport == "shm" else self.name
 
 
 def listen(transport: str, host: str = LOOPBACK, port: int = 0, path: str = "") -> tuple[socket.socket, Address]:
-    """A non-blocking listening socket and where it can be reached."""
+    """A non-blocking listening socket and its address."""
     if transport == "shm":
         sock, address = _listen_unix(Address(transport="shm", name=f"stragglab-{secrets.token_hex(8)}"))
     elif transport == "unix":
@@ -60,7 +60,7 @@ def _listen_unix(address: Address) -> tuple[socket.socket, Address]:
 
 
 def connect(address: Address) -> socket.socket:
-    """A blocking connection whose calls give up after ``SOCKET_DEADLINE_S``."""
+    """A blocking connection whose calls time out after ``SOCKET_DEADLINE_S``."""
     family = socket.AF_INET if address.transport == "tcp" else socket.AF_UNIX
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -82,7 +82,7 @@ def set_deadline(sock: socket.socket, seconds: float) -> None:
 
 
 def tune(sock: socket.socket) -> None:
-    """No Nagle; cubic where the machine's default is another one (bbr was measured 1.6x slower on loopback)."""
+    """Disable Nagle; use cubic instead of another default (bbr was measured 1.6x slower on loopback)."""
     if sock.family != socket.AF_INET:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Mutual proof that both ends of a connection know the run's secret, before anything else is read.
+"""Mutual authentication: both ends prove that they know the run's secret before anything else is read.
 
 ::
 
@@ -6,7 +6,7 @@
     client -> server   hello (128 bytes): magic, role, id, incarnation, generation, nonce_c, HMAC
     server -> client   HMAC over both nonces (32 bytes)
 
-HMAC-SHA256 (RFC 2104). The secret never travels, and never stands in an argument or an environment variable.
+HMAC-SHA256 (RFC 2104). The secret is never sent, and never in an argument or an environment variable.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PROOF_BYTES = 32
 HELLO_BYTES = 128
 HANDSHAKE_DEADLINE_S = 2.0
 MAX_UNAUTHENTICATED = 64
-"""Connections that have not proved anything yet; for one more, the oldest is turned away."""
+"""Most unauthenticated connections; for one more, the oldest is closed."""
 
 ROLES = ("agent", "worker", "server", "evaluator", "scorer", "reader")
-"""A reader is a replica that takes the parameters of another over."""
+"""Roles; a reader is a replica that copies the parameters of another."""
 _FIELDS = struct.Struct("<4sB3xIII")
 
 
@@ -36,7 +36,7 @@ class AuthError(ConnectionError):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who is calling. ``generation`` counts the server restarts that the caller knows of."""
+    """Identity of a client. ``generation`` counts the server restarts that the client knows."""
 
     role: str
     id: int
@@ -63,10 +63,10 @@ def check_hello(secret: bytes, message: bytes, nonce_s: bytes) -> tuple[Identity
     if len(message) != HELLO_BYTES or not hmac.compare_digest(
         proof, _proof(secret, b"client", fields, nonce_s, nonce_c)
     ):
-        raise AuthError("a stranger called: wrong secret")
+        raise AuthError("an unauthenticated peer connected: wrong secret")
     magic, role, number, incarnation, generation = _FIELDS.unpack(fields[: _FIELDS.size])
     if magic != MAGIC or role >= len(ROLES):
-        raise AuthError("a stranger called: unknown protocol")
+        raise AuthError("an unauthenticated peer connected: unknown protocol")
     identity = Identity(role=ROLES[role], id=number, incarnation=incarnation, generation=generation)
     return identity, _proof(secret, b"server", nonce_c, nonce_s)
 
@@ -83,7 +83,7 @@ class Greeting:
         sock.send(self._nonce)
 
     def step(self) -> Identity | None:
-        """Take what has come; the client's identity once it has proved itself. Raises ``ConnectionError``."""
+        """Read what has arrived; the client's identity once authenticated. Raises ``ConnectionError``."""
         chunk = self.sock.recv(HELLO_BYTES - len(self._received))
         if not chunk:
             raise ConnectionResetError("closed")
@@ -94,12 +94,12 @@ class Greeting:
         return identity
 
     def welcome(self) -> None:
-        """Prove ourselves in turn: only to a client that is wanted."""
+        """Send our own proof, only to an expected client."""
         self.sock.sendall(self._proof)
 
 
 def call(sock: socket.socket, secret: bytes, identity: Identity) -> None:
-    """Client side on a blocking socket; raises :class:`AuthError` unless the server proves itself, too."""
+    """Client side on a blocking socket; raises :class:`AuthError` unless the server authenticates, too."""
     nonce_s = receive_exactly(sock, NONCE_BYTES)
     nonce_c = os.urandom(NONCE_BYTES)
     sock.sendall(hello(secret, identity, nonce_s, nonce_c))

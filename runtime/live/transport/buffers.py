@@ -1,12 +1,12 @@
-"""The board: memory that all tasks of one host share, for ``transport=shm``.
+"""Shared buffers: memory that all tasks of one host share, for ``transport=shm``.
 
-One anonymous memory file, made by the agent before it forks, so it has no name that could outlive the run and needs no
-passing around. It holds parameter *slots* and one gradient row per worker. Servers write each version into a slot that
-nobody reads, each its own range of it; models read their parameters, and servers the gradients, where they lie. Nothing
-is copied, and a worker that is still computing on an old version keeps it.
+One anonymous memory file, created by the agent before it forks, so it has no name that could outlive the run and is
+inherited. It holds parameter *slots* and one gradient row per worker. Servers write each version into a slot without
+readers, each its own range of it; models read parameters, and servers gradients, in place. Nothing is copied, and a
+worker that still computes on an old version keeps it.
 
-Pages that are never touched cost nothing, so the many slots that an asynchronous job may need are free to a synchronous
-one, which uses two.
+Untouched pages use no memory, so a synchronous job, which uses two slots, does not pay for the many that an
+asynchronous one may need.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from runtime.core.vectors import FloatVector
 
 PAGE_FLOATS = mmap.PAGESIZE // 4
 SPARE_SLOTS = 2
-"""One for the version of now and one to write the next into, beside one per reader."""
+"""Slots in addition to one per reader: one for the current version, one for the next."""
 
 
 def create() -> int:
-    """The descriptor of an empty board."""
+    """Create empty shared buffers; returns their descriptor."""
     return os.memfd_create("stragglab-board", os.MFD_CLOEXEC)
 
 
 def num_slots(num_workers: int) -> int:
-    """Every worker, the evaluator and the scorer may read a version of their own."""
+    """Number of slots: every worker, the evaluator and the scorer may read a version of their own."""
     return num_workers + 2 + SPARE_SLOTS
 
 
@@ -40,7 +40,7 @@ class SharedBuffers:
         row = -(-max(num_floats, 1) // PAGE_FLOATS) * PAGE_FLOATS
         count = num_slots(num_workers)
         num_bytes = (count + num_workers) * row * 4
-        # every task computes the same size, and growing to the size that is there already changes nothing
+        # every task computes the same size, and growing to the current size changes nothing
         os.ftruncate(fd, num_bytes)
         memory = np.frombuffer(mmap.mmap(fd, num_bytes), dtype=np.float32)
         rows = [memory[start : start + num_floats] for start in range(0, len(memory), row)]
@@ -49,9 +49,9 @@ class SharedBuffers:
 
 
 class SlotTable:
-    """Which slot holds the version of now, and which are still being read (pure).
+    """Which slot holds the current version, and which are still being read (pure).
 
-    Every server keeps one of its own and feeds it from the coordinator's commands alone, which come to all servers in
+    Every server keeps its own table and feeds it from the coordinator's commands alone, which reach all servers in
     the same order: so all choose the same slot without talking to each other.
     """
 
@@ -62,7 +62,7 @@ class SlotTable:
         self._reader_of: dict[int, tuple[str, int]] = {}
 
     def deliver(self, who: tuple[str, int], ticket: int) -> int:
-        """A reader gets the version of now; what it read before is free. Returns the slot."""
+        """A reader gets the current version; its earlier slot is free. Returns the slot."""
         self.release_reader(who)
         self._reading[who] = (self.current, ticket)
         self._reader_of[ticket] = who
@@ -75,18 +75,18 @@ class SlotTable:
                 self._reading.pop(who, None)
 
     def release_reader(self, who: tuple[str, int]) -> None:
-        """A reader is gone or about to read something newer."""
+        """A reader is gone or about to read a newer version."""
         if (reading := self._reading.pop(who, None)) is not None:
             self._reader_of.pop(reading[1], None)
 
     def advance(self) -> int:
-        """Choose the slot of the next version: the first that nobody reads."""
+        """Choose the slot of the next version: the first without readers."""
         taken = {slot for slot, _ in self._reading.values()} | {self.current}
         self.current = next(slot for slot in range(self.count) if slot not in taken)
         return self.current
 
     def reset(self) -> None:
-        """Nobody reads; the version of now is in slot 0."""
+        """Reset: no readers; the current version is in slot 0."""
         self.current = 0
         self._reading.clear()
         self._reader_of.clear()

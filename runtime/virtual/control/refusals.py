@@ -35,8 +35,8 @@ def _refuse_hidden_hosts(hosts: Hosts, costs: Costs, around: RunContext) -> None
         endless = {f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None}
         for target in sorted(around.disturbed):
             if target.partition(">")[0] in endless:
-                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate of which a part could be left")
+                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate to throttle")
     if "cpu" in around.kinds:
         endless = {f"host:{host.number}" for host in hosts.hosts if host.cores is None}
         for target in sorted(around.disturbed & endless):
-            raise ConfigError(f"cluster.hosts.cpu_cores=null: {target} has no cores of which a part could be left")
+            raise ConfigError(f"cluster.hosts.cpu_cores=null: {target} has no quota to throttle")

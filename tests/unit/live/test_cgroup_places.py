@@ -146,7 +146,7 @@ def test_a_kernel_that_keeps_no_quotas_is_found_out(machine: Machine, build: Bui
     machine.kernel.deaf = {"cpu.max", "cpu.cfs_quota_us"}
     with pytest.raises(CgroupUnavailable) as caught:
         machine.find().probe()
-    assert "holds unlimited cores" in caught.value.reason
+    assert "enforces unlimited cores" in caught.value.reason
     assert caught.value.cure == "use one that keeps CPU quotas"
     assert not [entry for entry in base.iterdir() if entry.is_dir()]
 

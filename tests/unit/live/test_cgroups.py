@@ -128,7 +128,7 @@ def test_quotas_by_hand(asked: float, expected: tuple[int, int]) -> None:
 def test_the_least_that_a_quota_holds() -> None:
     assert quota_of(MIN_CORES) == (1000, 1_000_000)
     for wrong in (0.0, -1.0, MIN_CORES / 2, math.inf, math.nan):
-        with pytest.raises(QuotaRefused, match="ask for"):
+        with pytest.raises(QuotaRefused, match="the least quota is"):
             quota_of(wrong)
 
 
@@ -169,7 +169,7 @@ def test_what_is_refused_changes_nothing(machine: Machine) -> None:
     fill(base, {"cpu.cfs_quota_us": "50000"})
     group = machine.find().create(RUN_ID)
     group.set_cores(0.05)
-    with pytest.raises(QuotaRefused, match=r"0\.75 cores asked for: more than .* ask for less"):
+    with pytest.raises(QuotaRefused, match=r"0\.75 cores requested: more than .* ask for less"):
         group.set_cores(0.75)
     assert group.parts["cpu"].quota() == Quota(1000, 20_000)
     assert group.bound() == 0.05
@@ -181,9 +181,9 @@ def test_a_quota_that_is_not_kept_is_refused(machine: Machine, build: Build) -> 
     group = machine.find().create(RUN_ID)
     group.set_cores(0.5)
     machine.kernel.deaf = {"cpu.max", "cpu.cfs_quota_us"}
-    with pytest.raises(QuotaRefused, match=r"the kernel holds 0\.5 cores"):
+    with pytest.raises(QuotaRefused, match=r"the kernel enforces 0\.5 cores"):
         group.set_cores(0.25)
-    with pytest.raises(QuotaRefused, match=r"the kernel holds 0\.5 cores"):
+    with pytest.raises(QuotaRefused, match=r"the kernel enforces 0\.5 cores"):
         group.set_cores(None)
     assert group.bound() == 0.5
 
@@ -268,7 +268,7 @@ def test_memory_is_read_back(machine: Machine) -> None:
         if good:
             assert group.set_memory_bytes(2**26) == 2**26
             continue
-        with pytest.raises(QuotaRefused, match="67108864 bytes of memory asked for, the kernel holds"):
+        with pytest.raises(QuotaRefused, match="67108864 bytes of memory requested, the kernel enforces"):
             group.set_memory_bytes(2**26)
 
 

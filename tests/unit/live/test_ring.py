@@ -218,7 +218,7 @@ def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> N
     with rank.acceptor.take(wanted, lambda: None, DEADLINE_S) as taken:
         taken.sendall(b"x")
         assert socks[1].recv(1) == b"x"
-    with pytest.raises(ConnectionError, match="does not call"):
+    with pytest.raises(ConnectionError, match="does not connect"):
         rank.acceptor.take(wanted, lambda: None, 0.0)
     for sock in socks:
         sock.close()

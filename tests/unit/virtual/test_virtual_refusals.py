@@ -125,11 +125,11 @@ BAD_LINES = [
     ),
     (
         f"{HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
-        "cluster.hosts.link_mbps=null: link:0 has no rate of which a part could be left",
+        "cluster.hosts.link_mbps=null: link:0 has no rate to throttle",
     ),
     (
         f"{HOSTS} {REAL} straggler=cpu_throttle straggler.targets=[host:1] cluster.hosts.cpu_cores=null",
-        "cluster.hosts.cpu_cores=null: host:1 has no cores of which a part could be left",
+        "cluster.hosts.cpu_cores=null: host:1 has no quota to throttle",
     ),
     (f"{VIRTUAL} straggler=link_throttle", "this cluster has no hosts"),
     # no gradients
