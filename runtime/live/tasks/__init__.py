@@ -1,1 +1,1 @@
-"""What runs in processes of its own: the agent and its tasks."""
+"""Programs that run in their own processes: the agent and its tasks."""

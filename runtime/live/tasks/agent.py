@@ -1,14 +1,14 @@
-"""The agent of a host: a zygote that imports the framework once and forks all other tasks from it.
+"""The agent: a zygote that imports the framework once and forks all tasks from it.
 
-It only imports: no tensor is made and no operation run here, so the parent never owns a thread pool that a child would
-wait for for ever; ``OMP_NUM_THREADS`` and its kin are set before the imports, because numpy's BLAS would otherwise
-start a thread of its own at import. A fork costs about 5 ms where a cold start with torch costs 900.
+It only imports: it creates no tensor and runs no operation, so the parent never owns a thread pool for which a child
+would wait forever; ``OMP_NUM_THREADS`` and similar variables are set before the imports, because numpy's BLAS would
+otherwise start a thread at import. A fork takes about 5 ms, a cold start with torch 900 ms.
 
 Run as ``python -m runtime.live.tasks.agent`` with a :class:`TaskSpec` on its standard input. It dies with its
 supervisor, and everything it has forked dies with it.
 
-A backend that must not be forked once imported (``fork_safe``) is not imported here: whoever computes with it is forked
-like all others and then becomes a new interpreter (:mod:`runtime.live.tasks.cold`).
+A backend that must not be forked once imported (``fork_safe``) is not imported here: a task that computes with it is
+forked like all others and then executes a new interpreter (:mod:`runtime.live.tasks.cold`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runtime.live.tasks.roles import run_role, tell_end
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
 COMPUTING = frozenset({"worker", "evaluator", "scorer"})
-"""Roles that use the framework; servers add vectors."""
+"""Roles that use the framework; servers only add vectors."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 class Agent:
-    """Forks on command, reaps, tells."""
+    """Forks tasks on command, reaps them, and reports their ends."""
 
     def __init__(self, spec: object) -> None:
         from injectors.actuators.throttles import Throttles
@@ -98,7 +98,7 @@ class Agent:
         return time.perf_counter() - begun, versions
 
     def run(self) -> None:
-        """Until the coordinator is gone."""
+        """Serve until the coordinator is gone."""
         from runtime.live.transport.messages import AgentReady
 
         self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
@@ -160,14 +160,14 @@ class Agent:
             os.close(tied)
             self._become(agent, tells_tied, role, number, incarnation)
         os.close(tells_tied)
-        os.read(tied, 1)  # a rule may stop it at once, and before its life is tied to ours it could outlive us, stopped
+        os.read(tied, 1)  # a rule may stop it at once, and it could outlive us before its life is tied to ours
         os.close(tied)
         self.tasks[pid] = (role, number, incarnation)
         self.throttles.started(f"{role}:{number}", self.spec.place(role, number).host, pid)
         self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
 
     def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
-        """In the child: never returns."""
+        """Run the task in the child; never returns."""
         exit_code = 1
         try:
             die_with(agent)
@@ -189,7 +189,7 @@ class Agent:
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-        except BaseException as error:  # noqa: BLE001  (whatever it is: this process must not go on as an agent)
+        except BaseException as error:  # noqa: BLE001  (whatever it is: this process must not continue as an agent)
             exit_code = tell_end(error)
         finally:
             os._exit(exit_code)
@@ -203,7 +203,7 @@ class Agent:
                 os.kill(pid, signal.SIGKILL)
 
     def _actuate(self, message: object) -> None:
-        """Throttle or freeze; say what is in effect now."""
+        """Throttle or freeze, and report what is in effect."""
         from runtime.live.transport.messages import Actuated, Freeze, Throttle
 
         assert isinstance(message, Throttle | Freeze)
@@ -258,7 +258,7 @@ class Agent:
 
 
 def enter(place: object) -> None:
-    """Become a process of a host: quotas first, then the network, then no privilege more than the task needs."""
+    """Become a process of a host: enter its groups, then its network, then drop unneeded privileges."""
     from runtime.containment.linux import drop_privileges
     from runtime.live.transport.task_spec import Place
 
@@ -275,7 +275,7 @@ def enter(place: object) -> None:
 
 
 def version_of(distribution: str) -> str:
-    """Of what is installed under this name or, as some are called by their packagers, under ``NAME-cpu``."""
+    """Version of the distribution of this name or, as some packagers name it, ``NAME-cpu``."""
     for name in (distribution, f"{distribution}-cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
@@ -283,7 +283,7 @@ def version_of(distribution: str) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The end of what a task printed, for error messages."""
+    """The last line that a task printed, for error messages."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What a worker and the evaluator have in common: attached to the servers, told what to do by the coordinator."""
+"""The common loop of worker, evaluator and scorer: attached to the servers, ordered by the coordinator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost,
 
 
 def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message]) -> None:
-    """Obey until the coordinator says goodbye: ``obey`` carries out one message and returns what to answer.
+    """Serve until the coordinator sends ``Goodbye``: ``obey`` carries out one message and returns the answer.
 
-    A server that is lost on the way is reported instead. Raises ``ConnectionError`` when the coordinator is gone.
+    The loss of a server meanwhile is reported instead. Raises ``ConnectionError`` when the coordinator is gone.
     """
     while True:
         message = channel.receive()

@@ -1,8 +1,8 @@
-"""A task that starts cold: forked by the agent like any other, it becomes a fresh interpreter.
+"""A task that starts cold: forked by the agent like any other, it executes a fresh interpreter.
 
-For frameworks whose threads and locks do not survive a fork. ``exec`` keeps all that the fork had become: process id,
-parent, control groups, namespaces, dropped privileges (the bounding set), log, environment. What it does not keep for
-certain, the parent-death signal, is asked for again. The job comes on standard input, since it holds the run's secret.
+For frameworks whose threads and locks do not survive a fork. ``exec`` keeps the state of the fork: process id,
+parent, control groups, namespaces, dropped privileges (the bounding set), log, environment. It may not keep the
+parent-death signal, which is requested again. The job comes on standard input, because it holds the run's secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.live.tasks.interpreter import program, surroundings
 
 
 def become_cold(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> NoReturn:
-    """In the forked child: replaces this process."""
+    """Replace the forked child by a fresh interpreter."""
     job = os.memfd_create("stragglab-job", os.MFD_CLOEXEC)
     with os.fdopen(job, "wb", closefd=False) as file:
         file.write(msgspec.msgpack.encode(spec))
@@ -31,7 +31,7 @@ def become_cold(spec: object, board_fd: int, role: str, number: int, incarnation
 
 
 def main() -> None:
-    """Entry point of the new interpreter: imports the framework first, so that nobody counts on it meanwhile."""
+    """Entry point of the new interpreter: imports the framework first, before it connects."""
     role, number, incarnation, board_fd, parent = sys.argv[1], *map(int, sys.argv[2:])
     die_with(parent)
     keep_freed_memory()
@@ -48,7 +48,7 @@ def main() -> None:
         os.set_inheritable(board_fd, False)
     try:
         run_role(spec, board_fd, role, number, incarnation)
-    except BaseException as error:  # noqa: BLE001 (whatever it is, it is told, and this process ends)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is reported, and this process ends)
         os._exit(tell_end(error))
 
 

@@ -13,9 +13,9 @@ from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_by
 
 
 class DataLink:
-    """Receives gradients straight into the store's buffers and sends parameters from where they lie.
+    """Receives gradients directly into the store's buffers and sends parameters from their place, without copies.
 
-    Both only after the other end has proved that it belongs to the run.
+    Both only after the peer has authenticated.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes) -> None:
@@ -32,26 +32,26 @@ class DataLink:
 
     @property
     def who(self) -> tuple[str, int]:
-        """Role and id."""
+        """The peer's role and id."""
         return self.identity.role, self.identity.id
 
-    # ---- who is it? --------------------------------------------------------------------------------------------------
+    # ---- handshake ---------------------------------------------------------------------------------------------------
 
     def authenticate(self) -> bool:
-        """One step; True when the peer has proved itself. Raises ``AuthError``."""
+        """One step of the handshake; True when the peer has authenticated. Raises ``AuthError``."""
         identity = self._greeting.step()
         if identity is not None:
             self.identity = identity
         return identity is not None
 
     def welcome(self) -> None:
-        """Prove ourselves in turn: only to a peer that is wanted."""
+        """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
     # ---- gradients in ------------------------------------------------------------------------------------------------
 
     def receive(self, store: Store, generation: int) -> None:
-        """Take what is there. Raises ``ConnectionError`` at the end of the stream or for a frame that does not fit."""
+        """Read what has arrived. Raises ``ConnectionError`` at the end of the stream or for an unexpected frame."""
         while True:
             try:
                 got = self.sock.recv_into(self._target, len(self._target))
@@ -99,7 +99,7 @@ class DataLink:
     # ---- parameters out ----------------------------------------------------------------------------------------------
 
     def deliver(self, store: Store, generation: int, ticket: int) -> None:
-        """Send the parameters of now, or say which slot of the shared buffers holds them."""
+        """Send the current parameters, or the number of their slot in the shared buffers."""
         if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
             return
@@ -115,7 +115,7 @@ class DataLink:
         self._send(payload, is_params=True)
 
     def detach_params(self) -> None:
-        """The parameters are about to change: keep a copy of what has not been sent yet."""
+        """Copy what has not been sent yet, because the parameters are about to change."""
         if self.sending:
             self.sending = deque(
                 (memoryview(bytes(part)), False) if is_params else (part, False) for part, is_params in self.sending
@@ -128,7 +128,7 @@ class DataLink:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send what the socket accepts."""
         while self.sending:
             part, is_params = self.sending[0]
             try:
@@ -141,7 +141,7 @@ class DataLink:
                 self.sending.popleft()
 
     def close(self, store: Store) -> None:
-        """Hang up; a gradient that has not come in full is gone."""
+        """Close the connection; an incomplete gradient is discarded."""
         if self._buffer is not None:
             store.release(self._buffer)
             self._buffer = None

@@ -1,4 +1,4 @@
-"""The evaluator: assesses snapshots of the parameters beside the training, at a lower priority."""
+"""The evaluator: evaluates snapshots of the parameters in parallel to training, at a lower priority."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runtime.record.checkpoint import publish_array
 
 
 class Evaluator:
-    """Connected to the servers like a worker; the coordinator orders the delivery of a snapshot."""
+    """A client of the servers like a worker; the coordinator orders the delivery of a snapshot."""
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
         os.nice(spec.evaluator_niceness)
 
     def run(self) -> None:
-        """Serve until the coordinator says goodbye."""
+        """Serve until the coordinator sends ``Goodbye``."""
         serve(self.channel, self.links, self._obey)
 
     def _obey(self, order: Message) -> Message:
@@ -41,5 +41,5 @@ class Evaluator:
 
 
 def evaluator_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
-    """The life of an evaluator process."""
+    """Entry point of an evaluator process."""
     run_task(spec, identity, board_fd, Evaluator)

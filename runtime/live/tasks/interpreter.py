@@ -1,6 +1,6 @@
-"""How programs of ours are started: from this repository, in whatever directory the user is.
+"""Starts our own programs from this repository, whatever the working directory.
 
-``python -m`` alone would look for our packages in that directory first, where a user may have an ``analysis``, too.
+``python -m`` alone would search the working directory first, where a user may have a package ``analysis``, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def program(module: str, *words: str) -> list[str]:
-    """The command line of one of our modules; it goes with :func:`surroundings`."""
+    """The command line of one of our modules; use it with :func:`surroundings`."""
     return [sys.executable, "-P", "-m", module, *words]
 
 
 def surroundings() -> dict[str, str]:
-    """The environment, in which our packages are found before all others."""
+    """The environment, with our packages before all others on the path."""
     others = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{others}" if others else str(ROOT)}

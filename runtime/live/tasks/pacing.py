@@ -1,4 +1,4 @@
-"""Device pacing: a worker behaves like a device of a given speed, and injected delays come on top."""
+"""Device pacing: a worker behaves like a device of a given speed, plus injected delays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runtime.cluster.device import DeviceProfile
 
 
 class Pacer:
-    """Sleeps the rest of F(batch) after the real computation; what it could not hold is an overrun."""
+    """Sleeps the rest of F(batch) after the real computation; computing for longer is an overrun."""
 
     def __init__(self, profile: DeviceProfile | None) -> None:
         self.profile = profile
@@ -16,7 +16,7 @@ class Pacer:
     def hold(
         self, begun: float, num_samples: int, delay_s: float, slowdown_frac: float, *, accum: int = 1
     ) -> tuple[float, float]:
-        """Return (overrun_s, injected_s): seconds by which the device was missed, seconds injected on top (measured).
+        """Return (overrun_s, injected_s): seconds beyond the device's time, seconds injected in addition (measured).
 
         ``begun`` is the ``time.perf_counter()`` at which the computation of ``accum`` micro-batches started.
         """

@@ -1,8 +1,8 @@
-"""A replica: a worker with parameters and optimizer of its own, which all replicas step together.
+"""A replica: a worker with its own parameters and optimizer, which all replicas step together.
 
 The coordinator's orders come in order on the control channel, to all replicas alike; so the parameters of all are those
-of the same update when they compute. What one sends the others is in ``ring.py``; who holds what after a loss is for
-``replicas.py`` to find out.
+of the same update when they compute. What one sends the others is in ``ring.py``; which versions remain after a loss is
+found by ``runtime/core/recovery/replicas.py``.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import path_of, read_checkpoint
 
 EVALUATOR_DEADLINE_S = 2.0
-"""The evaluator has called before it is promised anything; so long it may take its call to be answered."""
+"""The evaluator connects before a delivery to it is ordered; its connection must be accepted within this time."""
 
 
 class Replica:
-    """Obeys; whatever goes wrong with another replica is reported, and then only a halt is heard."""
+    """Obeys orders; a failure of another replica is reported, and then only a ``Halt`` is obeyed."""
 
     def __init__(
         self, worker: Worker, copy: ReplicaState, orders: Orders, acceptor: Acceptor, collective: Collective
@@ -62,13 +62,13 @@ class Replica:
         self.directory = Path(worker.spec.run_dir) / "checkpoints"
         self.generation = 0
         self.whole = False
-        """The parameters are those of one version; not so at first, nor while they are taken over."""
+        """Whether the parameters are those of one version; not at first, nor while they are being copied."""
         self.broken = False
         self._reduced_s = 0.0
         self._evaluator: tuple[Identity, socket.socket] | None = None
 
     def run(self) -> None:
-        """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
+        """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""
         while not isinstance(message := self.orders.next(), Goodbye):
             if isinstance(message, Halt):
                 self._halt(message)
@@ -110,7 +110,7 @@ class Replica:
     # ---- an iteration ------------------------------------------------------------------------------------------------
 
     def _compute(self, work: Work) -> Message:
-        """The time of the last update is not part of the wait: it brought the parameters, as a pull does."""
+        """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does."""
         if work.order.version != self.copy.version:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
         report = self.worker.obey(work)
@@ -141,7 +141,7 @@ class Replica:
     # ---- membership --------------------------------------------------------------------------------------------------
 
     def _halt(self, message: Halt) -> None:
-        """Everything that is under way is void, and every connection of before is closed."""
+        """Void all work in progress, and close all connections."""
         self.generation, self.broken = message.generation, False
         self.collective.close()
         self.acceptor.forget_before(message.generation)
@@ -165,7 +165,7 @@ class Replica:
         return Attached(generation=message.generation)
 
     def _take_over(self, message: Reconfigure) -> None:
-        """All state of another replica, which has been told to expect us."""
+        """Copy all state of another replica, which has been ordered to expect us."""
         source = next(peer for peer in message.peers if peer.worker == message.source)
         shortcuts = self.worker.spec.shortcuts("worker", self.me.id)
         with connect(shortcuts.get(source.address, source.address)) as sock:
@@ -181,7 +181,7 @@ class Replica:
         self.copy.taken_over(about.version, about.slot)
 
     def _deliver(self, message: Deliver) -> None:
-        """A reader that is gone is nothing to us: the coordinator hears of it from others."""
+        """Send parameters to readers. A lost reader is ignored here: others report it to the coordinator."""
         try:
             if message.role == "evaluator":
                 self._send_snapshot(message)
@@ -218,7 +218,7 @@ class Replica:
 
 
 def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
-    """The life of a replica's process."""
+    """Entry point of a replica's process."""
     from runtime.config.instantiate import instantiate
 
     try:

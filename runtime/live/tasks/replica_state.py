@@ -1,4 +1,4 @@
-"""A replica's copy of the parameters: as a server's store, of the whole vector, and what its worker computes with."""
+"""A replica's copy of the parameters: a server's store of the whole vector, on which its worker computes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReplicaState(Store):
     """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
 
     received_s = 0.0
-    """Nothing is on its way to here."""
+    """No time: nothing is sent to a replica."""
 
     def __init__(self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity) -> None:
         super().__init__(initial, optimizer)
@@ -29,16 +29,16 @@ class ReplicaState(Store):
         return self.version
 
     def push(self, ticket: int) -> None:
-        """The gradient stays here until it is used or dropped."""
+        """Keep the gradient here until it is used or dropped."""
         self.hold(ticket, self.grad)
         self.grad = self.buffer()
 
     # ---- an update ---------------------------------------------------------------------------------------------------
 
     def share(self, order: ApplyOrder) -> FloatVector:
-        """What this replica adds to the sum, in a buffer to be overwritten with it and given to :meth:`step`.
+        """This replica's term of the sum, in a buffer to be overwritten with the sum and passed to :meth:`step`.
 
-        Weights that are all the same are left to the step, as a server does; others are folded in here, with the
+        Equal weights are left to the step, as on a server; others are applied here, with the
         optimizer's gain and in double precision (see ``runtime.training.optimizers``).
         """
         own = [
@@ -73,7 +73,7 @@ class ReplicaState(Store):
         self.optimizer.step(self.params, [total], [weight], order.lr, order.samples)
         self.version = order.version
 
-    # ---- taking over -------------------------------------------------------------------------------------------------
+    # ---- copying -----------------------------------------------------------------------------------------------------
 
     def vectors(self) -> list[FloatVector]:
         """Parameters and the optimizer's vectors, in an order that is the same in every replica."""
@@ -81,11 +81,11 @@ class ReplicaState(Store):
         return [self.params, *(state[name] for name in self.optimizer.rule.slots)]  # type: ignore[list-item]
 
     def taken_over(self, version: int, steps: int) -> None:
-        """All :meth:`vectors` have been overwritten with those of ``version``, after ``steps`` of the optimizer."""
+        """Accept :meth:`vectors`, overwritten with those of ``version`` after ``steps`` of the optimizer."""
         self.optimizer.load_state({**self.optimizer.state(), "step": steps})
         self.version = version
 
 
 def is_uniform(order: ApplyOrder) -> bool:
-    """All gradients have the same weight."""
+    """Whether all gradients have the same weight."""
     return all(weight == order.weights[0] for weight in order.weights)

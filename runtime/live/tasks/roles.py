@@ -1,4 +1,4 @@
-"""What a forked or freshly started process becomes, and how it ends."""
+"""The role of a forked or cold-started process, and the report of its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import traceback
 
 
 def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
-    """Be what ``role`` says."""
+    """Run the task of this role."""
     from runtime.live.tasks.evaluator import evaluator_main
     from runtime.live.tasks.replica import replica_main
     from runtime.live.tasks.scorer import scorer_main
@@ -28,7 +28,7 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
 
 
 def tell_end(error: BaseException) -> int:
-    """What a task died of goes to its log, if there is room; returns its exit code, which always arrives."""
+    """Write a task's error to its log, if there is room; returns its exit code, which always arrives."""
     from runtime.errors import FAILED, NO_SPACE, is_full, no_process, no_space
 
     full = is_full(error)

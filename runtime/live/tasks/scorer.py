@@ -1,6 +1,6 @@
-"""The scorer: computes reference gradients on the samples that are held out, and hands them to the servers.
+"""The scorer: computes reference gradients on the held-out samples, and pushes them to the servers.
 
-A task of its own beside the evaluator: workers wait for scores, so they may not wait for an evaluation, nor at its
+It is separate from the evaluator: workers wait for scores, which must not wait for an evaluation, nor have its
 low priority.
 """
 
@@ -20,7 +20,7 @@ from runtime.live.transport.task_spec import TaskSpec
 
 
 class Scorer:
-    """Connected to the servers like a worker; what it pushes is their reference."""
+    """A client of the servers like a worker; it pushes their reference."""
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: ServerLinks) -> None:
         self.channel, self.model, self.links = channel, model, links
@@ -29,7 +29,7 @@ class Scorer:
         self.batch: Any = None
 
     def run(self) -> None:
-        """Serve until the coordinator says goodbye."""
+        """Serve until the coordinator sends ``Goodbye``."""
         serve(self.channel, self.links, self._obey)
 
     def _obey(self, order: Message) -> Message:
@@ -45,5 +45,5 @@ class Scorer:
 
 
 def scorer_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
-    """The life of a scorer process."""
+    """Entry point of a scorer process."""
     run_task(spec, identity, board_fd, Scorer)

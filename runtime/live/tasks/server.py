@@ -1,7 +1,7 @@
 """A parameter server: one process, one loop, one range of the parameters.
 
 The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
-exactly the version after it, on every server. Gradients come and parameters go on one data link per worker.
+exactly the version after it, on every server. Gradients and parameters travel on one data link per worker.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Server:
         self.selector.modify(self.control.sock, events, self.control)
 
     def run(self) -> None:
-        """Serve until the coordinator says goodbye or is gone."""
+        """Serve until the coordinator sends ``Goodbye`` or is gone."""
         start_heartbeat(self.control, self.spec.heartbeat_s)
         self.send(TaskReady(num_parameters=self.num_parameters, address=self.address, side=self.side))
         report_at = time.monotonic() + REPORT_EVERY_S
@@ -129,9 +129,7 @@ class Server:
             self.busy_s += time.perf_counter() - begun
             self.updates += 1
         for role, number, incarnation, ticket in message.deliver:
-            if (
-                self.store.shares_memory
-            ):  # booked whether or not the reader is still there: all servers must agree on slots
+            if self.store.shares_memory:  # booked even if the reader is gone: all servers must agree on slots
                 self.store.deliver((role, number), ticket)
             link = self.links.get((role, number))
             if link is not None and link.identity.incarnation == incarnation:
@@ -147,11 +145,11 @@ class Server:
         try:
             link.deliver(self.store, self.generation, ticket)
             self._watch(link)
-        except OSError:  # the reader is gone, which the coordinator will hear from others
+        except OSError:  # the reader is gone, which others report to the coordinator
             self._hang_up(link)
 
     def _sleep(self, message: Update, busy_s: float) -> None:
-        """Injected: the server is slow."""
+        """Sleep for the injected delay."""
         asked_s = message.delay_s + message.slowdown_frac * busy_s
         if asked_s > 0:
             begun = time.perf_counter()
@@ -170,7 +168,7 @@ class Server:
         self.send(save_part(self.directory, message, self.store, self.identity.id))
 
     def _load(self, message: LoadCheckpoint) -> None:
-        """Back in time: all links are closed, so nothing of before can be mistaken for something of after."""
+        """Roll back: all links are closed, so that earlier data cannot be mistaken for later data."""
         for link in list(self.links.values()):
             self._hang_up(link)
         version, state = 0, b""
@@ -198,7 +196,7 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the peer has disconnected already
             return
         if len(self.unauthenticated) >= MAX_UNAUTHENTICATED:
             self._hang_up(next(iter(self.unauthenticated)))
@@ -253,7 +251,7 @@ class Server:
 
 
 def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
-    """The life of a server process."""
+    """Entry point of a server process."""
     from runtime.config.instantiate import instantiate
 
     parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)

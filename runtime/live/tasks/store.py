@@ -1,6 +1,6 @@
-"""What a parameter server holds: its range of the parameters, the optimizer's state, gradients not yet used.
+"""The state of a parameter server: its range of the parameters, the optimizer's state, gradients not yet used.
 
-No socket here; see ``server.py`` for those.
+It uses no socket; see ``server.py`` for those.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PREFIX = "optimizer."
 
 
 class Store:
-    """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, wherever that lies.
+    """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, in own or shared memory.
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
-    (``_row_of`` says which), and every version of the parameters is written to a slot that nobody reads.
+    (``_row_of``), and every version of the parameters is written to a slot without readers.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Store:
 
     @property
     def params(self) -> FloatVector:
-        """The version of now."""
+        """The parameters of the current version."""
         return self._slots[self.table.current]
 
     @property
@@ -60,26 +60,26 @@ class Store:
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
     def buffer(self) -> FloatVector:
-        """Where to receive a gradient: ours until it is :meth:`hold`-ed or :meth:`release`-d."""
+        """A buffer to receive a gradient, until it is :meth:`hold`-ed or :meth:`release`-d."""
         return self._spare.pop() if self._spare else aligned_vector(len(self.initial))
 
     def release(self, buffer: FloatVector) -> None:
-        """A receive buffer is free again."""
+        """Return a receive buffer."""
         self._spare.append(buffer)
 
     def hold(self, grad_id: int, grad: FloatVector) -> None:
-        """A gradient has come in full into one of our buffers."""
+        """Keep a gradient that is complete in one of our buffers."""
         self.grads[grad_id] = grad
         self._own.add(grad_id)
 
     def compute_reference(self, ticket: int, reference: FloatVector) -> None:
-        """What gradients are compared with from now on has come in full into one of our buffers."""
+        """Use a reference that is complete in one of our buffers for comparisons from now on."""
         if self._reference is not None:
             self.release(self._reference[1])
         self._reference = (ticket, reference)
 
     def inner_products(self, grad_id: int, ticket: int) -> Products | None:
-        """Compare a gradient with reference ``ticket``; None when one of them is not here any more."""
+        """Inner products of a gradient with reference ``ticket``; None if either is gone."""
         row = self._row_of.get(grad_id)
         grad = self.grads.get(grad_id) if row is None else self._rows[row]
         if grad is None or self._reference is None or self._reference[0] != ticket:
@@ -87,10 +87,10 @@ class Store:
         return products(grad, self._reference[1])
 
     def deliver(self, who: tuple[str, int], ticket: int) -> None:
-        """A reader gets the version of now, and a worker will leave gradient ``ticket`` in its row.
+        """Book that a reader gets the current version, and that a worker will leave gradient ``ticket`` in its row.
 
-        One that is still unused there is saved first. The coordinator gives such an order only to an idle worker, so
-        what lies in its row is either complete or was dropped.
+        An unused gradient there is saved first. The coordinator gives this order only to an idle worker, so
+        its row is either complete or was dropped.
         """
         role, worker = who
         if role == "worker":
@@ -104,7 +104,7 @@ class Store:
         self.table.deliver(who, ticket)
 
     def drop(self, ids: tuple[int, ...]) -> None:
-        """Forget gradients (those that never came in full are not here)."""
+        """Discard gradients (incomplete ones are not here)."""
         self.table.release(ids)
         for grad_id in ids:
             self._row_of.pop(grad_id, None)
@@ -112,7 +112,7 @@ class Store:
                 self._free(grad_id, self.grads.pop(grad_id))
 
     def _take(self, grad_id: int) -> FloatVector:
-        """A gradient for use; raises ``KeyError`` when it is not here."""
+        """Take a gradient for use; raises ``KeyError`` if it is not here."""
         if (worker := self._row_of.pop(grad_id, None)) is not None:
             return self._rows[worker]
         return self.grads.pop(grad_id)
@@ -125,7 +125,7 @@ class Store:
     # ---- parameters --------------------------------------------------------------------------------------------------
 
     def apply(self, order: ApplyOrder) -> None:
-        """One update. Raises ``KeyError`` for a gradient that is not here."""
+        """Apply one update. Raises ``KeyError`` for a gradient that is not here."""
         grads = [self._take(grad_id) for grad_id in order.grads]
         self.table.release(order.grads)
         before = self.params
@@ -141,18 +141,18 @@ class Store:
         return {"params": self.params, **{PREFIX + name: value for name, value in self.optimizer.state().items()}}
 
     def load(self, version: int, state: dict[str, Any]) -> None:
-        """Back to a :meth:`dump` of ``version``; all gradients are void."""
+        """Restore a :meth:`dump` of ``version``; all gradients become void."""
         self._begin(version, state["params"])
         prefixed = ((name, value) for name, value in state.items() if name.startswith(PREFIX))
         self.optimizer.load_state({name[len(PREFIX) :]: value for name, value in prefixed})
 
     def reset(self) -> None:
-        """Back to version 0."""
+        """Restore the initial parameters, version 0."""
         self._begin(0, self.initial)
         self.optimizer = make_optimizer(num_elements=len(self.initial), **self._optimizer_fields)
 
     def _begin(self, version: int, params: FloatVector) -> None:
-        """No gradients, no readers."""
+        """Begin without gradients and readers."""
         self.drop(tuple(self.grads))
         self._reference = None
         self._row_of.clear()
@@ -163,7 +163,7 @@ class Store:
 
 
 def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
-    """Write server ``number``'s part of a checkpoint, and delete those that are no longer needed."""
+    """Write server ``number``'s part of a checkpoint, and delete old ones that are no longer needed."""
     begun = time.perf_counter()
     write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump())
     for old in directory.glob(f"*-server{number}.ckpt"):

@@ -27,23 +27,23 @@ from runtime.live.transport.task_spec import TaskSpec
 
 
 class Links(Protocol):
-    """Where parameters come from and gradients go; see :class:`runtime.live.transport.links.ServerLinks`."""
+    """Source of parameters and sink of gradients; see :class:`runtime.live.transport.links.ServerLinks`."""
 
     identity: Identity
 
     @property
     def params(self) -> FloatVector:
-        """After :meth:`receive_params`: what to compute with."""
+        """The parameters to compute with, after :meth:`receive_params`."""
         ...
 
     @property
     def grad(self) -> FloatVector:
-        """Where to leave the gradient sum, until it is pushed."""
+        """The vector for the gradient sum, until it is pushed."""
         ...
 
     @property
     def received_s(self) -> float:
-        """Seconds for which the last of them were waited for while they were on their way."""
+        """Seconds of waiting for the last parameters while they were on their way."""
         ...
 
     def receive_params(self, ticket: int) -> int:
@@ -51,12 +51,12 @@ class Links(Protocol):
         ...
 
     def push(self, ticket: int) -> None:
-        """Hand the gradient over."""
+        """Push the gradient to its sink."""
         ...
 
 
 class Worker:
-    """One incarnation of one worker."""
+    """One incarnation of a worker."""
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links
@@ -66,7 +66,7 @@ class Worker:
         self.idle_since = time.perf_counter()
 
     def run(self) -> None:
-        """Serve until the coordinator says goodbye; raises ``ConnectionError`` when it is gone."""
+        """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""
         assert isinstance(self.links, ServerLinks)
         serve(self.channel, self.links, self.obey)
 
@@ -114,12 +114,12 @@ class Worker:
 
 
 def worker_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
-    """The life of a worker process."""
+    """Entry point of a worker process."""
     run_task(spec, identity, board_fd, Worker)
 
 
 def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> None:
-    """Connect, build the model, serve. When the run is gone there is nobody left to tell."""
+    """Connect, build the model, serve. When the run is gone, errors are not reported."""
     from runtime.config.instantiate import instantiate
 
     try:

@@ -15,7 +15,7 @@ CHUNK_BYTES = 1 << 18
 
 
 class BlockingChannel:
-    """A task's end: one reader; writers (the task and its heartbeat) take turns."""
+    """A task's end: one reader; several writers (the task and its heartbeat) are serialised."""
 
     def __init__(self, address: Address, secret: bytes, identity: Identity) -> None:
         self.sock = connect(address)
@@ -23,7 +23,7 @@ class BlockingChannel:
         call(self.sock, secret, identity)
 
     def tell(self, message: Message) -> None:
-        """Write one message; raises ``ConnectionError`` when the coordinator is gone."""
+        """Send one message; raises ``ConnectionError`` when the coordinator is gone."""
         self.send(encode(message))
 
     def send(self, data: bytes) -> None:
@@ -44,7 +44,7 @@ class BlockingChannel:
 
 
 class LoopChannel:
-    """The event loop's end: never blocks; what the socket does not take now waits in ``pending``."""
+    """The event loop's end: never blocks; data that the socket does not accept waits in ``pending``."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -54,7 +54,7 @@ class LoopChannel:
         self._lock = threading.Lock()
 
     def send(self, data: bytes) -> bool:
-        """Write encoded messages; True when some of it has to wait for the socket."""
+        """Send encoded messages; True if some data must wait for the socket."""
         with self._lock:
             if not self.pending:
                 try:
@@ -68,14 +68,14 @@ class LoopChannel:
             return True
 
     def flush(self) -> bool:
-        """Write what waits; True when some of it still does."""
+        """Send waiting data; True if some still waits."""
         with self._lock, contextlib.suppress(BlockingIOError):
             while self.pending:
                 del self.pending[: self.sock.send(self.pending)]
         return bool(self.pending)
 
     def receive(self) -> Iterator[Message]:
-        """All messages that are here now; raises ``ConnectionError`` after the last, at the end of the stream."""
+        """All messages that have arrived; raises ``ConnectionError`` after the last, at the end of the stream."""
         ended = False
         while not ended:
             try:

@@ -1,7 +1,7 @@
 """The data plane's frame: a 64-byte header, then raw float32.
 
-64 bytes keep payloads aligned with page-aligned buffers on both sides, which was measured to be worth a factor of
-three in the kernel's copy; for the same reason ``runtime.core.vectors`` cuts at multiples of 16 floats.
+64 bytes keep payloads aligned with page-aligned buffers on both sides, which measured as a factor of
+three in the kernel's copy; for the same reason ``runtime.core.vectors`` splits at multiples of 16 floats.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ HEADER_BYTES = 64
 MAGIC = 0x31424753
 
 PUSH, ACK, PARAMS = range(1, 4)
-"""worker -> server gradient; its receipt; server -> worker parameters."""
+"""Frames: gradient from worker to server, its receipt, parameters from server to worker."""
 
 _HEADER = struct.Struct("<IBxxxIQQQI")
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """``ticket`` names the gradient or the delivery, ``length`` counts payload bytes that follow on the socket.
+    """``ticket`` identifies the gradient or the delivery, ``length`` counts the payload bytes that follow.
 
-    Without any, the payload is in the shared buffers, parameters in ``slot``.
+    With length 0, the payload is in the shared buffers, parameters in ``slot``.
     """
 
     kind: int
@@ -36,12 +36,12 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack(kind: int, generation: int, ticket: int, version: int, length: int, slot: int = 0) -> bytes:
-    """64 bytes."""
+    """The header as 64 bytes."""
     return _HEADER.pack(MAGIC, kind, generation, ticket, version, length, slot).ljust(HEADER_BYTES, b"\0")
 
 
 def unpack(data: bytes | bytearray | memoryview) -> Header:
-    """Raises ``ConnectionError`` for anything that is not our header."""
+    """The header in these bytes; raises ``ConnectionError`` if they are not one."""
     magic, kind, generation, ticket, version, length, slot = _HEADER.unpack_from(data)
     if magic != MAGIC or not PUSH <= kind <= PARAMS:
         raise ConnectionError("a frame with an unknown header is refused")

@@ -1,4 +1,4 @@
-"""A task's sign of life, sent by a thread because a long computation or an injected sleep must not look like death."""
+"""A task's heartbeat, sent by a thread because a long computation or an injected sleep must not look like a crash."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _HEARTBEAT = encode(Heartbeat())
 
 
 class Sender(Protocol):
-    """A channel whose ``send`` may be called from two threads."""
+    """A channel to which two threads may send."""
 
     def send(self, data: bytes) -> object: ...
 
 
 def start_heartbeat(channel: Sender, period_s: float) -> None:
-    """Beat until the process or the connection ends."""
+    """Start to send heartbeats until the process or the connection ends."""
     pause = threading.Event()
 
     def beat() -> None:

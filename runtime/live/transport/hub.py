@@ -16,14 +16,14 @@ from runtime.live.transport.messages import MalformedMessage, Message, encode
 Key = tuple[str, int]
 OnMessage = Callable[[Identity, Message], None]
 OnClosed = Callable[[Identity, str], None]
-"""Who has gone, and why."""
+"""Called with a lost peer and the reason."""
 Admit = Callable[[Identity], bool]
 
 
 class Hub:
-    """Messages of authenticated peers go to ``on_message``; a peer that is gone to ``on_closed``.
+    """Passes messages of authenticated peers to ``on_message``, and lost peers to ``on_closed``.
 
-    ``admit`` decides whether an identity is the incarnation that is expected. It listens at ``path`` if there is one,
+    ``admit`` decides whether an identity is an expected incarnation. The hub listens at ``path`` if there is one,
     otherwise on loopback or, with shared memory and no ``port``, under an abstract name.
     """
 
@@ -52,11 +52,11 @@ class Hub:
         return listen("shm" if transport == "shm" and not port else "tcp", LOOPBACK, port)
 
     def send(self, key: Key, message: Message) -> None:
-        """To one peer; nobody there is no error, since its loss is on its way to us."""
+        """Send to one peer; an unknown peer is no error, since its loss is about to be reported."""
         self.send_encoded(key, encode(message))
 
     def send_encoded(self, key: Key, data: bytes) -> None:
-        """As :meth:`send`, for what goes to several peers."""
+        """As :meth:`send`, for a message that goes to several peers."""
         peer = self.peers.get(key)
         if peer is None:
             return
@@ -67,29 +67,29 @@ class Hub:
             self._closed(*peer, error)
 
     def hang_up(self, key: Key) -> None:
-        """Hear this peer no more."""
+        """Close the connection of a peer."""
         if (peer := self.peers.pop(key, None)) is not None:
             self.loop.forget(peer[1].sock)
             peer[1].sock.close()
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for key in list(self.peers):
             self.hang_up(key)
         for sock in [*self.unauthenticated, self.listener]:
             self.loop.forget(sock)
             sock.close()
 
-    # ---- strangers ---------------------------------------------------------------------------------------------------
+    # ---- handshakes --------------------------------------------------------------------------------------------------
 
     def _accept(self, _: int) -> None:
         try:
             sock, _ = self.listener.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the peer has disconnected already
             return
         if (
             len(self.unauthenticated) >= MAX_UNAUTHENTICATED
-        ):  # the oldest has had its chance; ours prove themselves at once
+        ):  # the oldest has had its time; our own tasks authenticate at once
             self._turn_away(next(iter(self.unauthenticated)))
         self.unauthenticated[sock] = None
         try:
@@ -145,7 +145,7 @@ class Hub:
                     if self.peers.get(key, (None, None))[1] is not channel:
                         return
         except OSError as error:
-            if is_full(error):  # the record's trouble, met while the message was dealt with: no fault of the peer
+            if is_full(error):  # an error of the record while the message was handled: not the peer's fault
                 raise
             self._closed(identity, channel, error)
 

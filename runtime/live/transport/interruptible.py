@@ -1,4 +1,4 @@
-"""Blocking transfers that look around: a socket's deadline that passes is only a reason to ask whether to go on."""
+"""Interruptible I/O: blocking transfers that check for orders whenever a socket's deadline passes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Look = Callable[[], None]
 
 
 class Interrupted(ConnectionError):
-    """Whatever is waited for, the coordinator has something more urgent to say."""
+    """The coordinator has sent an order that ends the current wait."""
 
 
 class Orders:
-    """The control channel of a task that must hear of a halt while it waits for somebody else."""
+    """The control channel of a task that must receive a ``Halt`` while it waits for other tasks."""
 
     def __init__(self, channel: BlockingChannel) -> None:
         self.channel = channel
         self._waiting: deque[Message] = deque()
 
     def next(self) -> Message | None:
-        """The next order; None when there was none for long."""
+        """The next order; None if the socket's deadline passed without one."""
         return self._waiting.popleft() if self._waiting else self.channel.receive()
 
     def look(self) -> None:
-        """Read what has come meanwhile; raises :class:`Interrupted` when that ends what is under way."""
+        """Read messages that have arrived; raises :class:`Interrupted` if one ends the work in progress."""
         while select.select([self.channel.sock], [], [], 0)[0]:
             if (message := self.channel.receive()) is not None:
                 self._waiting.append(message)
@@ -38,7 +38,7 @@ class Orders:
 
 
 def receive_all(sock: socket.socket, view: memoryview, look: Look) -> None:
-    """Fill ``view``; raises ``ConnectionError`` at the end of the stream, and whatever ``look`` raises."""
+    """Fill ``view``; raises ``ConnectionError`` at the end of the stream, and any exception of ``look``."""
     while view:
         try:
             got = sock.recv_into(view, len(view), socket.MSG_WAITALL)
@@ -51,7 +51,7 @@ def receive_all(sock: socket.socket, view: memoryview, look: Look) -> None:
 
 
 def send_all(sock: socket.socket, view: memoryview, look: Look) -> None:
-    """Write all of ``view``; raises ``OSError`` when nobody reads any more, and whatever ``look`` raises."""
+    """Send all of ``view``; raises ``OSError`` when the peer is gone, and any exception of ``look``."""
     while view:
         try:
             view = view[sock.send(view) :]

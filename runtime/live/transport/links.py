@@ -15,10 +15,10 @@ from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Heade
 
 
 class ServerLinks:
-    """Flat parameters and gradient of one worker (float32, shape [num_floats]), and the way to and from the servers.
+    """Flat parameters and gradient of one worker (float32 [num_floats]), and its connections to the servers.
 
-    ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there is a ``buffers``: then
-    every delivery says in which of its slots the parameters are.
+    ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there are shared
+    ``buffers``: then every delivery gives the slot of the parameters.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ServerLinks:
             buffers.grads[identity.id] if buffers and self.shares_grad else aligned_vector(num_floats)
         )
         self.shortcuts: dict[Address, Address] = {}
-        """Servers on this task's own host are reached without the detour that makes the others far."""
+        """Servers on this task's own host are reached directly, without the relay of emulated latency."""
         self.received_s = 0.0
         self.generation = 0
         self.socks: list[socket.socket] = []
@@ -39,7 +39,7 @@ class ServerLinks:
         self._header = bytearray(HEADER_BYTES)
 
     def attach(self, generation: int, servers: Sequence[Address]) -> None:
-        """Connect to all servers anew; raises ``OSError`` when one of them is not there."""
+        """Connect to all servers again; raises ``OSError`` if one cannot be reached."""
         self.close()
         self.generation = generation
         ranges = [server_range(self.num_floats, len(servers), server) for server in range(len(servers))]
@@ -65,8 +65,8 @@ class ServerLinks:
     def receive_params(self, ticket: int) -> int:
         """Wait until all servers have delivered under ``ticket``; returns the version delivered.
 
-        ``received_s`` is then how long parts were waited for whose header was there: a server that is late sends none,
-        so this is the time of the way. What was there when it was looked for took no time.
+        ``received_s`` is then the time of waiting for parts whose header had arrived: a late server sends none, so this
+        is the time on the link. Parts that had arrived before took no time.
 
         Raises ``ConnectionError`` when a server is gone.
         """
@@ -87,10 +87,10 @@ class ServerLinks:
         return version
 
     def push(self, ticket: int) -> None:
-        """Hand the gradient to all servers and return when all of them hold it.
+        """Push the gradient to all servers and return when all of them hold it.
 
-        A worker's in shared buffers is where they read it as soon as it is computed, so there is nothing to send: the
-        coordinator's order to use it tells them all they need. Raises ``ConnectionError`` when a server is gone.
+        In shared buffers they read it in place, so nothing is sent: the coordinator's order to use it suffices. Raises
+        ``ConnectionError`` when a server is gone.
         """
         if self.shares_grad:
             return
@@ -108,7 +108,7 @@ class ServerLinks:
 
 
 def _receive_into(sock: socket.socket, view: memoryview) -> None:
-    """Fill ``view``; a socket deadline that passes is only a reason to look whether the run still lives."""
+    """Fill ``view``; when a socket's deadline passes, only check whether the run still lives."""
     parent = os.getppid()
     while view:
         try:
@@ -123,7 +123,7 @@ def _receive_into(sock: socket.socket, view: memoryview) -> None:
 
 
 def _send(sock: socket.socket, header: bytes, payload: memoryview) -> None:
-    """Write a frame; a server that does not read for the socket's deadline counts as gone."""
+    """Send a frame; a server that does not read within the socket's deadline counts as gone."""
     try:
         sent = sock.sendmsg([header, payload])
         if sent < len(header):
@@ -132,4 +132,4 @@ def _send(sock: socket.socket, header: bytes, payload: memoryview) -> None:
         if sent - len(header) < len(payload):
             sock.sendall(payload[sent - len(header) :])
     except BlockingIOError:
-        raise ConnectionResetError("a server does not take the gradient") from None
+        raise ConnectionResetError("a server does not receive the gradient") from None

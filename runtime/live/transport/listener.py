@@ -1,4 +1,4 @@
-"""What the supervisor tells whoever runs the job."""
+"""The supervisor's notifications to the session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime.live.transport.task_spec import Place
 
 
 class Listener(Protocol):
-    """What the session wants to know."""
+    """Receives the supervisor's notifications."""
 
     def note(self, kind: str, /, **fields: object) -> None: ...
 
@@ -26,31 +26,31 @@ class Listener(Protocol):
         ...
 
     def all_attached(self) -> None:
-        """The job can start."""
+        """All tasks are connected: the job can start."""
         ...
 
     def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
-        """A worker is gone."""
+        """A worker's process is lost."""
         ...
 
     def worker_joined(self, worker: int, incarnation: int) -> None:
-        """A worker is (again) connected to all servers."""
+        """A new or restarted worker is connected to all servers."""
         ...
 
     def scorer_joined(self) -> None:
-        """The scorer is (again) connected to all servers: what another was asked is to be asked again."""
+        """A new or restarted scorer is connected to all servers: request pending references again."""
         ...
 
     def evaluator_lost(self) -> None:
-        """What it was asked will not be answered."""
+        """The evaluator is lost: pending evaluations will not be answered."""
         ...
 
     def server_lost(self, server: int, incarnation: int, reason: str) -> None:
-        """A server is gone; all else stands still."""
+        """A server is lost; the job is paused."""
         ...
 
     def restored(self, version: int, state: bytes) -> None:
-        """All servers hold a checkpoint again, all workers are connected to them."""
+        """All servers have restored a checkpoint, and all workers are connected to them."""
         ...
 
     def state_of(self, version: int) -> bytes:
@@ -58,21 +58,21 @@ class Listener(Protocol):
         ...
 
     def moved(self, role: str, number: int) -> Place | None:
-        """A task will be started on another machine; where that is, if there are emulated ones."""
+        """A task will be started on another machine; returns its place if machines are emulated."""
         ...
 
     def rolled_back(self) -> None:
-        """Everybody goes back to the last checkpoint: what is under way is void."""
+        """All tasks roll back to the last checkpoint: work in progress is void."""
         ...
 
     def failed(self, reason: str) -> None:
-        """The run cannot go on."""
+        """The run cannot continue."""
         ...
 
     def out_of_space(self, reason: str) -> None:
-        """The run cannot go on, since there is no room for what was to be written."""
+        """The run cannot continue, because the disk is full."""
         ...
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers that have computed for longer than ``limit_s``."""
+        """Workers whose current Compute has taken longer than ``limit_s``."""
         ...

@@ -35,7 +35,7 @@ class Loop:
         return self._shared.called
 
     def restart_clock(self) -> None:
-        """Now is 0; timers keep their absolute time."""
+        """Set now to 0; timers keep their absolute time."""
         self.origin = time.monotonic()
 
     def watch(self, file: Any, callback: Callback, *, write: bool = False) -> None:
@@ -52,12 +52,12 @@ class Loop:
             self.selector.register(file, events, call)
 
     def forget(self, file: Any) -> None:
-        """No more callbacks for ``file``."""
+        """Stop callbacks for ``file``."""
         if file.fileno() >= 0 and file in self.selector.get_map():
             self.selector.unregister(file)
 
     def at(self, when_s: float, call: Callable[[], None]) -> None:
-        """Call once at ``when_s``; ties go in the order of asking."""
+        """Call once at ``when_s``; ties run in the order of calls to this method."""
         shared = self._shared
         heapq.heappush(shared.timers, (self.origin + when_s, next(shared.sequence), self, call))
 
@@ -77,7 +77,7 @@ class Loop:
         return min(at_most_s, max(0.0, timers[0][0] - time.monotonic())) if timers else at_most_s
 
     def turn(self, at_most_s: float = 1.0) -> None:
-        """Wait for the next thing and do what is due."""
+        """Wait for the next event and run what is due."""
         shared = self._shared
         for key, events in self.selector.select(self.wait_s(at_most_s)):
             key.data(events)

@@ -1,4 +1,4 @@
-"""Typed control messages: msgpack on the wire, checked against these types when they are read. No pickle."""
+"""Typed control messages: msgpack on the wire, validated against these types when decoded. No pickle."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from runtime.live.transport.task_spec import Place
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Any control message."""
+    """Base of all control messages."""
 
 
 # ---- coordinator -> agent -------------------------------------------------------------------------------------------
 
 
 class Launch(Message, frozen=True, kw_only=True, tag=True):
-    """Fork one task; ``place`` is where, if it no longer lives where the specification says."""
+    """Fork one task; ``place`` replaces that of the specification."""
 
     role: str
     id: int
@@ -38,7 +38,7 @@ class KillTask(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AgentReady(Message, frozen=True, kw_only=True, tag=True):
-    """The framework is imported; ``versions`` of what was."""
+    """The framework is imported; ``versions`` of the imported packages."""
 
     import_s: float
     versions: dict[str, str]
@@ -66,14 +66,14 @@ class Exited(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Actuated(Message, frozen=True, kw_only=True, tag=True):
-    """What became of a ``Throttle`` or ``Freeze``: what is in effect now, and what went wrong if anything did."""
+    """The result of a ``Throttle`` or ``Freeze``: what is in effect now, and the error, if any."""
 
     target: str
     kind: str
     """``cpu`` or ``pause``."""
     by: str
     achieved: float | None
-    """Cores; 1 or 0 for a pause."""
+    """Cores in effect; for a pause, 1 (running) or 0."""
     problem: str = ""
 
 
@@ -81,14 +81,14 @@ class Actuated(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Attach(Message, frozen=True, kw_only=True, tag=True):
-    """Connect to these servers, anew."""
+    """Connect to these servers, closing earlier connections."""
 
     generation: int
     servers: tuple[Address, ...]
 
 
 class Work(Message, frozen=True, kw_only=True, tag=True):
-    """Compute one gradient."""
+    """Worker: compute one gradient."""
 
     order: ComputeOrder
 
@@ -102,7 +102,7 @@ class EvaluateVersion(Message, frozen=True, kw_only=True, tag=True):
 
 
 class ComputeReference(Message, frozen=True, kw_only=True, tag=True):
-    """Scorer: compute a reference gradient on the parameters that the servers deliver, and hand it to them."""
+    """Scorer: compute a reference gradient on the parameters that the servers deliver, and push it to them."""
 
     ticket: int
 
@@ -112,7 +112,7 @@ class Goodbye(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Throttle(Message, frozen=True, kw_only=True, tag=True):
-    """Agent: let a task or host (``worker:0``, ``host:1``) use so many cores and no more; None: as many as it likes."""
+    """Agent: limit a task or host (``worker:0``, ``host:1``) to ``cores``; None: no limit."""
 
     target: str
     cores: float | None
@@ -121,17 +121,17 @@ class Throttle(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Freeze(Message, frozen=True, kw_only=True, tag=True):
-    """Agent: let a task or host stand still, or go on."""
+    """Agent: pause a task or host, or let it continue."""
 
     target: str
     on: bool
 
 
 class Update(Message, frozen=True, kw_only=True, tag=True):
-    """What one turn of the coordinator asks of a server, in this order: drop, update, deliver, compare.
+    """The orders of one turn of the coordinator to a server, in this order: drop, update, deliver, inner products.
 
-    ``deliver`` holds (role, id, incarnation, ticket) of who gets the current parameters, ``inner_products`` gradients
-    that are to be compared with a reference, and its ticket.
+    ``deliver`` holds (role, id, incarnation, ticket) of the readers of the current parameters, ``inner_products``
+    gradients to compare with a reference, and its ticket.
     """
 
     drop: tuple[int, ...] = ()
@@ -143,7 +143,7 @@ class Update(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Fence(Message, frozen=True, kw_only=True, tag=True):
-    """Hear this incarnation no more."""
+    """Ignore this incarnation from now on, and close its connections."""
 
     role: str
     id: int
@@ -151,7 +151,7 @@ class Fence(Message, frozen=True, kw_only=True, tag=True):
 
 
 class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
-    """Store your part of ``version`` with ``state`` (the applied work) in one file.
+    """Store the server's part of ``version`` with ``state`` (the applied work) in one file.
 
     Then delete those older than ``keep_from``.
     """
@@ -163,7 +163,7 @@ class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
-    """Go back to a checkpoint; everything held is void."""
+    """Restore a checkpoint; all gradients held are void."""
 
     id: int
     generation: int
@@ -173,7 +173,7 @@ class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A replica: where others call it, and in which incarnation."""
+    """A replica: its address and its incarnation."""
 
     worker: int
     incarnation: int
@@ -181,7 +181,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Halt(Message, frozen=True, kw_only=True, tag=True):
-    """Somebody is gone: what is under way is void. Say which version you hold, and wait for ``Reconfigure``."""
+    """A member is lost: work in progress is void. Report the version held, and wait for ``Reconfigure``."""
 
     generation: int
 
@@ -189,8 +189,8 @@ class Halt(Message, frozen=True, kw_only=True, tag=True):
 class Reconfigure(Message, frozen=True, kw_only=True, tag=True):
     """These are the replicas from now on, in the order of the ring.
 
-    Take the parameters over from worker ``source``, or read a checkpoint; with neither (-1) keep yours, or, ``anew``,
-    go back to the initial ones.
+    Copy the parameters from worker ``source``, or read a checkpoint; with neither (-1) keep them or, if ``anew``,
+    return to the initial ones.
     """
 
     generation: int
@@ -201,25 +201,25 @@ class Reconfigure(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Reduce(Message, frozen=True, kw_only=True, tag=True):
-    """One update by all replicas: sum the gradients that the order names over all of you, then step."""
+    """One update by all replicas: sum the ordered gradients over all of them, then step."""
 
     order: ApplyOrder
 
 
 class DropGradients(Message, frozen=True, kw_only=True, tag=True):
-    """Forget these gradients."""
+    """Replica: discard these gradients."""
 
     grads: tuple[int, ...]
 
 
 class JoinCollective(Message, frozen=True, kw_only=True, tag=True):
-    """Others compute, and need you (``DistributedDataParallel``): hold what comes of it under ``ticket``."""
+    """Take part in a collective backward pass (``DistributedDataParallel``): keep its result under ``ticket``."""
 
     ticket: int
 
 
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
-    """Send the parameters of now to who has called you: the evaluator, under ``ticket``, or a ``reader``: all state."""
+    """Send the current parameters to the connected evaluator, under ``ticket``, or all state to a ``reader``."""
 
     role: str
     id: int
@@ -231,7 +231,7 @@ class Deliver(Message, frozen=True, kw_only=True, tag=True):
 
 
 class TaskReady(Message, frozen=True, kw_only=True, tag=True):
-    """Built; servers add where workers and, if that differs, the evaluator reach them."""
+    """A task is built; servers add their addresses for workers and, if different, for the evaluator."""
 
     num_parameters: int
     address: Address | None = None
@@ -239,13 +239,13 @@ class TaskReady(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Attached(Message, frozen=True, kw_only=True, tag=True):
-    """Connected to all servers of this generation."""
+    """A task is connected to all servers of this generation."""
 
     generation: int
 
 
 class Report(Message, frozen=True, kw_only=True, tag=True):
-    """A gradient is held by all servers."""
+    """All servers hold a worker's gradient."""
 
     grad_id: int
     wait_s: float
@@ -262,14 +262,14 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Halted(Message, frozen=True, kw_only=True, tag=True):
-    """A replica stands still with the parameters of ``version``."""
+    """A replica is halted with the parameters of ``version``."""
 
     generation: int
     version: int
 
 
 class LinkLost(Message, frozen=True, kw_only=True, tag=True):
-    """A server's connection broke."""
+    """A task has lost its connection to a server or member."""
 
     generation: int
     reason: str
@@ -284,7 +284,7 @@ class VersionEvaluated(Message, frozen=True, kw_only=True, tag=True):
 
 
 class ReferenceReady(Message, frozen=True, kw_only=True, tag=True):
-    """All servers hold a reference gradient."""
+    """All servers hold the scorer's reference gradient."""
 
     ticket: int
 
@@ -305,7 +305,7 @@ class Saved(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Loaded(Message, frozen=True, kw_only=True, tag=True):
-    """Back at a checkpoint."""
+    """A server or replica has restored a checkpoint."""
 
     id: int
     generation: int
@@ -314,7 +314,7 @@ class Loaded(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Busy(Message, frozen=True, kw_only=True, tag=True):
-    """What a server was busy with since the last such message."""
+    """A server's work since its last report."""
 
     version: int
     updates: int
@@ -373,19 +373,19 @@ MAX_MESSAGE_BYTES = 64 << 20
 
 
 def encode(message: Message) -> bytes:
-    """Length prefix and payload."""
+    """A message as length prefix and payload."""
     body = _encoder.encode(message)
     return len(body).to_bytes(PREFIX_BYTES, "little") + body
 
 
 class MalformedMessage(ConnectionError):
-    """What came is no message: whoever sent it is not to be understood any more, and its connection ends."""
+    """The data received is not a message, so the rest of the stream is unusable: the connection ends."""
 
 
 def decode(body: bytes | memoryview) -> Message:
-    """Raises :class:`MalformedMessage` for anything that is not a message."""
+    """The message in these bytes; raises :class:`MalformedMessage` if they are not one."""
     try:
         message: Message = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are not of the first
-        raise MalformedMessage(f"{len(body)} bytes that are no message ({error})") from None
+        raise MalformedMessage(f"{len(body)} bytes that are not a message ({error})") from None
     return message

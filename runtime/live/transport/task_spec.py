@@ -1,4 +1,4 @@
-"""What a task is told when it is forked: the whole job, and where everybody lives."""
+"""The specification that a forked task receives: the whole job, and the places of all tasks."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from runtime.live.transport.address import LOOPBACK, Address
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task lives. By default: on this machine, like everybody else."""
+    """The place of a task. By default: this machine, without a host."""
 
     host: str = ""
     """``host:0``; empty without emulated hosts."""
     namespace_fd: int = -1
-    """Of the host's network, inherited by the agent; -1: that of the run."""
+    """Descriptor of the host's network, inherited by the agent; -1: the run's network."""
     cgroup_files: tuple[str, ...] = ()
-    """A process enters its groups by writing to these."""
+    """Files to which a process writes to enter its control groups."""
     address: str = LOOPBACK
     port: int = 0
-    """That a server listens on; 0: any free one."""
+    """Port on which a server listens; 0: any free one."""
     known_as: Address | None = None
-    """Where others reach a server, if not where it listens: a relay that adds latency."""
+    """Address at which others reach a server, if different: a relay that adds latency."""
     side_path: str = ""
-    """Of a server's second address, for the evaluator, beside the emulated network."""
+    """Path of a server's second address, for the evaluator, outside the emulated network."""
     device: dict[str, float] | None = None
-    """Profile of the host's device; None: that of the cluster."""
+    """Profile of the host's device; None: the cluster's."""
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a task needs to know; the agent reads it once from its standard input."""
+    """All settings of a task; the agent reads them once from its standard input."""
 
     run_dir: str
     coordinator: Address
@@ -55,22 +55,22 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     evaluator_niceness: int = 5
     supports_sample_weights: bool = False
-    """Whether micro-batches with weights will come."""
+    """Whether the job has micro-batches with weights."""
     collective: str = ""
-    """Who sums the gradients of replicas; empty: there are servers."""
+    """The collective that sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}
-    """By task, ``worker:0``; a task that is missing lives on this machine."""
+    """Places by task, ``worker:0``; a missing task has the default place."""
 
     def place(self, role: str, number: int) -> Place:
-        """Where a task lives."""
+        """The place of a task."""
         return self.places.get(f"{role}:{number}", Place())
 
     def device_of(self, worker: int) -> dict[str, float] | None:
-        """What paces a worker: its own device, that of its host, or that of the cluster."""
+        """The profile that paces a worker: its own device's, its host's, or the cluster's."""
         return self.devices[worker] if self.devices else self.place("worker", worker).device or self.device
 
     def shortcuts(self, role: str, number: int) -> dict[Address, Address]:
-        """For servers on a task's own host: where they listen, by where others reach them."""
+        """Direct addresses of servers on a task's own host, by the address at which others reach them."""
         home = self.place(role, number).host
         near = [place for place in self.places.values() if place.host == home and place.known_as is not None]
         return {

@@ -112,7 +112,7 @@ def test_what_is_no_message_ends_that_connection_and_no_other(body: bytes) -> No
         line.turn_while_it_stands()
         ((who, reason),) = line.ear.gone
         assert who == BAD
-        assert reason.startswith(f"it sent {len(body)} bytes that are no message")
+        assert reason.startswith(f"it sent {len(body)} bytes that are not a message")
         assert list(line.hub.peers) == [("worker", 1)]
 
 

@@ -1,1 +1,1 @@
-"""Who sums the gradients of replicas."""
+"""Collectives, which sum the gradients of replicas."""

@@ -1,4 +1,4 @@
-"""Who sums the gradients of all replicas: our ring, or ``torch.distributed``."""
+"""The choice of collective: our ring, or ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from runtime.live.transport.task_spec import TaskSpec
 
 
 class Collective(Protocol):
-    """One replica's end of it."""
+    """One replica's end of a collective."""
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
-        """These are the members from now on."""
+        """Set the members from now on."""
         ...
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """Leave the sum over all members in the vector of each; raises ``OSError`` when one is gone."""
+        """Sum the members' vectors in place, on every member; raises ``OSError`` when one is gone."""
         ...
 
     def close(self) -> None: ...
 
 
 def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None]) -> Collective:
-    """The one that the run is configured with."""
+    """The collective that the run configures."""
     if spec.collective in ("gloo", "nccl"):
         from runtime.live.tasks.collectives.torch_groups import TorchGroup
 
@@ -46,7 +46,7 @@ def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Call
 
 
 def with_collective(model: Model, collective: Collective) -> Model:
-    """The model or, where summing is part of the backward pass, the model with that."""
+    """The model; wrapped where the backward pass sums gradients."""
     if isinstance(collective, Ring):
         return model
     from runtime.backends.torch import TorchModel
@@ -59,7 +59,7 @@ def with_collective(model: Model, collective: Collective) -> Model:
 
 
 def preload(collective: str, run_dir: str) -> list[str]:
-    """Import what it needs (import only, run no operation); returns the names of what was imported."""
+    """Import what a collective needs (without running operations); returns the names of the imports."""
     if collective in ("", "ring"):
         return []
     import_module("torch.distributed")

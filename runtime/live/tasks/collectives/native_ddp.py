@@ -1,8 +1,8 @@
-"""PyTorch's ``DistributedDataParallel`` as it is: gradients are summed bucket by bucket within the backward pass.
+"""PyTorch's own ``DistributedDataParallel``: gradients are summed bucket by bucket within the backward pass.
 
-It averages what the members computed. Ours are sums over samples, so the mean times the number of members is the sum
-over all samples: exact for batches of any size, accumulated or not. Every member has to take part in every backward
-pass; one without samples of its own computes one whose loss counts nothing.
+It averages the members' gradients. Ours are sums over samples, so the mean times the number of members is the sum over
+all samples: exact for batches of any size, accumulated or not. Every member must take part in every backward pass; one
+without samples of its own computes a loss of weight 0.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runtime.live.transport.messages import Peer
 
 
 class NativeGroup(TorchGroup):
-    """Nothing is left to sum when a gradient is there but for the number of members.
+    """A collective whose sum is already in the gradient, except for the factor of the number of members.
 
-    ``on_formed`` is called when the group has met.
+    ``on_formed`` is called when all members have joined.
     """
 
     on_formed: Callable[[], None] = staticmethod(lambda: None)
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
-        """The members, which meet at once."""
+        """Set the members, which join at once."""
         import torch.distributed as dist
 
         super().form(generation, peers)
@@ -40,15 +40,15 @@ class NativeGroup(TorchGroup):
         self.on_formed()
 
     def close(self) -> None:
-        """It ends with its process."""
+        """Nothing to do: the group ends with its process."""
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """From the mean over members, which the vector holds, to the sum."""
+        """Turn the mean over members, which the vector holds, into the sum."""
         np.multiply(vector, np.float32(len(self.peers)), out=vector)
 
 
 class NativeModel:
-    """A torch model whose backward passes are those of all members together; otherwise the model itself."""
+    """A torch model whose backward passes are collective; all else is delegated to the model."""
 
     def __init__(self, model: TorchModel, group: NativeGroup) -> None:
         self.model = model
@@ -66,7 +66,7 @@ class NativeModel:
         return self.model.initial_parameters()
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """As the model's; gradients are left in ``grad`` by autograd itself."""
+        """Attach the vectors; autograd itself leaves gradients in ``grad``."""
         self.model.attach(params, grad)
         for parameter, view in zip(self.model.parameters, self.model.grads, strict=True):
             parameter.grad = view
@@ -86,11 +86,11 @@ class NativeModel:
         self.model.expect_weights()
 
     def take_part(self) -> None:
-        """A backward pass that adds nothing to those of the others."""
+        """Take part with a backward pass of weight 0."""
         self._backward([self.batch(np.zeros(1, dtype=np.int64))], 0.0)
 
     def _backward(self, batches: list[Any], factor: float) -> float:
-        """Only the last micro-batch talks to the others."""
+        """One backward pass; only that of the last micro-batch communicates."""
         total = 0.0
         for parameter in self.model.parameters:
             assert parameter.grad is not None

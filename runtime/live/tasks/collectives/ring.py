@@ -1,4 +1,4 @@
-"""All-reduce on a ring: every replica sends to its next and hears from its previous neighbour only.
+"""All-reduce on a ring: every replica sends to the next and receives from the previous neighbour only.
 
 n - 1 steps of reduce-scatter, after which each holds the whole sum of one part, then n - 1 steps of all-gather
 (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009): 2 (n - 1) / n
@@ -24,11 +24,11 @@ from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.messages import Peer
 
 BLOCK_FLOATS = 1 << 16
-"""What is received at once to be added: 256 KiB, so that it is still in the processor's cache when it is."""
+"""Block that is received and then added: 256 KiB, so that it is still in the processor's cache."""
 
 
 class Step(NamedTuple):
-    """Send one part to the next neighbour while another comes from the previous one, to be added or to replace."""
+    """Send one part to the next neighbour and receive another from the previous one, to add or to replace."""
 
     sends: int
     receives: int
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 def steps(num_ranks: int, rank: int) -> Iterator[Step]:
-    """What ``rank`` does, step by step; all ranks' sends and receives fit together step by step (pure)."""
+    """The steps of ``rank``; in every step, sends and receives of all ranks match (pure)."""
     for turn in range(num_ranks - 1):
         yield Step((rank - turn) % num_ranks, (rank - turn - 1) % num_ranks, True)
     for turn in range(num_ranks - 1):
@@ -44,9 +44,9 @@ def steps(num_ranks: int, rank: int) -> Iterator[Step]:
 
 
 class Ring:
-    """One replica's place in it. ``look`` is called while it waits; what it raises ends the wait.
+    """One replica's end of the ring. ``look`` is called while it waits; an exception from it ends the wait.
 
-    ``shortcuts``: neighbours on the same host are reached without the detour that makes the others far.
+    ``shortcuts``: neighbours on the same host are reached directly, without the relay of emulated latency.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class Ring:
         self._poll = select.poll()
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
-        """These are the members from now on, in the ring's order; connections are made when they are needed."""
+        """Set the members from now on, in the ring's order; connections are made on demand."""
         if generation != self.generation:
             self.close()
         self.generation, self.peers = generation, peers
 
     def close(self) -> None:
-        """Hang up: whoever waits for us learns it."""
+        """Close all connections, so that waiting neighbours notice."""
         for end in (self._next, self._previous):
             if end is not None:
                 end[1].close()
         self._next = self._previous = None
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """Leave the sum over all members in ``vector`` (float32, the same length everywhere) of each.
+        """Sum ``vector`` (float32, equal lengths) over all members, in place on each.
 
-        Raises ``OSError`` when a member is gone; the vector is then of no use.
+        Raises ``OSError`` when a member is gone; the vector is then invalid.
         """
         size = len(self.peers)
         if size == 1:
@@ -96,7 +96,7 @@ class Ring:
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def _link(self, following: Peer, previous: Peer) -> None:
-        """Be connected to these two: we call the next one, the previous one calls us."""
+        """Connect to the next neighbour, and accept the connection of the previous one."""
         ours = Identity("worker", self.me.id, self.me.incarnation, self.generation)
         theirs = Identity("worker", following.worker, following.incarnation, self.generation)
         if self._next is None or self._next[0] != theirs:
@@ -127,7 +127,7 @@ class Ring:
     # ---- data --------------------------------------------------------------------------------------------------------
 
     def _exchange(self, outgoing: memoryview, part: FloatVector, adds: bool) -> None:
-        """Send all of ``outgoing`` and fill ``part``, both at once: if all only sent, nobody would ever read."""
+        """Send ``outgoing`` and fill ``part`` at the same time: if all members only sent, none would read."""
         assert self._next is not None
         assert self._previous is not None
         out, come = self._next[1], self._previous[1]
@@ -159,13 +159,13 @@ class Ring:
                 self._wait(False)
 
     def _target(self, part: FloatVector, done: int, adds: bool) -> memoryview:
-        """Where the next bytes go: where they belong or, to be added, into the spare block."""
+        """Where the next bytes go: to their place or, to be added, into the spare block."""
         if not adds:
             return as_bytes(part[done:])
         return as_bytes(self._spare[: min(BLOCK_FLOATS, len(part) - done)])
 
     def _arrived(self, part: FloatVector, done: int, adds: bool) -> int:
-        """A target is full; returns how much of the part is."""
+        """Process a full target; returns how much of the part is complete."""
         if not adds:
             return len(part)
         end = min(len(part), done + BLOCK_FLOATS)
@@ -173,7 +173,7 @@ class Ring:
         return end
 
     def _wait(self, hears: bool) -> None:
-        """Until one of the neighbours is ready for us; look around when that takes long."""
+        """Wait until a neighbour's socket is ready; call ``look`` when that takes long."""
         assert self._previous is not None
         self._poll.modify(self._previous[1], select.POLLIN if hears else 0)
         if not self._poll.poll(CALL_DEADLINE_S * 1e3):

@@ -1,4 +1,4 @@
-"""Process groups of ``torch.distributed`` among replicas, made anew whenever the members change."""
+"""Process groups of ``torch.distributed`` among replicas, created again whenever the members change."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Peer
 
 MEETING_DEADLINE_S = 10.0
-"""Members of a new group meet within so long, or somebody is gone."""
+"""Seconds within which the members of a new group must join; otherwise one counts as gone."""
 DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 MEETING_PLACE = "groups"
-"""Folder of a run where they meet: gloo's rendezvous is a file."""
+"""Folder of a run for the rendezvous of groups, which is a file with gloo."""
 
 
 class TorchGroup:
     """One member's end. ``backend`` is ``gloo`` or ``nccl`` (a CUDA device for each member).
 
-    Members meet when they first need each other. Torch cannot be interrupted while it waits for them, so that is left
-    to a thread, which ``look`` can make us forget; a member that is lost later shows as an error of the call.
+    A group is joined at its first use. Torch cannot be interrupted while it waits for members, so a thread joins, which
+    is abandoned when ``look`` raises; a member lost later causes an error of the call.
     """
 
     def __init__(self, backend: str, run_dir: str, me: Identity, address: str, look: Callable[[], None]) -> None:
@@ -45,11 +45,11 @@ class TorchGroup:
 
     @property
     def rank(self) -> int:
-        """Ours among the members."""
+        """Our rank among the members."""
         return [peer.worker for peer in self.peers].index(self.me.id)
 
     def _join(self) -> None:
-        """Be in a group of exactly the members of now."""
+        """Join a group of exactly the current members."""
         now = (self.generation, self.peers)
         if self._joined == now:
             return
@@ -73,7 +73,7 @@ class TorchGroup:
         return dist.ProcessGroupNCCL(store, rank, size, dist.ProcessGroupNCCL.Options())
 
     def meeting_place(self, deadline: timedelta) -> Any:
-        """Of exactly these members; waiting in it ends with an error at the deadline."""
+        """The rendezvous of exactly these members; waiting ends with an error at the deadline."""
         import torch.distributed as dist
 
         self.folder.mkdir(exist_ok=True)
@@ -85,13 +85,13 @@ class TorchGroup:
         return store
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """Leave the sum over all members in the vector of each; raises ``ConnectionError``."""
+        """Sum the members' vectors in place, on every member; raises ``ConnectionError``."""
         if len(self.peers) == 1:
             return
         try:
             self._join()
             self._sum(vector)
-        except RuntimeError as error:  # how torch tells of a lost member
+        except RuntimeError as error:  # torch's error for a lost member
             raise ConnectionError(str(error).splitlines()[0]) from error
 
     def _sum(self, vector: FloatVector) -> None:
@@ -106,20 +106,20 @@ class TorchGroup:
         ours.copy_(there)
 
     def close(self) -> None:
-        """Leave the group: the others learn it."""
+        """Leave the group, which the others notice."""
         self._joined = self._group = None
 
 
 def _into(future: Future[Any], call: Callable[[], Any]) -> None:
-    """What ``call`` returns or raises."""
+    """Store what ``call`` returns or raises."""
     try:
         future.set_result(call())
-    except Exception as error:  # noqa: BLE001  (whoever waits raises it)
+    except Exception as error:  # noqa: BLE001  (the waiting thread raises it)
         future.set_exception(error)
 
 
 def interface_of(address: str) -> str:
-    """Name of the network interface that has an address; raises ``ConnectionError``."""
+    """Name of the network interface with this address; raises ``ConnectionError``."""
     for name, ours in psutil.net_if_addrs().items():
         if any(one.address == address for one in ours):
             return str(name)
