@@ -1,4 +1,4 @@
-"""Where the tasks of a live job live among the machines of its lab."""
+"""The places of a live job's tasks on the machines of its lab."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RELAY_EXIT_S = 2.0
 def build_machines(
     shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float
 ) -> tuple[HostMachines, str]:
-    """The place of a job's tasks and, if it could not be made, why; then it is this machine as it is."""
+    """Build the places of a job's tasks; if that fails, return this machine without hosts, and the reason."""
     from runtime.live.machines.cgroups import CgroupUnavailable, QuotaRefused
 
     try:
@@ -43,9 +43,9 @@ def build_machines(
 
 
 class HostMachines:
-    """Where the tasks of one job live on the machines of its lab, built before its agent starts.
+    """The places of one job's tasks on the machines of its lab, built before its agent starts.
 
-    ``name``: of the job, in every name that another job could use, too; empty for one that is alone.
+    ``name``: of the job, part of every name that another job could use, too; empty for a single job.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class HostMachines:
     # ---- building ----------------------------------------------------------------------------------------------------
 
     def _make_groups(self) -> None:
-        """A group for each task, within that of its host."""
+        """Create a group for each task, within that of its host."""
         for task in self.tasks:
             self.groups[task] = self._group_above(task).create(self._file_name(task))
 
