@@ -74,6 +74,11 @@ class Target(NamedTuple):
     ids: tuple[int, ...]
     """One number; two for a route."""
 
+    @property
+    def number(self) -> int:
+        """Of a task, host or link; the sending host of a route."""
+        return self.ids[0]
+
 
 def parse_target(text: str) -> Target | None:
     """The target that ``text`` names; None if it is not written exactly as above."""
@@ -84,6 +89,19 @@ def parse_target(text: str) -> Target | None:
         return Target("route", (int(found[2]), int(found[3])))
     form: Form = found[1]  # type: ignore[assignment]  # one of the four of the expression
     return Target(form, (int(found[2]),))
+
+
+def target_of(text: str) -> Target:
+    """The target that a checked plan names; raises ``ValueError`` for anything else."""
+    if (target := parse_target(text)) is None:
+        raise ValueError(f"{text!r}: is no target of a plan")
+    return target
+
+
+def every_target(text: str) -> Form | None:
+    """Of ``worker:*``, which stands for all of a form, the form; None for anything else."""
+    target = parse_target(f"{text[:-1]}0") if text.endswith(":*") else None
+    return None if target is None or target.form == "route" else target.form
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):

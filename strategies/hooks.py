@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from strategies.gates.base import Verdict
-from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, Started
+from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, NodeId, Started
 
 T = TypeVar("T")
 Order = Callable[[int], Compute]
@@ -41,7 +41,7 @@ class Tick(msgspec.Struct, kw_only=True):
     t: float
     pending_s: float
     said: list[str]
-    restarted: list[str]
+    restarted: list[NodeId]
 
 
 # ---- before the job -------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from analysis.fitting.pacing import is_paced, paced_s
 from analysis.fitting.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
 from analysis.measures.host_work import has_cores, hosts_of, touched, wire_s, work
 from analysis.records.load import RecordError, Run
+from analysis.records.nodes import parse_node, server_name, worker_name
 from analysis.records.schema import Other
 
 BLOCK = 8
@@ -135,11 +136,11 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     rows["num_workers"] = run.job["num_workers"]
     rows["paced_s"] = paced_s(run.job, rows)
     rows["asked_s"], rows["server_disturbed"], rows["disturbed"] = 0.0, False, False
-    names = "worker:" + rows["worker"].astype(str)
+    names = rows["worker"].map(worker_name)
     for window in run.plan.itertuples():
         tasks = touched(run, str(window.target))
         meanwhile = (rows["issued_s"] < window.end_s) & (rows["t"] >= window.start_s)
-        if any(task.startswith("server:") for task in tasks):
+        if any(parse_node(task).role == "server" for task in tasks):
             rows["server_disturbed"] |= meanwhile
         if window.kind in SLEPT:
             hit = names.isin(tasks) & rows["issued_s"].between(window.start_s, window.end_s, "left")
@@ -181,7 +182,7 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """
     busy = run.tables.server_busy
     since_s = busy.groupby("server")["t"].shift(1, fill_value=0.0)
-    names = "server:" + busy["server"].astype(str)
+    names = busy["server"].map(server_name)
     for window in run.plan[~run.plan["kind"].isin(SLEPT)].itertuples():
         meanwhile = (since_s < window.end_s) & (busy["t"] > window.start_s)
         busy = busy[~(meanwhile & names.isin(touched(run, str(window.target))))]

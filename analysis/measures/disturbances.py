@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.records.nodes import parse_node
+
 KINDS = ("delay", "slowdown")
 """Kinds whose added seconds are known; for the others only hits are counted."""
 
@@ -35,11 +37,11 @@ def achieved(
     """
     result = plan.assign(hits=0, planned_s=nan, achieved_s=nan, first_effect_s=nan)
     for target, rows in plan.groupby("target"):
-        role, _, number = str(target).partition(":")
-        if role == "worker":
-            found = _worker(rows, iterations[(iterations["worker"] == int(number)) & (iterations["samples"] > 0)])
-        elif role == "server":
-            found = _server(rows, updates, server_busy, int(number))
+        node = parse_node(target)
+        if node.role == "worker":
+            found = _worker(rows, iterations[(iterations["worker"] == node.number) & (iterations["samples"] > 0)])
+        elif node.role == "server":
+            found = _server(rows, updates, server_busy, node.number)
         else:
             continue
         known = rows["kind"].isin(KINDS).to_numpy()

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.load import Run
+from analysis.records.nodes import TASKS, parse_node, role_of
 
 WORK_COLUMNS = ("role", "cpu_s", "iterations", "samples", "updates", "grads", "messages", "num_workers")
 
@@ -33,11 +34,10 @@ def has_cores(run: Run) -> bool:
 
 def touched(run: Run, target: str) -> set[str]:
     """The tasks slowed by a disturbance of ``target``: for a link, those on the hosts at its ends."""
-    role, _, numbers = target.partition(":")
-    if role in ("worker", "server"):
+    node = parse_node(target)
+    if node.is_task:
         return {target}
-    ends = {int(number) for number in numbers.split(">")}
-    return {task for host in hosts_of(run) if host["number"] in ends for task in host["tasks"]}
+    return {task for host in hosts_of(run) if host["number"] in node.numbers for task in host["tasks"]}
 
 
 def wire_s(run: Run, num_bytes: int) -> float:
@@ -54,7 +54,7 @@ def work(run: Run) -> pd.DataFrame:
     overlaps an edge of the sample is counted where it ends: off by one at most, and by nothing on average.
     """
     nodes = run.tables.nodes
-    tasks = nodes[nodes["cpu_cores"].notna() & nodes["node"].str.startswith(("worker:", "server:"))]
+    tasks = nodes[nodes["cpu_cores"].notna() & role_of(nodes["node"]).isin(TASKS)]
     found = [row for t, rows in tasks.groupby("t") if _calm(run, rows) for row in _rows(run, float(t), rows)]
     return pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
 
@@ -74,9 +74,9 @@ def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     updates = tables.updates[within(tables.updates["t"]) & ~tables.updates["void"]]
     sent = int(within(tables.iterations["issued_s"]).sum() + within(tables.evaluations["asked_s"]).sum())
     for _, row in rows.iterrows():
-        role, _, number = str(row["node"]).partition(":")
+        role, number = parse_node(row["node"]).role, parse_node(row["node"]).number
         cpu_s = row["cpu_cores"] * row["period_s"]
-        mine = arrived[arrived["worker"] == int(number)]
+        mine = arrived[arrived["worker"] == number]
         yield {"role": role, "cpu_s": cpu_s} | (
             {"iterations": len(mine), "samples": int(mine["samples"].sum())}
             if role == "worker"

@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.measures.disturbances import achieved
 from analysis.records.load import Run
+from analysis.records.nodes import parse_node
 from analysis.records.schema import DURATIONS
 from analysis.records.tables import Tables
 
@@ -132,9 +133,7 @@ def _context_of(run: Run) -> _Context:
     return _Context(
         all_workers=frozenset(range(run.job["num_workers"])),
         on_host={
-            host["number"]: frozenset(
-                int(task.removeprefix("worker:")) for task in host["tasks"] if task.startswith("worker:")
-            )
+            host["number"]: frozenset(node.number for node in map(parse_node, host["tasks"]) if node.role == "worker")
             for host in hosts
         },
         model_bytes=float(FLOAT_BYTES * size) if single and size is not None else nan,
@@ -148,12 +147,12 @@ def workers_of(run: Run, target: str) -> frozenset[int]:
 
 def _own(target: str, context: _Context) -> frozenset[int]:
     """The workers that a target contains: itself, or those on its host or hosts."""
-    role, _, place = target.partition(":")
-    if role == "worker":
-        return frozenset({int(place)})
-    if role == "server":
+    node = parse_node(target)
+    if node.role == "worker":
+        return frozenset({node.number})
+    if node.role == "server":
         return frozenset()
-    return frozenset().union(*(context.on_host.get(int(host), ()) for host in place.split(">")))
+    return frozenset().union(*(context.on_host.get(host, ()) for host in node.numbers))
 
 
 def _shown_by(kind: str, target: str, context: _Context) -> tuple[frozenset[int], tuple[str, ...]]:
@@ -163,11 +162,11 @@ def _shown_by(kind: str, target: str, context: _Context) -> tuple[frozenset[int]
         return own or context.all_workers, ()
     if kind != "bandwidth":
         return own, ("compute_s",) if own else ()
-    sender, _, receiver = target.partition(":")[2].partition(">")
-    if not receiver:
+    sender, *receivers = parse_node(target).numbers
+    if not receivers:
         return own or context.all_workers, ("pull_s", "send_s")
-    pushing = context.on_host.get(int(sender), frozenset())
-    return (pushing, ("send_s",)) if pushing else (context.on_host.get(int(receiver), frozenset()), ("pull_s",))
+    pushing = context.on_host.get(sender, frozenset())
+    return (pushing, ("send_s",)) if pushing else (context.on_host.get(receivers[0], frozenset()), ("pull_s",))
 
 
 def _work(iterations: pd.DataFrame, plan: pd.DataFrame, context: _Context) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.measures.injections import SLEPT, workers_of
 from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import RecordError, Run
+from analysis.records.nodes import number_of, role_of
 
 LABELS = ("realised", "plan")
 NOT_SLOWER = ("kill",)
@@ -41,10 +42,10 @@ def timed(run: Run) -> pd.DataFrame:
 
 
 def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    telemetry = nodes[nodes["node"].str.startswith("worker:")] if len(nodes) else nodes
+    telemetry = nodes[role_of(nodes["node"]) == "worker"] if len(nodes) else nodes
     if not len(telemetry):
         return rows.assign(cpu=1.0, memory=1.0)
-    telemetry = telemetry.assign(worker=telemetry["node"].str.removeprefix("worker:").astype("int64"))
+    telemetry = telemetry.assign(worker=number_of(telemetry["node"]))
     telemetry = telemetry.rename(columns={"cpu_cores": "cpu", "memory_bytes": "memory"})[
         ["t", "worker", "cpu", "memory"]
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from analysis.records.nodes import parse_node
 from analysis.records.schema import (
     Apply,
     Arrived,
@@ -159,7 +160,7 @@ class History:
                     self.applied(line.t, command)
                 case Drop():
                     self.dropped(line.t, command)
-                case Restart(node=node) if self.going_back or node.startswith("server:"):
+                case Restart(node=node) if self.going_back or parse_node(node).role == "server":
                     self.halt()
                     return
 

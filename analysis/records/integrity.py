@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from analysis.records.load import Run, find_gap
+from analysis.records.nodes import parse_node
 from analysis.records.rows import problems_of
 from analysis.records.schema import (
     ROWS,
@@ -166,7 +167,7 @@ class _Lives:
                 if worker in self.busy:
                     yield f"Compute for worker {worker} while it was computing"
                 self.busy.add(worker)
-            case Restart(node=node) if self.going_back or node.startswith("server:"):
+            case Restart(node=node) if self.going_back or parse_node(node).role == "server":
                 self._halt()
             case Score(grad=grad):
                 if grad not in self.unused - self.asked:

@@ -15,6 +15,7 @@ import msgspec
 from injectors.actuators.cpulimit import MISSING, Enforced, Limiter, find_program, percent_of
 from injectors.actuators.duty import Governor, check_cores
 from injectors.actuators.stops import WATCH_S, Stops
+from injectors.plan import target_of
 
 PAUSE = "pause"
 
@@ -205,4 +206,4 @@ class Throttles:
 
 
 def _is_host(target: str) -> bool:
-    return target.startswith("host:")
+    return target_of(target).form == "host"

@@ -6,7 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 
-from injectors.plan import RULES, ClusterShape, Kind, describe_forms, magnitude_problem, parse_target, target_problem
+from injectors.plan import (
+    RULES,
+    ClusterShape,
+    Kind,
+    describe_forms,
+    every_target,
+    magnitude_problem,
+    parse_target,
+    target_problem,
+)
 
 MAX_SLOTS = 20_000_000
 """Upper bound on the random draws of one pattern, over all its targets."""
@@ -46,9 +55,9 @@ def check_targets(targets: object, kind: Kind = "delay") -> None:
     if isinstance(targets, str) or not isinstance(targets, Sequence) or not targets:
         raise ValueError(f"targets={targets}: must be a list of targets such as worker:1, server:0 or worker:*")
     for text in targets:
-        role, _, number = str(text).partition(":")
-        target = parse_target(f"{role}:0" if number == "*" else str(text))
-        if target is None or target.form not in RULES[kind].forms:
+        target = parse_target(str(text))
+        form = every_target(str(text)) if target is None else target.form
+        if form not in RULES[kind].forms:
             raise ValueError(
                 f"targets={one_line(text)}: must be {describe_forms(kind)}, or * for the id; "
                 f"{kind} acts on nothing else"
@@ -59,13 +68,12 @@ def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     """The targets meant, each once, in the order given; raises for one that the cluster does not have."""
     found: dict[str, None] = {}
     for target in targets:
-        role, _, number = target.partition(":")
-        every = number == "*"
-        if (not every or role in ("host", "link")) and (
-            text := target_problem(f"{role}:0" if every else target, cluster)
+        form = every_target(target)
+        if (form is None or form in ("host", "link")) and (
+            text := target_problem(target if form is None else f"{form}:0", cluster)
         ):
             raise ValueError(f"targets={target}: {text}")
-        found.update(dict.fromkeys(cluster.targets(role) if every else [target]))
+        found.update(dict.fromkeys([target] if form is None else cluster.targets(form)))
     return list(found)
 
 

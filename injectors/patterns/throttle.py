@@ -8,7 +8,7 @@ from typing import Literal, final
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_effect, check_name, check_number, check_targets, expand_targets
 from injectors.patterns.streams import stream
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, target_of
 
 
 @final
@@ -60,7 +60,7 @@ class Throttle(Pattern):
                 target=target,
                 kind=self.kind,
                 magnitude=self.left_frac,
-                of_machine=self.of_machine and target.startswith(("worker:", "server:")),
+                of_machine=self.of_machine and target_of(target).form in ("worker", "server"),
             )
             for target in self._picked(expand_targets(self.targets, cluster), seed)
         )

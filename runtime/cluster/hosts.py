@@ -16,6 +16,7 @@ from msgspec import Meta
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.config.checking import convert
 from runtime.errors import ConfigError
+from strategies.protocol import NodeId
 
 MAX_HOSTS = 250
 """Hosts use addresses 1 to 250 of one /24 network; the rest is reserved for the testbed itself."""
@@ -120,8 +121,8 @@ def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int
     for number in overrides:
         if not 0 <= number < spec.count:
             raise ConfigError(f"{path}.overrides.{number}: there is no such host; they are 0 to {spec.count - 1}")
-    tasks = [f"server:{server}" for server in range(num_servers)]
-    tasks += [f"worker:{worker}" for worker in range(num_workers)]
+    tasks = [str(NodeId.server(number)) for number in range(num_servers)]
+    tasks += [str(NodeId.worker(number)) for number in range(num_workers)]
     host_of = _place(spec, tasks, num_servers, path)
     own = {name: getattr(spec, name) for name in HostSpec.__struct_fields__}
     hosts = []

@@ -18,7 +18,6 @@ from typing import assert_never
 
 import msgspec
 
-from injectors.plan import parse_target
 from runtime.core.answers import checked
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
@@ -40,6 +39,7 @@ from strategies.protocol import (
     Failed,
     Joined,
     Lost,
+    NodeId,
     NodeUse,
     Observed,
     Partition,
@@ -346,11 +346,12 @@ class Coordinator:
 
     def _restart(self, command: Restart) -> None:
         """KILL_RESTART: a worker is gone from now on; a server when all servers have stored what they hold."""
-        target = parse_target(command.node)
-        counts: dict[str, int] = {"worker": self.job.num_workers, "server": self.job.num_servers}
-        if target is None or target.ids[0] >= counts.get(target.form, 0):
+        try:
+            role, node = NodeId.parse(command.node)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: there is no such node; {error}") from None
+        if node >= {"worker": self.job.num_workers, "server": self.job.num_servers}.get(role, 0):
             raise ProtocolError(f"{command}: there is no such node")
-        role, (node, *_) = target
         if role == "worker" and not self.members.is_here(node):
             raise self.ledger.error(node, f"{command} although it is not there")
         pending_s = self.scheduler.draw_s(self._t, self.job.seed, self.restarts)

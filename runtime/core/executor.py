@@ -20,7 +20,7 @@ from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
 from runtime.core.shards import Cut, Range, Shards, cut_epoch
-from strategies.protocol import Apply, Compute, Drop, Grad, Partition, ProtocolError, Score, split_evenly
+from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
@@ -220,7 +220,7 @@ class Executor:
     def _send(
         self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...], pieces: tuple[Piece, ...]
     ) -> None:
-        delay_s, slowdown_frac = self.disturb(f"worker:{order.worker}", t)
+        delay_s, slowdown_frac = self.disturb(str(NodeId.worker(order.worker)), t)
         self.port.compute(
             ComputeOrder(
                 grad_id=order.grad_id,

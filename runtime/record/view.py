@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from injectors.plan import Disturbance, Plan
+from injectors.plan import Disturbance, Plan, target_of
 from runtime.core.job import Job
-from strategies.protocol import Arrived, Drop, Evaluated, Lost, ServerLost
+from strategies.protocol import Arrived, Drop, Evaluated, Lost, NodeId, ServerLost
 
 RECENT = 20
 """The batch processing time shown is a mean over so many iterations."""
@@ -180,12 +180,12 @@ class LiveView:
             bpt_s, wait_s = (fmean(values) if values else 0.0 for values in (lane.bpt_s, lane.wait_s))
             busy = bpt_s / (bpt_s + wait_s) if bpt_s else 0.0
             bar = "█" * round(busy * BAR_CHARS)
-            words = ", ".join(f"{d.kind} {d.magnitude:g}" for d in now if d.target == f"worker:{worker}")
+            words = ", ".join(f"{d.kind} {d.magnitude:g}" for d in now if d.target == str(NodeId.worker(worker)))
             restarts = f"  ({lane.restarts} restarts)" if lane.restarts else ""
             row = (str(worker), str(lane.iterations), str(lane.samples), f"{bpt_s * 1e3:.1f}", f"{wait_s * 1e3:.1f}")
             table.add_row(*row, Text(bar.ljust(BAR_CHARS, "·"), style="green"), Text(words + restarts, style="red"))
         for item in now:
-            if item.target.startswith("server"):
+            if target_of(item.target).form == "server":
                 table.add_row(item.target, "", "", "", "", "", Text(f"{item.kind} {item.magnitude:g}", style="red"))
         return table
 

@@ -11,7 +11,7 @@ from typing import ClassVar, final
 from strategies.hooks import Peers, Tick
 from strategies.load.round_sizes import round_sizes, slowest_s
 from strategies.monitoring.detector import Paces, StragglerDetector
-from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, Restored, Started, Wake
+from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, NodeId, Restored, Started, Wake
 
 CALM_DECISIONS = 2
 """``published``: decisions without a transient straggler after which sizes may become even again, ..."""
@@ -90,11 +90,11 @@ class AdjustBS:
 
         A killed worker no longer counts, neither in the mean nor in the sizes.
         """
-        gone = {int(node.partition(":")[2]) for node in tick.restarted if node.startswith("worker:")}
+        gone = {node.number for node in tick.restarted if node.role == "worker"}
         records = {worker: own for worker, own in self._detector.paces("short").items() if worker not in gone}
         transient = self._detector.stragglers("short", gone)
         if transient or gone:
-            slowest = ", ".join(f"worker:{one}" for one in transient[:5])
+            slowest = ", ".join(str(NodeId.worker(one)) for one in transient[:5])
             tick.said.append(f"ADJUST_BS: slow {slowest}" if transient else "ADJUST_BS among the others")
             self._calm = 0
         else:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Protocol, runtime_checkable
 
+from strategies.protocol import NodeId
+
 
 @runtime_checkable
 class ExpectsTimes(Protocol):
@@ -31,4 +33,4 @@ class FlagsStragglers(Protocol):
 
     flagged: AbstractSet[int]
     left_out: AbstractSet[int]
-    restarted: AbstractSet[str]
+    restarted: AbstractSet[NodeId]

@@ -10,7 +10,7 @@ from predictors.fixed_duration import SlowFor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.slow_lately import SlowLately
 from strategies.monitoring.warmup import Warmup
-from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
+from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 
 
 @final
@@ -39,7 +39,7 @@ class FlagDetector:
         check_number("tolerance_frac", self.tolerance_frac, 0.0)
         check_choice("judge", self.judge, "published", "median")
         check_whole("warmup_iters", self.warmup_iters)
-        self.restarted: AbstractSet[str] = frozenset()
+        self.restarted: AbstractSet[NodeId] = frozenset()
         self._forget()
 
     def start(self, started: Started) -> None:
@@ -57,7 +57,7 @@ class FlagDetector:
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
                 self._slow.observe_duration(event.t, grad.worker, event.timings.own_s)
-            case Lost(worker=worker) if event.restarting or f"worker:{worker}" not in self.restarted:
+            case Lost(worker=worker) if event.restarting or NodeId.worker(worker) not in self.restarted:
                 self._slow.forget(worker)
             case Restored():
                 self._slow.keep_only(event.workers)

@@ -11,7 +11,7 @@ from typing import final
 from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.warmup import Warmup
-from strategies.protocol import AnyEvent, Arrived, Observed, Started
+from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
 
 @final
@@ -97,7 +97,7 @@ class Forecast:
         return self._predictor(worker).records
 
     def _use(self, worker: int) -> tuple[float, float]:
-        return self._uses.get(f"worker:{worker}", (1.0, 1.0))
+        return self._uses.get(str(NodeId.worker(worker)), (1.0, 1.0))
 
     def _predictor(self, worker: int) -> SpeedPredictor:
         if worker not in self._of:

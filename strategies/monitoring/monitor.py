@@ -20,7 +20,19 @@ from __future__ import annotations
 from typing import Literal, final
 
 from strategies.monitoring.windows import Window
-from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, Restored, ServerLost, Started, Timings, Updated
+from strategies.protocol import (
+    AnyEvent,
+    Arrived,
+    Grad,
+    Joined,
+    Lost,
+    NodeId,
+    Restored,
+    ServerLost,
+    Started,
+    Timings,
+    Updated,
+)
 
 Span = Literal["short", "long"]
 TIMES = ("bpt", "iter")
@@ -184,10 +196,9 @@ class Monitor:
         window, count = self._window(self.servers.get(server), span)
         return window.sum_x / window.sum_y if window and count else None
 
-    def mature(self, node: str, span: Span) -> bool:
-        """Whether ``worker:1`` or ``server:0`` was present for 0.8 of the window with enough records in it."""
-        role, _, number = node.partition(":")
-        found = (self.workers if role == "worker" else self.servers).get(int(number))
+    def mature(self, node: NodeId, span: Span) -> bool:
+        """Whether this worker or server was present for 0.8 of the window with enough records in it."""
+        found = (self.workers if node.role == "worker" else self.servers).get(node.number)
         window, count = self._window(found, span)
         if found is None or window is None or found.since_s is None:
             return False
@@ -205,7 +216,7 @@ class Monitor:
 
     def mature_workers(self, span: Span) -> list[int]:
         """Workers whose window is mature."""
-        return [worker for worker in sorted(self.workers) if self.mature(f"worker:{worker}", span)]
+        return [worker for worker in sorted(self.workers) if self.mature(NodeId.worker(worker), span)]
 
     def mature_bpts_s(self, span: Span) -> dict[int, float]:
         """Mean time in seconds of every mature worker, by worker."""
@@ -214,7 +225,8 @@ class Monitor:
 
     def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
         """Mean seconds per update of every mature server, by server."""
-        found = {s: self.mean_update_s(s, span) for s in sorted(self.servers) if self.mature(f"server:{s}", span)}
+        mature = [server for server in sorted(self.servers) if self.mature(NodeId.server(server), span)]
+        found = {server: self.mean_update_s(server, span) for server in mature}
         return {server: seconds for server, seconds in found.items() if seconds is not None}
 
     def speeds_samples_per_s(self, span: Span = "short") -> dict[int, float]:

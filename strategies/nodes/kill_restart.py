@@ -10,7 +10,7 @@ from strategies.checks import check_number, check_whole
 from strategies.hooks import Peers, Tick
 from strategies.monitoring.detector import StragglerDetector
 from strategies.nodes.restarts import Restarts
-from strategies.protocol import AnyCommand, Command, Restart, Started, Wake
+from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 
 @final
@@ -53,9 +53,9 @@ class KillRestart:
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
         """The ``Restart`` of one node, if any is eligible."""
-        servers = [f"server:{one}" for one in self._detector.slow_servers(self.min_update_s)]
-        transient = [f"worker:{one}" for one in self._detector.stragglers("short")]
-        workers = [f"worker:{one}" for one in self._detector.stragglers("long")]
+        servers = [NodeId.server(one) for one in self._detector.slow_servers(self.min_update_s)]
+        transient = [NodeId.worker(one) for one in self._detector.stragglers("short")]
+        workers = [NodeId.worker(one) for one in self._detector.stragglers("long")]
         self._restarts.watch(tick.t, {*servers, *workers, *transient})
         if workers and tick.pending_s > self.max_pending_s:
             tick.said.append(f"{workers[0]} stays: another would be pending for {tick.pending_s:.3g} s")
@@ -64,7 +64,7 @@ class KillRestart:
         if picked is None:
             return ()
         tick.restarted.append(picked)
-        return [Restart(node=picked)]
+        return [Restart(node=str(picked))]
 
     def log_state(self) -> dict[str, float | int | str]:
         """The number of restarts so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from strategies.protocol import AnyEvent, Joined, Lost, Restart, Restored, ServerLost
+from strategies.protocol import AnyEvent, Joined, Lost, NodeId, Restart, Restored, ServerLost
 
 
 @final
@@ -23,8 +23,8 @@ class Relaunch:
     def __init__(self, workers: Iterable[int], num_servers: int) -> None:
         self.here, self.num_servers = set(workers), num_servers
         self.under_way = self.halted = False
-        self.todo: set[str] | None = None
-        self.ordered: set[str] = set()
+        self.todo: set[NodeId] | None = None
+        self.ordered: set[NodeId] = set()
         self.awaited: set[int] = set()
 
     def begin(self) -> None:
@@ -33,7 +33,7 @@ class Relaunch:
 
     def owns(self, event: Lost) -> bool:
         """Whether this loss is due to one of its own restarts."""
-        return not event.restarting and f"worker:{event.worker}" in self.ordered
+        return not event.restarting and NodeId.worker(event.worker) in self.ordered
 
     def observe_event(self, event: AnyEvent) -> None:
         """Track present workers and completed restarts."""
@@ -44,20 +44,20 @@ class Relaunch:
                     self.awaited.add(worker)
                 else:
                     self.awaited.discard(worker)
-                self._done(f"worker:{worker}")
+                self._done(NodeId.worker(worker))
             case Joined(worker=worker):
                 self.here.add(worker)
                 self.awaited.discard(worker)
             case ServerLost(server=server):
                 self.halted = True
-                self._done(f"server:{server}")
+                self._done(NodeId.server(server))
             case Restored():
                 self.halted = False
                 self.here = set(event.workers)
                 self.ordered.clear()
                 self.awaited.clear()  # an absent worker may have left for good: a paused job receives no Lost
 
-    def _done(self, node: str) -> None:
+    def _done(self, node: NodeId) -> None:
         self.ordered.discard(node)
         if self.todo is not None:
             self.todo.discard(node)
@@ -67,16 +67,12 @@ class Relaunch:
         if not self.under_way or self.halted or (self.todo is None and not idle):
             return []
         if self.todo is None:
-            servers = {f"server:{server}" for server in range(self.num_servers)}
-            self.todo = servers | {f"worker:{worker}" for worker in self.here}
-        servers = {node for node in self.todo if node.startswith("server:")}
-        workers = {f"worker:{worker}" for worker in self.here} & self.todo
-        nodes = sorted(servers, key=_number)[:1] or sorted(workers, key=_number)
+            servers = {NodeId.server(server) for server in range(self.num_servers)}
+            self.todo = servers | {NodeId.worker(worker) for worker in self.here}
+        servers = {node for node in self.todo if node.role == "server"}
+        workers = {NodeId.worker(worker) for worker in self.here} & self.todo
+        nodes = sorted(servers)[:1] or sorted(workers)
         self.under_way = bool(nodes or self.awaited)
         new = [node for node in nodes if node not in self.ordered]
         self.ordered.update(new)
-        return [Restart(node=node) for node in new]
-
-
-def _number(node: str) -> int:
-    return int(node.partition(":")[2])
+        return [Restart(node=str(node)) for node in new]

@@ -52,6 +52,7 @@ from strategies.protocol.events import (
     Updated,
     Woke,
 )
+from strategies.protocol.nodes import NodeId
 from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, NodeUse, Part, ProtocolError
@@ -74,6 +75,7 @@ __all__ = [
     "Grad",
     "Joined",
     "Lost",
+    "NodeId",
     "NodeUse",
     "Observed",
     "Part",

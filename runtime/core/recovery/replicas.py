@@ -16,6 +16,7 @@ from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
 from runtime.core.recovery.task import REACHABLE, Key, TaskLife
+from strategies.protocol import NodeId
 
 
 class Agreement(NamedTuple):
@@ -52,12 +53,12 @@ class Replicas:
     @property
     def speaker(self) -> Key | None:
         """The lowest when the group last formed."""
-        return ("worker", self._speaker)
+        return NodeId.worker(self._speaker)
 
     @property
     def keepers(self) -> tuple[Key, ...]:
         """All replicas hold the same, so one of them stores it."""
-        return (("worker", self._speaker),)
+        return (NodeId.worker(self._speaker),)
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Replicas:
     def _from_each_other(self, found: Agreement) -> None:
         self._restored = Restored(found.version, None)
         for key in self.ring:
-            self._reconfigure(key, source=found.source if key[1] in found.behind else -1)
+            self._reconfigure(key, source=found.source if key.number in found.behind else -1)
         for worker in found.behind:
             self._donate(found.source, worker)
 
@@ -134,8 +135,8 @@ class Replicas:
         self.state.emit(Reconfigure(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
 
     def _donate(self, source: int, worker: int) -> None:
-        to = self.state.tasks["worker", worker]
-        self.state.emit(Donate(("worker", source), to.key, to.incarnation))
+        to = self.state.tasks[NodeId.worker(worker)]
+        self.state.emit(Donate(NodeId.worker(source), to.key, to.incarnation))
 
     def _attach(self, auxiliary: TaskLife) -> None:
         """It hears from one replica."""

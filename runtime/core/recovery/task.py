@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 
 from runtime.core.recovery.states import TASK_TABLE, TaskState, TaskStep, after
+from strategies.protocol import NodeId
 
-Key = tuple[str, int]
-"""Role and number."""
+Key = NodeId
+"""Of workers and servers, and of auxiliary tasks (``evaluator``, ``scorer``), which only a runtime knows as nodes."""
 Holder = Literal["plan", "scheduler"]
 REMEMBERED_STEPS = 12
 ALIVE = frozenset({TaskState.LAUNCHING, TaskState.READY, TaskState.ATTACHED})
@@ -37,7 +38,7 @@ class TaskLife(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> Key:
-        return self.role, self.id
+        return NodeId(self.role, self.id)
 
     @property
     def name(self) -> str:

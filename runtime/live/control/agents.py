@@ -13,6 +13,7 @@ from runtime.live.transport.hub import Hub, Key
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Message
 from runtime.live.transport.task_spec import TaskSpec
+from strategies.protocol import NodeId
 
 LOCAL = "local"
 """The node of a job whose tasks are all on this machine."""
@@ -36,7 +37,7 @@ class Agents:
         nodes: tuple[str, ...] = (LOCAL,),
     ) -> None:
         self.launcher, self.hub, self.loop, self.logs, self.failed = launcher, hub, loop, logs, failed
-        self.keys: dict[str, Key] = {node: ("agent", number) for number, node in enumerate(nodes)}
+        self.keys: dict[str, Key] = {node: NodeId("agent", number) for number, node in enumerate(nodes)}
         self.node_of: dict[str, str] = {}
         """By target, ``worker:1`` or ``host:0``; those that are missing are on the first node."""
         self._first = nodes[0]
@@ -63,12 +64,12 @@ class Agents:
 
     def expects(self, identity: Identity) -> bool:
         """Whether it is one of ours that has not called yet."""
-        key = (identity.role, identity.id)
+        key = identity.key
         return key in self.keys.values() and key not in self.hub.peers
 
     def ready(self, number: int) -> bool:
         """One can start tasks now; whether all can."""
-        self._ready.add(("agent", number))
+        self._ready.add(NodeId("agent", number))
         return self._ready == set(self.keys.values())
 
     def log_of(self, node: str) -> Path:

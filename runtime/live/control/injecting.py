@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
-from injectors.plan import RULES, Kind
+from injectors.plan import RULES, Kind, target_of
 from injectors.schedule import Change, Schedule
 from runtime.errors import is_full
 from runtime.live.machines.machines import HostMachines
@@ -124,7 +124,7 @@ class Injector:
                 self._note(change, begun_s, "tc", *self._set_rate(change))
             case "cut":
                 assert self.machines.network is not None
-                self.machines.network.cut(_number(change.target), change.level > 0)
+                self.machines.network.cut(target_of(change.target).number, change.level > 0)
                 self._note(change, begun_s, "tc", change.level, change.level)
             case "pause":
                 self._ask(change, "signal")
@@ -158,13 +158,13 @@ class Injector:
         machines = self.machines
         assert machines.network is not None
         assert machines.hosts is not None
-        sender, _, receiver = change.target.partition(":")[2].partition(">")
-        full = machines.hosts.hosts[int(sender)].link_bytes_per_s
+        sender, *receivers = target_of(change.target).ids
+        full = machines.hosts.hosts[sender].link_bytes_per_s
         assert full is not None
-        if receiver:
+        if receivers:
             asked = None if change.level == 1.0 else full * change.level
-            return asked, machines.network.set_peer_rate(int(sender), int(receiver), asked)
-        return full * change.level, machines.network.set_rate(int(sender), full * change.level)
+            return asked, machines.network.set_peer_rate(sender, receivers[0], asked)
+        return full * change.level, machines.network.set_rate(sender, full * change.level)
 
     # ---- by the agent ------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,3 @@ class Injector:
             late_s=begun_s - change.t,
             took_s=self.loop.now - begun_s,
         )
-
-
-def _number(target: str) -> int:
-    return int(target.partition(":")[2])

@@ -30,7 +30,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import Partition
+from strategies.protocol import NodeId, Partition
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -61,8 +61,8 @@ class LiveJob:
         self.loop = Loop(beside)
         secret = secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
-        tasks = [f"server:{number}" for number in range(experiment.job.num_servers)]
-        tasks += [f"worker:{number}" for number in range(experiment.job.num_workers)]
+        tasks = [str(NodeId.server(number)) for number in range(experiment.job.num_servers)]
+        tasks += [str(NodeId.worker(number)) for number in range(experiment.job.num_workers)]
         self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(

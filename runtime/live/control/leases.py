@@ -51,7 +51,7 @@ class Leases:
 
     def not_ready(self) -> str:
         """For people: the start has taken too long, and who is missing; servers are known by whom they keep waiting."""
-        clients = [task for task in self.tasks.values() if task.key[0] != "server"]
+        clients = [task for task in self.tasks.values() if task.key.role != "server"]
         missing = [task.name for task in clients if task.life.state != TaskState.ATTACHED]
         waiting = ", ".join(missing[:NAMED]) + (" and others" if len(missing) > NAMED else "")
         deadline = f"runtime.start_deadline_s={self.settings.start_deadline_s:g}"

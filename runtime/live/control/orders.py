@@ -19,7 +19,7 @@ class Orders:
 
     def __init__(self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
         self.hub, self.agents, self.tasks, self.note = hub, agents, tasks, note
-        self._servers = [key for key in tasks if key[0] == "server"]
+        self._servers = [key for key in tasks if key.role == "server"]
 
     def of_process(self, effect: Launch | Kill | Fence, now_s: float) -> None:
         """Who starts has its whole deadline from now on."""
@@ -65,13 +65,13 @@ class Orders:
             case Reconfigure():
                 self._reconfigure(effect)
             case Donate():
-                role, number = "reader", effect.to[1]
+                role, number = "reader", effect.to.number
                 self.hub.send(effect.key, Deliver(role=role, id=number, incarnation=effect.incarnation))
             case _:
                 assert_never(effect)
 
     def _attach(self, effect: Attach) -> None:
-        beside = effect.key[0] in BESIDE
+        beside = effect.key.role in BESIDE
         known = [self.tasks[key] for key in effect.to]
         addresses = [task.side if beside and task.side else task.address for task in known]
         servers = tuple(address for address in addresses if address)
@@ -91,4 +91,4 @@ class Orders:
     @staticmethod
     def _peer(task: Task) -> Peer:
         assert task.address is not None
-        return Peer(task.key[1], task.incarnation, task.address)
+        return Peer(task.key.number, task.incarnation, task.address)

@@ -11,11 +11,13 @@ from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import ComputeReference, EvaluateVersion, Message, Update, Work, encode
+from strategies.protocol import NodeId
 
 EVALUATION_TICKETS = 1 << 48
 """Tickets of evaluations start here; those of gradients below."""
 REFERENCE_TICKETS = 1 << 49
 """Those of reference gradients."""
+EVALUATOR, SCORER = NodeId("evaluator", 0), NodeId("scorer", 0)
 
 
 class PortOwner(Protocol):
@@ -55,7 +57,7 @@ class LivePort:
 
     def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, num_servers: int, disturb: Disturb) -> None:
         self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
-        self.servers = [("server", server) for server in range(num_servers)]
+        self.servers = [NodeId.server(number) for number in range(num_servers)]
         self.tickets: dict[int, tuple[float, int]] = {}
         self.sent_s: dict[int, float] = {}
         self.last_save = ""
@@ -119,9 +121,7 @@ class LivePort:
         self.tickets[ticket] = (self.loop.now, version)
         self._deliver_to_evaluator(incarnation, ticket)
         self.flush()
-        self.hub.send(
-            ("evaluator", 0), EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else "")
-        )
+        self.hub.send(EVALUATOR, EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
 
     def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
         self._deliver.append(("evaluator", 0, incarnation, ticket))
@@ -132,10 +132,10 @@ class LivePort:
         work, self._work = self._work, []
         for order in work:
             self.sent_s[order.worker] = self.loop.now
-            self.hub.send(("worker", order.worker), Work(order=order))
+            self.hub.send(NodeId.worker(order.worker), Work(order=order))
         compute_reference, self._refer = self._refer, []
         for message in compute_reference:
-            self.hub.send(("scorer", 0), message)
+            self.hub.send(SCORER, message)
         restarts, self._restarts = self._restarts, []
         for node, pending_s in restarts:
             self.owner.wants_restart(node, pending_s)
@@ -154,7 +154,7 @@ class LivePort:
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
         for key in self.servers:
-            delay_s, slowdown_frac = self.disturb(f"server:{key[1]}", self.loop.now) if update.apply else (0.0, 0.0)
+            delay_s, slowdown_frac = self.disturb(str(key), self.loop.now) if update.apply else (0.0, 0.0)
             if delay_s or slowdown_frac:
                 slow = msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)
                 self.hub.send(key, slow)

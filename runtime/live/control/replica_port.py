@@ -10,6 +10,7 @@ from runtime.live.control.port import LivePort, PortOwner
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Deliver, DropGradients, JoinCollective, Message, Reduce, Work, encode
+from strategies.protocol import NodeId
 
 REMEMBERED_VERSIONS = 4
 """Replicas are at most two updates behind what has been ordered: one may not have completed the last but one, whose
@@ -62,7 +63,7 @@ class ReplicaPort(LivePort):
         """Send what was ordered."""
         outbox, self._outbox = self._outbox, {}
         for worker, data in outbox.items():
-            self.hub.send_encoded(("worker", worker), bytes(data))
+            self.hub.send_encoded(NodeId.worker(worker), bytes(data))
         super().flush()
 
     def discard(self) -> None:

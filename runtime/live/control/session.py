@@ -14,7 +14,7 @@ from runtime.core.job import RecordSink
 from runtime.core.stuck import Vigil
 from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
-from runtime.live.control.port import REFERENCE_TICKETS, LivePort
+from runtime.live.control.port import REFERENCE_TICKETS, SCORER, LivePort
 from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
@@ -34,7 +34,7 @@ from runtime.live.transport.messages import (
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import Evaluated, NodeUse, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, NodeUse, ProtocolError, Timings
 
 EVALUATOR_JOINS_S = 5.0
 """How long the end of a run waits for an evaluator that is about to connect."""
@@ -181,8 +181,8 @@ class LiveSession:
         self.supervisor.clock_restarted()
         self.started = True
         self.supervisor.save(0, self.initial_state)
-        workers = [task for task in self.supervisor.tasks.values() if task.key[0] == "worker"]
-        self._drive(lambda _: self.coordinator.start({task.key[1]: task.incarnation for task in workers}))
+        workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
+        self._drive(lambda _: self.coordinator.start({task.key.number: task.incarnation for task in workers}))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
@@ -241,17 +241,17 @@ class LiveSession:
 
     def hold(self, task: str, reason: str) -> None:
         """Kill a task, and keep it from being started again."""
-        self.supervisor.hold(_key(task), reason)
+        self.supervisor.hold(NodeId.parse(task), reason)
 
     def release(self, task: str) -> None:
-        self.supervisor.release(_key(task))
+        self.supervisor.release(NodeId.parse(task))
 
     # ---- telemetry ---------------------------------------------------------------------------------------------------
 
     def pids(self) -> list[tuple[str, int]]:
         """Workers and servers that have a process."""
         tasks = self.supervisor.tasks.items()
-        return [(f"{role}:{number}", task.pid) for (role, number), task in tasks if task.pid and role not in BESIDE]
+        return [(str(key), task.pid) for key, task in tasks if task.pid and key.role not in BESIDE]
 
     def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
         """What tasks and hosts use."""
@@ -289,11 +289,11 @@ class LiveSession:
 
     def wants_restart(self, node: str, pending_s: float) -> None:
         """KILL_RESTART: another machine, without what disturbed the old one."""
-        self.supervisor.restart(_key(node), pending_s)
+        self.supervisor.restart(NodeId.parse(node), pending_s)
 
-    def moved(self, role: str, number: int) -> Place | None:
+    def moved(self, node: NodeId) -> Place | None:
         """A task's next incarnation will be somewhere else."""
-        return self.injector.moved(f"{role}:{number}")
+        return self.injector.moved(str(node))
 
     def rolled_back(self) -> None:
         """What is under way is void, and so is what was ordered."""
@@ -319,7 +319,7 @@ class LiveSession:
         def check() -> None:
             if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
                 reason = f"no reference gradient within runtime.iteration_deadline_s={limit_s:g}"
-                self.supervisor.give_up(("scorer", 0), incarnation, reason)
+                self.supervisor.give_up(SCORER, incarnation, reason)
 
         self.loop.after(limit_s, check)
 
@@ -372,11 +372,6 @@ def unique_memory_bytes(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
-
-
-def _key(task: str) -> tuple[str, int]:
-    role, _, number = task.partition(":")
-    return role, int(number)
 
 
 def _fields(message: Message) -> dict[str, Any]:

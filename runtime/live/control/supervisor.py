@@ -36,6 +36,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from strategies.protocol import NodeId
 
 SEVERED_GRACE_S = 0.5
 """A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
@@ -80,11 +81,11 @@ class LiveSupervisor:
         """The replica that the evaluator hears from."""
         speaker = self.recovery.policy.speaker
         assert speaker is not None, "servers tell the evaluator"
-        return speaker[1]
+        return speaker.number
 
     def serving(self, role: str) -> int | None:
         """The incarnation of the evaluator or the scorer that can be asked something now; None: there is none."""
-        task = self.tasks[role, 0]
+        task = self.tasks[NodeId(role, 0)]
         return task.incarnation if self.running and task.life.state == TaskState.ATTACHED else None
 
     # ---- start -------------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class LiveSupervisor:
         """Only the incarnation that was launched last may call."""
         if identity.role == "agent":
             return self.agents.expects(identity)
-        task = self.tasks.get((identity.role, identity.id))
+        task = self.tasks.get(identity.key)
         if task is None or not task.life.expects(identity.incarnation):
             return False
         task.connected, task.heard_s = True, self.loop.now
@@ -124,7 +125,7 @@ class LiveSupervisor:
         """
         if identity.role == "agent":
             return self._from_agent(identity.id, message)
-        task = self.tasks[identity.role, identity.id]
+        task = self.tasks[identity.key]
         task.heard_s = self.loop.now
         if isinstance(message, LinkLost):
             self._severed(identity, message)
@@ -160,8 +161,7 @@ class LiveSupervisor:
 
     def _severed(self, identity: Identity, message: LinkLost) -> None:
         """A task lost a server. If no server turns out to be dead, its connection was at fault: start it again."""
-        key = (identity.role, identity.id)
-        lost = inputs.LinkLost(key, identity.incarnation, message.generation, message.reason)
+        lost = inputs.LinkLost(identity.key, identity.incarnation, message.generation, message.reason)
         self.loop.after(SEVERED_GRACE_S, lambda: self._tell(lost))
 
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
@@ -169,7 +169,7 @@ class LiveSupervisor:
         if identity.role == "agent":
             self.listener.agent_lost(identity.id)
             return
-        key, incarnation = (identity.role, identity.id), identity.incarnation
+        key, incarnation = identity.key, identity.incarnation
         self.loop.after(SEVERED_GRACE_S, lambda: self.give_up(key, incarnation, reason))
 
     def _from_agent(self, number: int, message: Message) -> bool:
@@ -196,7 +196,7 @@ class LiveSupervisor:
 
     def _named(self, message: Forked | Exited) -> tuple[Task, dict[str, object]]:
         """The task that the agent speaks of, and how a note names it."""
-        if (task := self.tasks.get((message.role, message.id))) is None:
+        if (task := self.tasks.get(NodeId(message.role, message.id))) is None:
             raise MalformedMessage(f"{message}, of a task that there is not")
         return task, {"role": message.role, "id": message.id, "incarnation": message.incarnation}
 
@@ -218,7 +218,7 @@ class LiveSupervisor:
         """KILL_RESTART. A server goes without a checkpoint if there is none by ``iteration_deadline_s``."""
         leave = inputs.Leave(key, self.tasks[key].incarnation)
         self._tell(inputs.Restart(key, pending_s))
-        if key[0] == "server":
+        if key.role == "server":
             self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
 
     def save(self, version: int, state: bytes) -> None:
@@ -232,7 +232,7 @@ class LiveSupervisor:
             self.give_up(task.key, task.incarnation, reason)
         for worker in self.listener.overdue(now, limit):
             reason = f"no gradient within runtime.iteration_deadline_s={limit:g}"
-            self.give_up(("worker", worker), self.tasks["worker", worker].incarnation, reason)
+            self.give_up(key := NodeId.worker(worker), self.tasks[key].incarnation, reason)
         self.loop.after(self.leases.period_s, self._tick)
 
     # ---- effects -----------------------------------------------------------------------------------------------------
@@ -255,9 +255,8 @@ class LiveSupervisor:
                 self._of_checkpoint(effect)
 
     def _wait(self, effect: effects.Wait) -> None:
-        role, number = effect.key
         task = self.tasks[effect.key]
-        task.place = self.listener.moved(role, number) or task.place
+        task.place = self.listener.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.loop.after(effect.pending_s, lambda: self._tell(free))
 

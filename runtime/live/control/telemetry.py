@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from strategies.protocol import NodeUse
+from strategies.protocol import NodeId, NodeUse
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CPU_CLOCK = 2
@@ -46,7 +46,7 @@ class Sampler:
 
     def served(self, server: int, busy_s: float) -> None:
         """A server has told what it was busy with."""
-        name = f"server:{server}"
+        name = str(NodeId.server(server))
         self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
 
     def sample(self, now: float, pids: Iterable[tuple[str, int]]) -> tuple[float, tuple[NodeUse, ...]]:
@@ -87,7 +87,7 @@ class Sampler:
                 out_rate, in_rate = out / period_s, into / period_s
             found.append(
                 NodeUse(
-                    node=f"host:{number}",
+                    node=str(NodeId("host", number)),
                     cpu_cores=sum(task.cpu_cores or 0.0 for task in own),
                     memory_bytes=sum(task.memory_bytes or 0 for task in own),
                     out_bytes_per_s=out_rate,

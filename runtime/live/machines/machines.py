@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from injectors.plan import target_of
 from runtime.cluster.hosts import Host, Hosts, Placement
 from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
 
 if TYPE_CHECKING:
     from runtime.live.hosts.network import Network
@@ -74,7 +76,7 @@ class HostMachines:
 
     def allotment(self, target: str) -> float:
         """Cores that an undisturbed target may use."""
-        if target.startswith("host:"):
+        if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
         cores = None if self.placement is None else self.placement.host(target).cores
         return min(self.cores_each, cores or self.cores_each)
@@ -83,7 +85,7 @@ class HostMachines:
         """Cores that remain at a level; None if no limit is needed."""
         if level < 1.0:
             return level * self.allotment(target)
-        return self._host(target).cores if target.startswith("host:") else None
+        return self._host(target).cores if target_of(target).form == "host" else None
 
     @property
     def promised_cores(self) -> float:
@@ -92,7 +94,7 @@ class HostMachines:
 
     def tasks_on(self, target: str) -> list[str]:
         """The tasks of a target: itself, or those placed on a host."""
-        if self.placement is None or not target.startswith("host:"):
+        if self.placement is None or target_of(target).form != "host":
             return [target]
         return list(self.placement.tasks_on[self._host(target).number])
 
@@ -111,7 +113,7 @@ class HostMachines:
 
     def _host(self, target: str) -> Host:
         assert self.hosts is not None
-        return self.hosts.hosts[int(target.partition(":")[2])]
+        return self.hosts.hosts[target_of(target).number]
 
     # ---- building ----------------------------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class HostMachines:
     @property
     def serving(self) -> list[str]:
         """Tasks to which others connect: the servers or, without any, the workers."""
-        return [task for task in self.tasks if task.startswith("server:")] or self.tasks
+        return [task for task in self.tasks if NodeId.parse(task).role == "server"] or self.tasks
 
     def _relayed(self, server: int) -> Address:
         assert self.network is not None
@@ -161,15 +163,15 @@ class HostMachines:
         if self.placement is None or self.network is None:
             return Place(cgroup_files=files)
         host = self.placement.host(task)
-        number = task.partition(":")[2]
+        number = NodeId.parse(task).number
         serves = task in self.serving
         return Place(
             host=f"host:{host.number}",
             namespace_fd=self.network.namespace_fds[host.number],
             cgroup_files=files,
             address=self.network.addresses[host.number],
-            port=SERVER_PORT + self.ports_from + int(number) if serves else 0,
-            known_as=self._relayed(int(number)) if serves and self.mechanisms.latency == "relay" else None,
+            port=SERVER_PORT + self.ports_from + number if serves else 0,
+            known_as=self._relayed(number) if serves and self.mechanisms.latency == "relay" else None,
             side_path=self._private(self._file_name(task)) if serves else "",
             device=None if host.device is None else msgspec.structs.asdict(host.device),
         )

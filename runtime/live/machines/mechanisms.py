@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from injectors.plan import target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.containment import Isolation
@@ -87,16 +88,16 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> Non
     if hosts is not None and around.transport != "tcp":
         raise ConfigError(f"topology.transport={around.transport}: hosts share no memory; use topology.transport=tcp")
     paced = device or (hosts is not None and any(host.device for host in hosts.hosts))
-    hidden = [target for target in around.targets_of("cpu") if target.startswith(("worker:", "host:"))]
+    hidden = [target for target in around.targets_of("cpu") if target_of(target).form in ("worker", "host")]
     if paced and hidden:
         raise ConfigError(
             f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled processor; "
             "set cluster.device=null, or choose a straggler that sleeps"
         )
     if hosts is not None:
-        unlimited = [f"link:{host.number}" for host in hosts.hosts if host.link_bytes_per_s is None]
+        unlimited = [host.number for host in hosts.hosts if host.link_bytes_per_s is None]
         for target in around.targets_of("bandwidth"):
-            if target.partition(">")[0] in unlimited:
+            if target_of(target).number in unlimited:
                 raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate to throttle")
 
 
@@ -106,7 +107,7 @@ def _isolation(hosts: Hosts | None, around: RunContext, missing: Look) -> Isolat
             raise ConfigError("containment=none: emulated hosts live in namespaces; use containment=auto")
         _demand("network", "cluster.hosts", missing, "or choose cluster=local")
         _demand("links", "cluster.hosts", missing, "or choose cluster=local")
-        if any(">" in target for target in around.disturbed):
+        if any(target_of(target).form == "route" for target in around.disturbed):
             _demand("peers", "straggler", missing, "or slow down whole links (link:0)")
         return Isolation.NETWORK
     if around.containment == "none" or missing("namespaces"):
@@ -126,7 +127,7 @@ def _throttle_mechanism(
     cpu_by: CpuBy, quotas: str, around: RunContext, missing: Look
 ) -> Literal["cgroup", "duty", "cpulimit"]:
     if cpu_by == "cpulimit":
-        if whole := [target for target in around.targets_of("cpu") if target.startswith("host:")]:
+        if whole := [target for target in around.targets_of("cpu") if target_of(target).form == "host"]:
             raise ConfigError(
                 f"runtime.cpu_by=cpulimit: limits single processes, not {whole[0]}; use runtime.cpu_by=auto"
             )

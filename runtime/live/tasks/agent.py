@@ -27,6 +27,7 @@ import msgspec
 from runtime.containment.process import default_signals, die_with, keep_freed_memory
 from runtime.live.tasks.cold import become_cold
 from runtime.live.tasks.roles import run_role, tell_end
+from strategies.protocol import NodeId
 
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
@@ -128,7 +129,7 @@ class Agent:
                 match message:
                     case Launch():
                         if message.place is not None:
-                            self.spec.places[f"{message.role}:{message.id}"] = message.place
+                            self.spec.places[str(NodeId(message.role, message.id))] = message.place
                         self._launch(message.role, message.id, message.incarnation)
                     case KillTask():
                         self._kill((message.role, message.id, message.incarnation))
@@ -163,7 +164,7 @@ class Agent:
         os.read(tied, 1)  # a rule may stop it at once, and it could outlive us before its life is tied to ours
         os.close(tied)
         self.tasks[pid] = (role, number, incarnation)
-        self.throttles.started(f"{role}:{number}", self.spec.place(role, number).host, pid)
+        self.throttles.started(str(NodeId(role, number)), self.spec.place(role, number).host, pid)
         self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
 
     def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
@@ -228,7 +229,7 @@ class Agent:
             if self.throttles.reaped(pid, status):
                 continue
             role, number, incarnation = self.tasks.pop(pid)
-            self.throttles.ended(f"{role}:{number}", pid)
+            self.throttles.ended(str(NodeId(role, number)), pid)
             log = self._log(role, number, incarnation)
             signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
             self.tell(

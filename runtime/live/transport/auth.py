@@ -18,6 +18,8 @@ import struct
 
 import msgspec
 
+from strategies.protocol import NodeId
+
 MAGIC = b"SGL1"
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -42,6 +44,11 @@ class Identity(msgspec.Struct, frozen=True):
     id: int
     incarnation: int = 0
     generation: int = 0
+
+    @property
+    def key(self) -> NodeId:
+        """Role and number."""
+        return NodeId(self.role, self.id)
 
 
 def _proof(secret: bytes, who: bytes, *parts: bytes) -> bytes:

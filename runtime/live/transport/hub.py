@@ -12,8 +12,9 @@ from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATE
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import MalformedMessage, Message, encode
+from strategies.protocol import NodeId
 
-Key = tuple[str, int]
+Key = NodeId
 OnMessage = Callable[[Identity, Message], None]
 OnClosed = Callable[[Identity, str], None]
 """Called with a lost peer and the reason."""
@@ -123,8 +124,8 @@ class Hub:
             return
         del self.unauthenticated[sock]
         channel = LoopChannel(sock)
-        self.hang_up((identity.role, identity.id))
-        self.peers[identity.role, identity.id] = (identity, channel)
+        self.hang_up(identity.key)
+        self.peers[identity.key] = (identity, channel)
         self._watch(identity, channel)
 
     # ---- peers -------------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Hub:
         )
 
     def _serve(self, identity: Identity, channel: LoopChannel, events: int) -> None:
-        key = (identity.role, identity.id)
+        key = identity.key
         try:
             if events & selectors.EVENT_WRITE and not channel.flush():
                 self._watch(identity, channel)
@@ -150,7 +151,7 @@ class Hub:
             self._closed(identity, channel, error)
 
     def _closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:
-        key = (identity.role, identity.id)
+        key = identity.key
         if self.peers.get(key, (None, None))[1] is channel:
             self.hang_up(key)
             self.on_closed(identity, f"it sent {error}" if isinstance(error, MalformedMessage) else "connection lost")

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from runtime.live.transport.messages import AgentReady
 from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
 
 
 class Listener(Protocol):
@@ -57,7 +58,7 @@ class Listener(Protocol):
         """The data service's state when ``version``, which replicas hold, was the newest."""
         ...
 
-    def moved(self, role: str, number: int) -> Place | None:
+    def moved(self, node: NodeId) -> Place | None:
         """A task will be started on another machine; returns its place if machines are emulated."""
         ...
 

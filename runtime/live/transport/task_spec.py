@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from runtime.live.transport.address import LOOPBACK, Address
+from strategies.protocol import NodeId
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def place(self, role: str, number: int) -> Place:
         """The place of a task."""
-        return self.places.get(f"{role}:{number}", Place())
+        return self.places.get(str(NodeId(role, number)), Place())
 
     def device_of(self, worker: int) -> dict[str, float] | None:
         """The profile that paces a worker: its own device's, its host's, or the cluster's."""

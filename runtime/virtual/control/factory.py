@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from injectors.plan import target_of
 from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile, Profiles
@@ -21,6 +22,7 @@ from runtime.virtual.tasks.iteration import Arrived, WorkerModel
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import ServerGroup, Servers
 from runtime.virtual.tasks.workers import Workers
+from strategies.protocol import NodeId
 
 
 class Modelled(NamedTuple):
@@ -82,12 +84,12 @@ def assemble(
 
 def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts: Hosts | None) -> ModelledMachines:
     """Machines that no other job uses."""
-    routes = sorted({change.target for change in schedule.changes(SHARED) if ">" in change.target})
+    routes = sorted({change.target for change in schedule.changes(SHARED) if target_of(change.target).form == "route"})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
     return ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
 
 
 def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:
     """What paces a worker: the device of its host, or else that of the cluster."""
-    own = None if hosts is None else hosts.hosts[hosts.host_of[f"worker:{worker}"]].device
+    own = None if hosts is None else hosts.hosts[hosts.host_of[str(NodeId.worker(worker))]].device
     return profile if own is None else own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from injectors.plan import target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError
@@ -18,7 +19,7 @@ def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, pace
     """
     disturbed = sorted(around.disturbed)
     if "cpu" in around.kinds and costs.data_s(1) < LOADING_FRAC * paced_s:
-        hidden = [target for target in disturbed if target.startswith(("worker:", "host:"))]
+        hidden = [target for target in disturbed if target_of(target).form in ("worker", "host")]
         if hidden:
             raise ConfigError(
                 f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled "

@@ -7,16 +7,11 @@ from collections.abc import Callable
 from typing import final
 
 from runtime.core.recovery.automaton import Recovery
-from runtime.core.recovery.task import REACHABLE, Key
+from runtime.core.recovery.task import REACHABLE
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import Machines
-
-
-def parse(task: str) -> Key:
-    """Of ``worker:1``."""
-    role, _, number = task.partition(":")
-    return role, int(number)
+from strategies.protocol import NodeId
 
 
 @final
@@ -50,7 +45,7 @@ class Standstill:
 
     def living(self, name: str) -> int | None:
         """The incarnation of a task that is there; None for one that is not."""
-        task = self.recovery.tasks[parse(name)]
+        task = self.recovery.tasks[NodeId.parse(name)]
         lost = task.role == "server" and task.id in self.away
         return task.incarnation if task.state in REACHABLE and not lost else None
 

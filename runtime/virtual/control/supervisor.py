@@ -18,13 +18,14 @@ from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.files import File, Files
-from runtime.virtual.control.standstill import Standstill, parse
+from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import ServerGroup
+from strategies.protocol import NodeId
 
 Call = Callable[[float], None]
 
@@ -109,11 +110,11 @@ class VirtualSupervisor:
 
     def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
         """Its process is gone; with ``restarting`` the next incarnation joins after the time that this costs."""
-        self.drive(lambda t: self._lose(t, ("worker", worker), reason, for_good=not restarting))
+        self.drive(lambda t: self._lose(t, NodeId.worker(worker), reason, for_good=not restarting))
 
     def lose_server(self, server: int, reason: str) -> None:
         """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
-        self.drive(lambda t: self._lose(t, ("server", server), reason))
+        self.drive(lambda t: self._lose(t, NodeId.server(server), reason))
 
     def _lose(self, t: float, key: Key, reason: str, *, for_good: bool = False) -> None:
         incarnation = self.recovery.tasks[key].incarnation
@@ -121,15 +122,15 @@ class VirtualSupervisor:
 
     def restart(self, t: float, node: str, pending_s: float) -> None:
         """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
-        self._tell(t, inputs.Restart(parse(node), pending_s))
+        self._tell(t, inputs.Restart(NodeId.parse(node), pending_s))
 
     def hold(self, task: str) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
-        self.drive(lambda t: self._tell(t, inputs.Hold(parse(task), BY_PLAN)))
+        self.drive(lambda t: self._tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
 
     def release(self, task: str) -> None:
         """From now on its next incarnation may start."""
-        self.drive(lambda t: self._tell(t, inputs.Release(parse(task))))
+        self.drive(lambda t: self._tell(t, inputs.Release(NodeId.parse(task))))
 
     def remember(self, version: int) -> None:
         """An update of this version is ordered."""
@@ -144,7 +145,7 @@ class VirtualSupervisor:
 
     def _silent(self, t: float, task: str, living: int) -> None:
         if self._standstill.living(task) == living:
-            self._tell(t, inputs.Silent(parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
+            self._tell(t, inputs.Silent(NodeId.parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class VirtualSupervisor:
                 assert_never(effect.cause)
 
     def _build(self, effect: effects.Launch, ready_s: float) -> None:
-        heard_s = ready_s if effect.key[0] == "server" else ready_s + self.costs.control_s
+        heard_s = ready_s if effect.key.role == "server" else ready_s + self.costs.control_s
         self.clock.at(heard_s, MESSAGE, self._built, effect.key, effect.incarnation)
 
     def _built(self, key: Key, incarnation: int) -> None:
@@ -209,7 +210,7 @@ class VirtualSupervisor:
             return
         if role == "server":
             self._tell(self.clock.now, inputs.Ready(key, incarnation))
-        elif not self._standstill.starts_late(f"worker:{number}", 0.0, partial(self._built, key, incarnation)):
+        elif not self._standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self._tell(t, inputs.Ready(key, incarnation, self._holds)))
 
@@ -226,9 +227,8 @@ class VirtualSupervisor:
 
         Live, one waits for a worker that has its place and is launching.
         """
-        role, number = effect.key
-        self.moved(f"{role}:{number}")
-        if role == "server":
+        self.moved(str(effect.key))
+        if effect.key.role == "server":
             there_s = self._t + (effect.pending_s + self.costs.launch_s)
         else:
             there_s = self._t + effect.pending_s + self.costs.launch_s + self._copy_s + self.costs.control_s
@@ -261,7 +261,9 @@ class VirtualSupervisor:
         if generation != self.recovery.state.generation:
             return
         again, restore_s = partial(self._read, number, generation), self.servers.restore_s()
-        if not any(self._standstill.starts_late(f"server:{server}", restore_s, again) for server in sorted(self._away)):
+        if not any(
+            self._standstill.starts_late(str(NodeId.server(server)), restore_s, again) for server in sorted(self._away)
+        ):
             self.drive(lambda t: self._loaded(t, number, generation))
 
     def _loaded(self, t: float, number: int, generation: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from injectors.plan import Kind
+from injectors.plan import Kind, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.hosts import Hosts, Placement
 from runtime.virtual.clock import PLAN, Clock
@@ -98,8 +98,8 @@ class Windows:
                 self.supervisor.release(task)
 
     def _tasks_of(self, target: str) -> list[str]:
-        role, _, number = target.partition(":")
-        return self.placement.tasks_on[int(number)] if self.placement is not None and role == "host" else [target]
+        form, number = target_of(target).form, target_of(target).number
+        return self.placement.tasks_on[number] if self.placement is not None and form == "host" else [target]
 
     def _host_of(self, task: str) -> str:
         return "" if self.placement is None else f"host:{self.placement.host_of[task]}"

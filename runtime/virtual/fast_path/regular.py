@@ -24,7 +24,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, Servers
-from strategies.protocol import BoundedStalenessHint, Evaluated, Started, Strategy
+from strategies.protocol import BoundedStalenessHint, Evaluated, NodeId, Started, Strategy
 
 REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
 """Kinds of disturbance that are known when an iteration begins."""
@@ -103,7 +103,7 @@ class RegularRun(ABC):
         self.jitter = [
             Jitter(job.seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(job.num_workers)
         ]
-        self.targets = [f"worker:{worker}" for worker in range(job.num_workers)]
+        self.targets = [str(NodeId.worker(number)) for number in range(job.num_workers)]
 
     # ---- around the loops --------------------------------------------------------------------------------------------
 

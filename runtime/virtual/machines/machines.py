@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Protocol, final
 
-from injectors.plan import RULES, Kind
+from injectors.plan import RULES, Kind, target_of
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sharing import Sharing
@@ -194,8 +194,11 @@ class ModelledMachines:
         gates = tuple(f"gate of {task}" for task in path)
         if source is target:
             return gates
-        route = f"link:{_number(source)}>{_number(target)}"
-        return (f"up {source.name}", f"down {target.name}", *gates, *((route,) if route in self._routes else ()))
+        ways = (f"up {source.name}", f"down {target.name}", *gates)
+        if not self._routes:
+            return ways
+        route = f"link:{target_of(source.name).number}>{target_of(target.name).number}"
+        return (*ways, route) if route in self._routes else ways
 
     def _later(self, task: str, seconds: float, then: Then) -> None:
         self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
@@ -246,12 +249,12 @@ class ModelledMachines:
 
     def _set_links(self, target: str) -> None:
         """A route's rate is a part of the sender's rate."""
-        sender, _, receiver = target.removeprefix("link:").partition(">")
+        sender, *receivers = target_of(target).ids
         site = self._named.get(f"host:{sender}")
         if site is None:
             return
         level = self._level(target, "bandwidth")
-        if receiver:
+        if receivers:
             self._links.set_capacity(target, site.link_bytes_per_s * level if level < 1 else inf)
             return
         rate = 0.0 if self._level(target, "cut") else site.link_bytes_per_s * level
@@ -273,7 +276,3 @@ class ModelledMachines:
         for then in [] if pauses else self._waiting.pop(task, []):
             then()
         return pauses
-
-
-def _number(site: Site) -> str:
-    return site.name.partition(":")[2]

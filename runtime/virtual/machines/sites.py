@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from runtime.cluster.hosts import Hosts
 from runtime.virtual.costs import Costs
+from strategies.protocol import NodeId
 
 PAYLOAD_FRAC = 1448 / 1514
 """Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
@@ -32,8 +33,8 @@ class Site(NamedTuple):
 def tasks_of(num_workers: int, num_servers: int) -> list[str]:
     """Names of all tasks, servers first."""
     return [
-        *(f"server:{server}" for server in range(num_servers)),
-        *(f"worker:{worker}" for worker in range(num_workers)),
+        *(str(NodeId.server(number)) for number in range(num_servers)),
+        *(str(NodeId.worker(number)) for number in range(num_workers)),
     ]
 
 

@@ -19,6 +19,7 @@ from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
+from strategies.protocol import NodeId
 
 Step = Callable[[Iteration], object]
 
@@ -50,13 +51,13 @@ class HostWorkers(WorkerModel):
         )
         self.machines, self.profiles, self.servers = machines, list(profiles), servers
         self.default = default
-        self.names = [f"worker:{worker}" for worker in range(len(profiles))]
+        self.names = [str(NodeId.worker(number)) for number in range(len(profiles))]
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
-        role, _, number = task.partition(":")
-        if role == "worker":
-            self.profiles[int(number)] = self.default if device is None else device
+        node = NodeId.parse(task)
+        if node.role == "worker":
+            self.profiles[node.number] = self.default if device is None else device
 
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 

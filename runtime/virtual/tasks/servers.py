@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 from runtime.core.executor import Disturb
 from runtime.core.vectors import server_range
 from runtime.virtual.costs import Costs
+from strategies.protocol import NodeId
 
 REPORT_EVERY_S = 0.5
 """Virtual seconds between two reports of the servers' work."""
@@ -30,7 +31,7 @@ class ServerGroup(ABC):
         self.costs, self.disturb = costs, disturb
         ranges = (server_range(num_parameters, num_servers, server) for server in range(num_servers))
         self.num_bytes = [4 * (hi - lo) for lo, hi in ranges]
-        self.names = [f"server:{server}" for server in range(num_servers)]
+        self.names = [str(NodeId.server(number)) for number in range(num_servers)]
         self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in range(num_servers)]
 
     @abstractmethod

@@ -27,6 +27,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from strategies.protocol import NodeId
 from tests.unit.live.test_leases import SETTINGS
 from tests.unit.live.test_supervisor import Clock, Key, World, agents_of
 
@@ -196,7 +197,7 @@ def test_without_a_checkpoint_that_is_the_beginning() -> None:
 
 def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() -> None:
     world = started()
-    world.supervisor.restart(("worker", 0), 5.0)
+    world.supervisor.restart(NodeId.worker(0), 5.0)
     world.halted(w1=4, w2=4)
     world.form(1, 2)
     assert world.heard[-1] == ("restored", 4, b"state of 4")
@@ -216,7 +217,7 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
 
 def test_a_newcomer_that_dies_unseen_disturbs_nobody_and_one_that_is_in_the_ring_does() -> None:
     world = started()
-    world.supervisor.restart(("worker", 0), 1.0)
+    world.supervisor.restart(NodeId.worker(0), 1.0)
     world.halted(w1=4, w2=4)
     world.form(1, 2)
     world.live(2.0)

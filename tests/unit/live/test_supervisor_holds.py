@@ -16,6 +16,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from strategies.protocol import NodeId
 from tests.unit.live.test_supervisor import World, recover, started
 
 
@@ -62,7 +63,7 @@ def launches(world: World, key: tuple[str, int]) -> list[Launch]:
 
 def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None:
     world = started()
-    world.supervisor.restart(("worker", 0), 5.0)
+    world.supervisor.restart(NodeId.worker(0), 5.0)
     assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
     assert [(fence.role, fence.id, fence.incarnation) for fence in world.said(Fence)] == [("worker", 0, 0)] * 2
     assert world.names() == ["moved"], "the coordinator has told the strategy already"
@@ -74,7 +75,7 @@ def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None
 
 def test_a_recovery_does_not_wait_for_who_is_pending() -> None:
     world = started()
-    world.supervisor.restart(("worker", 0), 500.0)
+    world.supervisor.restart(NodeId.worker(0), 500.0)
     world.die(("server", 1))
     world.connect(("server", 1))
     for server in range(2):
@@ -85,7 +86,7 @@ def test_a_recovery_does_not_wait_for_who_is_pending() -> None:
 
 def test_a_checkpoint_based_failover_waits_for_who_is_pending() -> None:
     world = started(failover="checkpoint")
-    world.supervisor.restart(("worker", 0), 5.0)
+    world.supervisor.restart(NodeId.worker(0), 5.0)
     assert world.names() == ["moved", "rolled_back"]
     for server in range(2):
         world.tell(("server", server), Loaded(id=0, generation=1, version=0, state=b"start"))
@@ -100,7 +101,7 @@ def test_a_checkpoint_based_failover_waits_for_who_is_pending() -> None:
 def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -> None:
     world = started()
     world.supervisor.save(7, b"seven")
-    world.supervisor.restart(("server", 1), 2.0)
+    world.supervisor.restart(NodeId.server(1), 2.0)
     world.tell(("server", 0), Saved(id=1, seconds=0.1))
     assert not world.said(KillTask)
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
@@ -112,7 +113,7 @@ def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -
 def test_a_server_that_cannot_store_goes_without() -> None:
     world = started()
     world.supervisor.save(7, b"seven")
-    world.supervisor.restart(("server", 1), 0.0)
+    world.supervisor.restart(NodeId.server(1), 0.0)
     world.tell(("server", 0), Saved(id=1, seconds=0.1))
     world.live(world.clock.now + 31.0)
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
@@ -123,7 +124,7 @@ def test_a_restart_that_a_loss_has_overtaken_kills_nobody_later() -> None:
     """Neither when a later checkpoint is complete nor when the deadline of the first is over: updates would be lost."""
     world = started()
     world.supervisor.save(7, b"seven")
-    world.supervisor.restart(("server", 1), 0.0)
+    world.supervisor.restart(NodeId.server(1), 0.0)
     world.die(("server", 0))
     world.connect(("server", 0))
     recover(world)
@@ -146,7 +147,7 @@ def test_who_says_what_it_cannot_say_loses_its_connection() -> None:
 
 def test_a_plan_that_kills_who_is_pending_only_puts_its_start_off() -> None:
     world = started()
-    world.supervisor.restart(("worker", 0), 1.0)
+    world.supervisor.restart(NodeId.worker(0), 1.0)
     world.supervisor.hold(("worker", 0), "killed by the plan")
     world.live(world.clock.now + 2.0)
     assert not launches(world, ("worker", 0))

@@ -12,6 +12,7 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.round_sizes import round_sizes
 from strategies.monitoring.flags import bounds, check_ratio, slow
 from strategies.nodes.restarts import Restarts
+from strategies.protocol import NodeId
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
 
@@ -57,10 +58,10 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
 
 def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
     restarts, said = Restarts(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0), list[str]()
-    assert restarts.pick(0.0, ["worker:1"], said) == "worker:1"
-    assert restarts.pick(9.0, ["worker:1", "worker:2"], said) == "worker:2"
-    assert restarts.pick(10.0, ["worker:1"], said) == "worker:1"
-    assert restarts.pick(99.0, ["worker:1"], said) is None
+    assert restarts.pick(0.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(9.0, [NodeId.worker(1), NodeId.worker(2)], said) == NodeId.worker(2)
+    assert restarts.pick(10.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(99.0, [NodeId.worker(1)], said) is None
     assert said == [
         "KILL_RESTART worker:1",
         "worker:1 stays: cools down",
@@ -74,12 +75,14 @@ def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
 def test_a_worker_must_have_been_slow_at_every_decision_for_so_long() -> None:
     restarts, said = Restarts(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0), list[str]()
     for t, flagged in ((0.0, True), (3.0, False), (6.0, True), (9.0, True)):
-        restarts.watch(t, ["worker:1"] * flagged)
-        assert restarts.pick(t, ["worker:1"] * flagged, said) is None
+        restarts.watch(t, [NodeId.worker(1)] * flagged)
+        assert restarts.pick(t, [NodeId.worker(1)] * flagged, said) is None
     assert said[-1] == "worker:1 stays: slow for 3 s only"
-    restarts.watch(11.0, ["worker:1"])
-    assert restarts.pick(11.0, ["worker:1"], said) == "worker:1"
-    assert restarts.pick(11.0, ["server:0"], said) == "server:0", "that is said of transient stragglers, of workers"
+    restarts.watch(11.0, [NodeId.worker(1)])
+    assert restarts.pick(11.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(11.0, [NodeId.server(0)], said) == NodeId.server(0), (
+        "that is said of transient stragglers, of workers"
+    )
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------

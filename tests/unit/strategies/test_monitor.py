@@ -15,6 +15,7 @@ from strategies.protocol import (
     Grad,
     Joined,
     Lost,
+    NodeId,
     Restored,
     ServerLost,
     Started,
@@ -143,14 +144,14 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     seen = monitor(min_records=3)
     for t in (2.0, 4.0, 6.0, 7.9):
         seen.observe_event(arrived(t, 1.0))
-        assert not seen.mature("worker:0", "short")
+        assert not seen.mature(NodeId.worker(0), "short")
     seen.observe_event(Woke(t=8.0, tag="x"))
-    assert (seen.mature("worker:0", "short"), seen.mature("worker:0", "long")) == (True, False)
-    assert not seen.mature("worker:1", "short"), "it has said nothing"
-    assert not seen.mature("worker:9", "short"), "nobody has heard of it"
+    assert (seen.mature(NodeId.worker(0), "short"), seen.mature(NodeId.worker(0), "long")) == (True, False)
+    assert not seen.mature(NodeId.worker(1), "short"), "it has said nothing"
+    assert not seen.mature(NodeId.worker(9), "short"), "nobody has heard of it"
     assert seen.mature_bpts_s("short") == {0: 1.0}
     seen.observe_event(Woke(t=15.0, tag="x"))
-    assert not seen.mature("worker:0", "short"), "all but two records are too old"
+    assert not seen.mature(NodeId.worker(0), "short"), "all but two records are too old"
 
 
 def test_few_records_are_no_speed() -> None:
@@ -165,7 +166,7 @@ def test_a_server_matures_likewise() -> None:
     seen = monitor(min_records=2)
     for t in (5.0, 15.9, 16.0):
         seen.observe_event(updated(t, 0.1))
-        assert seen.mature("server:0", "long") == (t == 16.0)
+        assert seen.mature(NodeId.server(0), "long") == (t == 16.0)
     assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
 
@@ -190,12 +191,12 @@ def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
     seen = sparse()
     seen.observe_event(arrived(60.0, 59.0))
-    assert not seen.mature("worker:0", "short")
+    assert not seen.mature(NodeId.worker(0), "short")
     seen.observe_event(arrived(120.0, 59.0))
     seen.observe_event(updated(60.0, 1.0, 1))
     seen.observe_event(updated(120.0, 1.0, 1))
-    assert seen.mature("worker:0", "short")
-    assert seen.mature("server:0", "long")
+    assert seen.mature(NodeId.worker(0), "short")
+    assert seen.mature(NodeId.server(0), "long")
     assert seen.speeds_samples_per_s() == pytest.approx({0: 64 / 59})
     assert seen.update_times_s(0) == [1.0, 1.0]
 
@@ -205,7 +206,7 @@ def test_two_records_of_a_moment_are_not() -> None:
     seen = sparse()
     for t in (20.0, 20.1, 20.2, 20.3):
         seen.observe_event(arrived(t, 0.1))
-    assert not seen.mature("worker:0", "short")
+    assert not seen.mature(NodeId.worker(0), "short")
 
 
 def test_sending_counts_where_it_is_asked_for() -> None:
@@ -238,8 +239,8 @@ def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
         seen.observe_event(arrived(t, 0.5, incarnation=1))
         seen.observe_event(arrived(t, 2.0, worker=1))
         assert seen.mean_bpt_s(0, "long") == 0.5
-        assert seen.mature("worker:0", "short") == (t == 33.0)
-        assert seen.mature("worker:1", "long")
+        assert seen.mature(NodeId.worker(0), "short") == (t == 33.0)
+        assert seen.mature(NodeId.worker(1), "long")
 
 
 def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its_incarnation() -> None:
@@ -247,11 +248,11 @@ def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its
     seen = fed()
     seen.observe_event(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
     seen.observe_event(Restored(t=22.0, version=0, workers=(0, 1)))
-    assert seen.mature("worker:0", "long")
+    assert seen.mature(NodeId.worker(0), "long")
     seen.observe_event(arrived(23.0, 0.5, incarnation=1))
     assert seen.mean_bpt_s(0, "long") == 0.5
-    assert not seen.mature("worker:0", "short")
-    assert seen.mature("worker:1", "long")
+    assert not seen.mature(NodeId.worker(0), "short")
+    assert seen.mature(NodeId.worker(1), "long")
 
 
 def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> None:
@@ -261,7 +262,7 @@ def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> No
     seen.observe_event(Restored(t=22.0, version=0, workers=(0,)))
     seen.observe_event(updated(23.0, 0.3, server=1))
     assert seen.mean_update_s(1) == pytest.approx(0.03)
-    assert (seen.mature("server:0", "long"), seen.mature("server:1", "short")) == (True, False)
+    assert (seen.mature(NodeId.server(0), "long"), seen.mature(NodeId.server(1), "short")) == (True, False)
     assert seen.mean_bpt_s(1, "long") is None, "worker 1 is not among those that live"
 
 
@@ -271,7 +272,7 @@ def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
     seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
     seen.observe_event(Restored(t=24.0, version=0, workers=(0, 1)))
     seen.observe_event(arrived(32.0, 0.5, incarnation=1))
-    assert seen.mature("worker:0", "short")
+    assert seen.mature(NodeId.worker(0), "short")
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------

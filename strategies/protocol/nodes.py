@@ -1,0 +1,42 @@
+"""Who a task is: one name for every worker and server, parsed where texts come in and written where they go out."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_TEXT = re.compile("([a-z]+):(0|[1-9][0-9]{0,8})")
+
+
+class NodeId(NamedTuple):
+    """Role and number of a node; its text is ``worker:1``. ``worker:2`` comes before ``worker:10``.
+
+    A number names one node for the whole job: whoever joins later has a number that nobody had before. A new process
+    of the same node is another *incarnation* of it.
+    """
+
+    role: str
+    """``worker`` or ``server``; in telemetry ``host``, in a runtime the role of an auxiliary task."""
+    number: int
+
+    def __str__(self) -> str:
+        """As plans, records, settings and commands write it."""
+        return f"{self.role}:{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> NodeId:
+        """The node that ``text`` names; ``ValueError`` for anything but a role, a colon and a number."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r}: is no node; write a role and a number, such as worker:1")
+        return cls(found[1], int(found[2]))
+
+    @classmethod
+    def worker(cls, number: int) -> NodeId:
+        """The worker with this number."""
+        return cls("worker", number)
+
+    @classmethod
+    def server(cls, number: int) -> NodeId:
+        """The server with this number."""
+        return cls("server", number)
