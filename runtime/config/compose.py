@@ -1,13 +1,11 @@
 """Every job that a command line asks for, composed once, by Hydra's public interface.
 
 Hydra's grammar and its loader are used, so that nothing is understood differently here than with Hydra's own ``main``.
-Jobs of a sweep that differ in plain values only share one composition, since one takes a tenth of a second.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import itertools
 import math
 import os
@@ -17,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hydra import initialize_config_dir, initialize_config_module
+from hydra import initialize_config_dir
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -30,12 +28,11 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from runtime.config.hydra_errors import REFUSALS, explain, explain_unknown, own_part, unknown_setting
 from runtime.config.hydra_internal import BASIC_SWEEPER
-from runtime.config.yaml_numbers import refuse_misread_numbers
 from runtime.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "pkg://"
-MAX_JOBS = 10_000
+MAX_JOBS = 1000
+"""Of one sweep: all are composed and checked before the first starts, a tenth of a second each."""
 
 
 class UserFolder(SearchPathPlugin):
@@ -52,53 +49,29 @@ class UserFolder(SearchPathPlugin):
 @contextmanager
 def composing(args: argparse.Namespace) -> Iterator[Composer]:
     """A composer that looks for configurations where ``run.py`` does."""
-    folder, path = None, args.config_path or "conf"
     if args.config_dir is not None:
-        folder = Path(args.config_dir).resolve()
-        if not folder.is_dir():
+        UserFolder.folder = Path(args.config_dir).resolve()
+        if not UserFolder.folder.is_dir():
             raise ConfigError(f"--config-dir {args.config_dir}: no such directory")
         Plugins.instance().register(UserFolder)
-    UserFolder.folder = folder
-    about: dict[str, str] = {"job_name": "run", "version_base": "1.3"}
-    if path.startswith(PACKAGE):
-        hydra: Any = initialize_config_module(path.removeprefix(PACKAGE), **about)
-    else:
-        hydra = initialize_config_dir(os.path.normpath(ROOT / path), **about)
+    folder = os.path.normpath(ROOT / (args.config_path or "conf"))
+    hydra = initialize_config_dir(folder, job_name="run", version_base="1.3")
     UserFolder.folder = None
     with hydra:
         yield Composer(args)
 
 
 class ComposedJob(NamedTuple):
-    """One job: its configuration, and what Hydra's own part of it is made from when it starts."""
+    """One job."""
 
     label: str
     """What sets it apart from the others of its sweep."""
-    number: int | None
-    """In the sweep, from 0; None: there is no sweep."""
+    lines: tuple[str, ...]
+    """Its settings."""
+    config: DictConfig
+    """With Hydra's own section."""
     raw: dict[str, Any]
-    """Plain data, interpolations resolved."""
-    shared: DictConfig
-    overrides: tuple[Override, ...]
-    """Its settings; of a single job those in ``shared``."""
-    changes: tuple[Override, ...]
-    """Those in which it differs from ``shared``."""
-
-    def config(self) -> DictConfig:
-        """What Hydra would compose of the job's settings, its own section included; a new object."""
-        config = copy.deepcopy(self.shared)
-        OmegaConf.set_readonly(config.hydra, False)
-        if self.number is None:
-            return config
-        for change in self.changes:
-            OmegaConf.update(config, change.key_or_group, change.value(), merge=True)
-        config.hydra.overrides.task = [override.input_line for override in self.overrides]
-        style = config.hydra.job.config.override_dirname
-        shown = sorted(str(one.input_line) for one in self.overrides if one.key_or_group not in style.exclude_keys)
-        config.hydra.job.override_dirname = style.item_sep.join(shown).replace("=", style.kv_sep)
-        with open_dict(config.hydra.job):
-            config.hydra.job.id = config.hydra.job.num = self.number
-        return config
+    """Without it: plain data, interpolations resolved."""
 
 
 class Composer:
@@ -109,19 +82,15 @@ class Composer:
         self.config_name: str = args.config_name or "config"
         self.multirun: bool = args.multirun
         self.groups: list[str] = self.loader.list_groups("")
-        self._parsed: dict[str, Override] = {}
         self.overrides = self.parse(args.overrides)
         self.lines = [self._spread(override) for override in self.overrides]
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
         """Hydra's reading of each line; raises :class:`ConfigError` for what it cannot read."""
-        if new := [line for line in dict.fromkeys(lines) if line not in self._parsed]:
-            try:
-                found = OverridesParser.create(config_loader=self.loader).parse_overrides(new)
-            except REFUSALS as error:
-                raise explain(error) from None
-            self._parsed.update(zip(new, found, strict=True))
-        return [self._parsed[line] for line in lines]
+        try:
+            return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
+        except REFUSALS as error:
+            raise explain(error) from None
 
     def _spread(self, override: Override) -> str:
         """Leave the settings of a swept group to the jobs, by sweeping over their one value.
@@ -144,13 +113,11 @@ class Composer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # such as a search path that is not there
-                config = self.loader.load_configuration(self.config_name, list(lines), mode)
+                return self.loader.load_configuration(self.config_name, list(lines), mode)
         except REFUSALS as error:
             if (key := unknown_setting(error)) is None:
                 raise explain(error) from None
-            raise self._unknown(key, self.parse(lines)) from None
-        refuse_misread_numbers(config)
-        return config
+            raise self._unknown(key, lines) from None
 
     def raw(self, lines: Sequence[str]) -> dict[str, Any]:
         """The configuration of the job with these settings as plain data; raises :class:`ConfigError`."""
@@ -158,18 +125,14 @@ class Composer:
         announce(config)
         return to_raw(config)
 
-    def _unknown(self, key: str, overrides: Sequence[Override]) -> ConfigError:
-        """Compose again with the choices alone, to see which settings there are."""
-        choices = [
-            o
-            for o in overrides
-            if o.key_or_group in self.groups and o.get_key_element() != key and not o.is_sweep_override()
-        ]
-        if len(choices) == len(overrides):  # it is a file that sets it
+    def _unknown(self, key: str, lines: Sequence[str]) -> ConfigError:
+        """Compose again without the setting, to see which there are."""
+        overrides = self.parse(lines)
+        wrong = [override for override in overrides if override.get_key_element() == key]
+        if not wrong:  # it is a file that sets it
             return ConfigError(f"{key}: no such setting")
-        line = next((o.input_line for o in overrides if o.get_key_element() == key), None) or key
-        known = self.compose([o.input_line for o in choices if o.input_line])
-        return explain_unknown(key, line, known, self.groups)
+        known = self.compose([str(one.input_line) for one in overrides if one not in wrong])
+        return explain_unknown(key, str(wrong[0].input_line), known, self.groups)
 
     def master(self) -> DictConfig:
         """The configuration of the command line as a whole: of the one job, or of the sweep."""
@@ -188,27 +151,21 @@ class Composer:
     def jobs(self, master: DictConfig) -> Iterator[ComposedJob]:
         """Every job, in order; raises :class:`ConfigError`. The date is that of ``master``."""
         if not self.multirun:
-            yield ComposedJob("", None, to_raw(master), master, tuple(self.overrides), ())
+            yield ComposedJob("", tuple(self.lines), master, to_raw(master))
             return
         with suppress(*REFUSALS):  # whoever asks for the directory will be told; its date is that of all jobs
             OmegaConf.select(master, "hydra.sweep.dir")
         keys, values = self._choices(master)
         fixed = _written(master.hydra.overrides.hydra)
-        compositions: dict[tuple[str, ...], DictConfig] = {}
-        announced = master
         for number, choice in enumerate(itertools.product(*values)):
-            lines = [f"{key}={value}" for key, value in zip(keys, choice, strict=True)]
+            lines = tuple(f"{key}={value}" for key, value in zip(keys, choice, strict=True))
             label = " ".join(line for line, options in zip(lines, values, strict=True) if len(options) > 1)
-            overrides = self.parse(lines)
-            changes = self._last_plain(overrides)
-            late = {change.input_line for change in changes}
-            rest = tuple(line for line in lines if line not in late)
-            if rest not in compositions:
-                compositions[rest] = self.compose([*fixed, *lines])
-                OmegaConf.copy_cache(from_config=master, to_config=compositions[rest])
-            if announced is not (shared := compositions[rest]):
-                announce(announced := shared)
-            yield ComposedJob(label, number, to_raw(shared, changes), shared, tuple(overrides), tuple(changes))
+            config = self.compose([*fixed, *lines])
+            OmegaConf.copy_cache(from_config=master, to_config=config)
+            with open_dict(config.hydra.job):
+                config.hydra.job.id = config.hydra.job.num = number
+            announce(config)
+            yield ComposedJob(label, lines, config, to_raw(config))
 
     def _choices(self, master: DictConfig) -> tuple[list[str], list[list[str]]]:
         """Keys and their values, as Hydra's basic sweeper multiplies them out."""
@@ -225,18 +182,6 @@ class Composer:
         if math.prod(len(values) for values in found.values()) > MAX_JOBS:
             raise ConfigError(f"--multirun: more than {MAX_JOBS} jobs in one sweep")
         return list(found), list(found.values())
-
-    def _last_plain(self, overrides: Sequence[Override]) -> list[Override]:
-        """Values for settings that exist, up to the end: they can be set last. Choices of groups are made first."""
-        found: list[Override] = []
-        for override in reversed(overrides):
-            mapping = isinstance(override.value(), dict)  # merged into what is there
-            chooses = override.package is not None or override.key_or_group.partition("/")[0] in self.groups
-            if mapping or override.is_add() or override.is_force_add() or override.is_delete():
-                break
-            if not chooses:
-                found.append(override)
-        return found[::-1]
 
 
 def _written(lines: ListConfig) -> list[str]:
@@ -260,16 +205,13 @@ def announce(config: DictConfig) -> None:
     HydraConfig.instance().set_config(config)
 
 
-def to_raw(config: DictConfig, changes: Sequence[Override] = ()) -> dict[str, Any]:
-    """The job's part of a composed configuration as plain data, interpolations resolved, with ``changes`` made to it.
+def to_raw(config: DictConfig) -> dict[str, Any]:
+    """The job's part of a composed configuration as plain data, interpolations resolved.
 
     Raises :class:`ConfigError`.
     """
-    own = own_part(config)
     try:
-        for change in changes:
-            OmegaConf.update(own, change.key_or_group, change.value(), merge=True)
-        raw = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        raw = OmegaConf.to_container(own_part(config), resolve=True, throw_on_missing=True)
     except REFUSALS as error:
         raise explain(error) from None
     assert isinstance(raw, dict)

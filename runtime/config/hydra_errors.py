@@ -16,17 +16,6 @@ REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
 """What :func:`explain` explains."""
 
 
-VIRTUAL = "virtual"
-RENAMED = {
-    "virtual_hosts": "hosts",
-    "virtual_gpu_mix": "antdt_gpu",
-    "virtual_antdt": "antdt",
-    "virtual_star": "star",
-    **{f"virtual_gc_{letter}": f"gc_{letter}" for letter in "abcd"},
-}
-"""Choices of ``cluster`` of version 0.1, which said who runs jobs, too."""
-
-
 def explain(error: Exception) -> ConfigError:
     """One line for whatever reading or composing has raised."""
     cause = error.__cause__
@@ -60,8 +49,6 @@ def explain_unknown(key: str, line: str, known: DictConfig, groups: Sequence[str
     paths = [path for path, _ in leaves(tree) if not path.endswith("_target_")]
     section, _, name = key.rpartition(".")
     siblings = [path.removeprefix(f"{section}.") for path in paths if path.startswith(f"{section}.")]
-    if section == "cluster" and f"runtime.{name}" in paths:
-        return ConfigError(f"{line}: is written runtime.{line.removeprefix('cluster.')} now")
     if siblings:
         choice = known.hydra.runtime.choices.get(section)
         of = f" of {section}={choice}" if choice else ""
@@ -86,9 +73,6 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
     group, _, name = (error.missing_cfg_file or "").removesuffix(".yaml").rpartition("/")
     if not group or error.options is None:
         return ConfigError(_first_line(error))
-    if group == "cluster" and name.startswith(VIRTUAL):
-        now = f" cluster={RENAMED[name]}" if name in RENAMED else ""
-        return ConfigError(f"{group}={name}: is written runtime=virtual{now} now")
     near = nearest(name, error.options)
     hint = f"; did you mean {near}?" if near else ""
     return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))})")

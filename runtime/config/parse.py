@@ -1,7 +1,7 @@
 """The typed configuration of one job: what ``conf/`` composes to, checked field by field.
 
 Sections with a ``_target_`` and those with a ``name`` whose meaning lies with the class or function they select keep
-their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/preflight.py`` builds them
+their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/checks.py`` builds them
 all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
 """
 

@@ -49,7 +49,7 @@ def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:
     worst = 0
     while jobs.pending:
         composed, job = jobs.pending.popleft()  # what a job has loaded is not kept for the others
-        log.info(f"\t#{composed.number} : {' '.join(str(one.input_line) for one in composed.overrides)}")
+        log.info(f"\t#{composed.config.hydra.job.num} : {' '.join(composed.lines)}")
         code = int(_run(composed, job, context, run, "hydra.sweep.dir", "hydra.sweep.subdir").return_value)
         if code > KILLED:
             return code
@@ -70,7 +70,7 @@ def _run(
 ) -> JobReturn:
     return run_job(
         task_function=lambda _: run(job, Path(HydraConfig.get().runtime.output_dir)),
-        config=composed.config(),
+        config=composed.config,
         job_dir_key=directory_key,
         job_subdir_key=subdirectory_key,
         hydra_context=context,

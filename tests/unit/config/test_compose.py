@@ -73,16 +73,14 @@ def test_every_job_of_a_sweep_is_what_hydra_composes(line: str, tmp_path: Path) 
     with composing(parse_arguments(["--config-dir", str(tmp_path), *shlex.split(line)])) as composer:
         master = composer.master()
         jobs = list(composer.jobs(master))
-        assert [[one.input_line for one in job.overrides] for job in jobs] == swept_by_hydra(composer, master)
+        assert [list(job.lines) for job in jobs] == swept_by_hydra(composer, master)
         assert len(jobs) > 1
-        for job in jobs:
-            expected = by_hydra(composer, master, job.number or 0, [str(one.input_line) for one in job.overrides])
-            found = job.config()
-            assert content(found) == content(expected)
-            announce(expected)
-            assert job.raw == to_raw(expected)
-            announce(found)
-            assert job.raw == to_raw(found)
+        for number, job in enumerate(jobs):
+            expected = by_hydra(composer, master, number, list(job.lines))
+            assert content(job.config) == content(expected)
+            for config in (expected, job.config):
+                announce(config)
+                assert job.raw == to_raw(config)
 
 
 def test_a_single_job_is_what_hydra_composes() -> None:
@@ -91,35 +89,16 @@ def test_a_single_job_is_what_hydra_composes() -> None:
     words = ["strategy=ssp", "strategy.bound=5", "hydra.job.chdir=true"]
     with composing(parse_arguments(words)) as composer:
         [job] = composer.jobs(composer.master())
-        assert content(job.config()) == content(
+        assert content(job.config) == content(
             compose("config", [*words, "hydra.mode=RUN"], return_hydra_config=True)
-        ) | {"hydra": content(job.config())["hydra"]}
+        ) | {"hydra": content(job.config)["hydra"]}
         hydra = compose("config", [*words, "hydra.mode=RUN"], return_hydra_config=True).hydra
-        assert content(job.config().hydra) == content(hydra)
+        assert content(job.config.hydra) == content(hydra)
 
 
-def test_a_changed_copy_leaves_what_is_shared_alone() -> None:
-    with composing(parse_arguments(["-m", "seed=1,2,3"])) as composer:
-        jobs = list(composer.jobs(composer.master()))
-        assert len({id(job.shared) for job in jobs}) == 1
-        assert [job.config().seed for job in jobs] == [1, 2, 3] == [job.config().seed for job in jobs]
-        assert [job.raw["seed"] for job in jobs] == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("line", "compositions"),
-    [
-        ("", 1),
-        ("strategy=ssp seed=3", 1),
-        ("-m seed=range(50)", 2),
-        ("-m seed=range(50) strategy=bsp,ssp,asp", 4),
-        ("-m strategy=bsp,ssp max_time_s=5,6,7", 3),
-    ],
-)
-def test_what_differs_in_plain_values_only_is_composed_once(
-    line: str, compositions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One for the command line as a whole, and for a sweep one more for every choice."""
+@pytest.mark.parametrize(("line", "jobs"), [("", 0), ("strategy=ssp seed=3", 0), ("-m strategy=bsp,ssp seed=1,2,3", 6)])
+def test_every_job_is_composed_once(line: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One composition for the command line as a whole, which is the job's if there is only one."""
     with composing(parse_arguments(line.split())) as composer:
         counted: list[Any] = []
         load = composer.loader.load_configuration
@@ -127,7 +106,7 @@ def test_what_differs_in_plain_values_only_is_composed_once(
             composer.loader, "load_configuration", lambda *about, **more: counted.append(about) or load(*about, **more)
         )
         list(composer.jobs(composer.master()))
-    assert len(counted) == compositions
+    assert len(counted) == 1 + jobs
 
 
 def test_all_jobs_of_a_sweep_have_its_date() -> None:
@@ -135,7 +114,7 @@ def test_all_jobs_of_a_sweep_have_its_date() -> None:
         master = composer.master()
         folder = OmegaConf.select(master, "hydra.sweep.dir")
         for job in composer.jobs(master):
-            config = job.config()
+            config = job.config
             announce(config)
             assert config.hydra.sweep.dir == folder
 
@@ -149,7 +128,7 @@ def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
         with composing(parse_arguments(words)) as composer:
             [job] = composer.jobs(composer.master())
             assert job.raw["strategy"]["bound"] == 99
-            assert [source.provider for source in job.shared.hydra.runtime.config_sources] == [
+            assert [source.provider for source in job.config.hydra.runtime.config_sources] == [
                 "hydra",
                 "main",
                 "command-line",
@@ -169,7 +148,3 @@ def test_another_primary_folder(tmp_path: Path) -> None:
         assert composer.raw([]) == {"seed": 3}
     with composing(parse_arguments(["--config-path", "conf/../conf"])) as composer:
         assert composer.raw(["seed=5"])["seed"] == 5
-    with composing(
-        parse_arguments(["--config-path", "pkg://hydra.test_utils/configs", "--config-name", "config"])
-    ) as composer:
-        assert isinstance(composer.loader.list_groups(""), list)

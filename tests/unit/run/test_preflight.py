@@ -21,7 +21,6 @@ from omegaconf import OmegaConf
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
-from runtime.config.yaml_numbers import MISREAD
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
 from runtime.record.meta import describe_versions
@@ -109,14 +108,6 @@ def test_every_file_in_conf_composes_and_builds(choice: str, monkeypatch: pytest
     check_job(parse(raw))
 
 
-@pytest.mark.parametrize("value", ["010", "-010", "12:30", "1:02:03", "[1, 010]", "{a: 010}", "010  # ten?"])
-def test_a_number_that_yaml_reads_differently(value: str, tmp_path: Path) -> None:
-    (tmp_path / "strategy").mkdir()
-    (tmp_path / "strategy" / "mine.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {value}\n")
-    with pytest.raises(ConfigError, match=r"strategy/mine\.yaml:2: YAML does not read .* as it is written"):
-        preflight(["--config-dir", str(tmp_path), "strategy=mine"])
-
-
 def of_parts(gate: str, load: str) -> str:
     """A strategy of one's own."""
     parts = {"gate": f"strategies.gates.{gate}", "load": f"strategies.load.{load}"}
@@ -135,13 +126,6 @@ def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
     refusal = "strategy.load=StepsLoad: compares the workers of a round, and EachGate has none; take the gate AllGate"
     with pytest.raises(ConfigError, match=re.escape(refusal)):
         preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
-
-
-@pytest.mark.parametrize(
-    "value", ["10", "0", "0.5", "1e-3", "'010'", "a:10", "2026-01-02", "3  # 12:30 or 010", "x010"]
-)
-def test_a_number_that_yaml_reads_as_it_is_written(value: str) -> None:
-    assert not MISREAD.search(f"bound: {value}".partition("#")[0])
 
 
 def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
@@ -285,7 +269,7 @@ def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.3, 1.0])
 def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(5000,-2,-1)"],  # long to check, refused at its end
+        [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(900,-2,-1)"],  # long to check, refused at its end
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
