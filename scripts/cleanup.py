@@ -31,20 +31,20 @@ def main(argv: list[str] | None = None) -> int:
         print(f"nothing: no run was ever registered in {registry_dir()}")
         return 0
     try:
-        ledger = CrashRegistry()
+        registry = CrashRegistry()
     except ConfigError as error:
         return print_error("cleanup.py", error)
-    lines = [*_runs(ledger, arguments.reap), *_torn(ledger, arguments.reap)]
+    lines = [*_runs(registry, arguments.reap), *_torn(registry, arguments.reap)]
     for line, _ in lines:
         print(line)
     if not lines:
-        print(f"nothing: no run is registered in {ledger.path}")
+        print(f"nothing: no run is registered in {registry.path}")
     return 0 if all(good for _, good in lines) else 1
 
 
-def _runs(ledger: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
+def _runs(registry: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
     """(line, success) for each run."""
-    for entry in ledger.entries():
+    for entry in registry.entries():
         what = standing(entry)
         if what == "running":
             yield f"{_name(entry)} is running: left alone", True
@@ -52,24 +52,24 @@ def _runs(ledger: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
             where = f"{entry.owner.machine}, which is another machine or container"
             yield f"{_name(entry)} was started on {where}: left alone; clean up there", True
         else:
-            yield _crashed(ledger, entry, reap, rebooted=what == "rebooted")
+            yield _crashed(registry, entry, reap, rebooted=what == "rebooted")
 
 
-def _crashed(ledger: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted: bool) -> tuple[str, bool]:
+def _crashed(registry: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted: bool) -> tuple[str, bool]:
     paths = ", ".join(path for path, _, _ in entry.directories) or "nothing"
     about = f"{_name(entry)} ended before a reboot" if rebooted else f"{_name(entry)} crashed; it made {paths}"
     if not reap:
         return f"{about}: --reap {'removes it from the registry' if rebooted else 'removes that'}", True
-    if left := ledger.reap(entry):
+    if left := registry.reap(entry):
         return f"{about}: could not remove {', '.join(left)}; try again as the user who ran it, or as root", False
     return f"{about}: {'removed from the registry' if rebooted else 'removed'}", True
 
 
-def _torn(ledger: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
-    for name in ledger.torn():
+def _torn(registry: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
+    for name in registry.torn():
         if reap:
-            ledger.discard(name)
-        yield f"{ledger.path / name} is torn and unreadable: {'removed' if reap else '--reap removes it'}", True
+            registry.discard(name)
+        yield f"{registry.path / name} is torn and unreadable: {'removed' if reap else '--reap removes it'}", True
 
 
 def _name(entry: RegisteredRun) -> str:

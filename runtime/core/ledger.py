@@ -78,7 +78,7 @@ class GradientLedger:
         if grad is None:
             raise self._not_usable(f"{command}", [command.grad])
         if command.grad in asked:
-            raise self.error(grad.worker, f"{command} while its last score is not told")
+            raise self.error(grad.worker, f"{command} while its last score is pending")
         return grad
 
     def _take(self, grad_id: int) -> Grad:

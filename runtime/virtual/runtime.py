@@ -79,7 +79,7 @@ class VirtualRuntime:
                 "a device profile, or a model that was calibrated on runs without one"
             )
         if profile is not None and not profile.seconds(1):
-            raise ValueError(f"{setting}: an iteration must take some time, or the clock would stand still; set base_s")
+            raise ValueError(f"{setting}: an iteration must take some time, or the clock would not advance; set base_s")
 
     @property
     def num_hosts(self) -> int:
@@ -191,7 +191,7 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
     for profile in profiles:
         if isinstance(profile, WorkerDevice) and not profile.seconds(1):
             raise ConfigError(
-                f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would stand still; set "
+                f"{DEVICES}.{profile.type}: an iteration must take some time, or the clock would not advance; set "
                 "base_s"
             )
 

@@ -1,1 +1,1 @@
-"""`make bench`: ours beside its peers, alternated in one run, as ratios. Start with README.md."""
+"""`make bench`: ours next to its peers, alternated in one run, as ratios. Start with README.md."""

@@ -67,7 +67,7 @@ class Report:
         )
         notes = [self.probe.warning] if self.probe.warning else []
         if self.load_before > 0.25:
-            notes.append(f"load was {self.load_before:.2f} at the start: leave the machine alone while it measures")
+            notes.append(f"load was {self.load_before:.2f} at the start: keep the machine idle while it measures")
         return "\n\n".join([head, *(f"WARNING: {note}" for note in notes), *self.tables, f"written to {self.path}"])
 
 

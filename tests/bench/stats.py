@@ -27,7 +27,7 @@ def block_median(stamps_s: Sequence[float]) -> float:
 
     ``stamps_s`` holds the start and then the end of each iteration. A block and not single iterations: with more
     processes than cores the scheduler deals out turns of milliseconds, so that the median of single iterations says
-    more about turns than about steps; and some peers (Ray) overlap iterations, whose ends cannot be told apart.
+    more about turns than about steps; and some peers (Ray) overlap iterations, whose ends cannot be distinguished.
     """
     edges = block_edges(len(stamps_s) - 1)
     return median((stamps_s[high] - stamps_s[low]) / (high - low) for low, high in pairwise(edges))

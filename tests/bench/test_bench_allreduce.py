@@ -1,4 +1,4 @@
-"""All-reduce: our ring beside gloo's, and a whole iteration of replicas under the coordinator beside plain DDP."""
+"""All-reduce: our ring and gloo's, and a whole iteration of replicas under the coordinator and of plain DDP."""
 
 from __future__ import annotations
 

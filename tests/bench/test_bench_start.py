@@ -1,4 +1,4 @@
-"""How fast workers come up, what memory each owns, how fast a killed one is back; beside cold interpreters."""
+"""How fast workers come up, what memory each owns, how fast a killed one is back; compared with cold interpreters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One synchronous training iteration of 4 workers: ours beside DDP, a Ray parameter server and pure computation."""
+"""One synchronous training iteration of 4 workers: ours next to DDP, a Ray parameter server and pure computation."""
 
 from __future__ import annotations
 

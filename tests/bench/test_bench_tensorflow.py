@@ -1,4 +1,4 @@
-"""Training with ``backend=tensorflow``, 4 workers: ours beside TensorFlow's own parameter server."""
+"""Training with ``backend=tensorflow``, 4 workers: ours next to TensorFlow's own parameter server."""
 
 from __future__ import annotations
 

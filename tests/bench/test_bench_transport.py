@@ -1,4 +1,4 @@
-"""Push and pull of one flat gradient between one worker and one server: ours beside sockets, gloo and RPC."""
+"""Push and pull of one flat gradient between one worker and one server: ours next to sockets, gloo and RPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual runtime: worker-iterations per second beside bare loops, memory, and what it adds to real gradients.
+"""The virtual runtime: worker-iterations per second next to bare loops, memory, and its overhead on real gradients.
 
 Everything runs in one process on one core, so the machine's slow regime (core to core) does not matter and no round is
 gated; floors and peers are measured in the same rounds, alternated.

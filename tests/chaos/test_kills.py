@@ -74,7 +74,7 @@ def job(tmp_path: Path) -> tuple[str, ...]:
     plan = tmp_path / "plan.csv"
     plan.write_text(PLAN)
     by = "auto" if missing("cpulimit") else "cpulimit"
-    cores = "null" if missing("cgroup_cpu") else "4.0"  # cpulimit does not work beside duty cycles
+    cores = "null" if missing("cgroup_cpu") else "4.0"  # cpulimit and duty cycles exclude each other
     hosts = ("cluster=hosts", f"cluster.hosts.cpu_cores={cores}", "cluster.hosts.real_cores_per_core=0.05")
     hosts = (*hosts, "cluster.hosts.latency_ms=1")
     length = (f"runtime.cpu_by={by}", "workload.epochs=null", "max_time_s=60", "runtime.telemetry_every_s=0.1")

@@ -12,7 +12,7 @@ line is something that happens, a second after the last:
 
 (``timer`` is the one that the strategy set last, when it is due.)
 
-Indented lines are written by ``pytest --rewrite``: what the strategy is told, ``->`` what it commands, and in brackets
+Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets
 what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
 """
 
@@ -51,13 +51,13 @@ class Scribe(Desk):
     """Puts into words what happens at the desk."""
 
     def start(self) -> Desk:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.noted_meanwhile: list[str] = []
         return super().start()
 
     def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: object) -> None:
         super().event(t, event, commands, version, decide_us, state)
-        self.told += [in_words(event), *(f"-> {in_words(command)}" for command in commands)]
+        self.received += [in_words(event), *(f"-> {in_words(command)}" for command in commands)]
         self.read_notes()
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
@@ -86,8 +86,8 @@ class Scribe(Desk):
         self.noted_meanwhile.append(f"[gradient {grad_id} is compared with reference {reference}]")
 
     def read_notes(self) -> None:
-        """What the runtime did comes after what it was told to do."""
-        self.told += self.noted_meanwhile
+        """The runtime's actions follow its orders."""
+        self.received += self.noted_meanwhile
         self.noted_meanwhile.clear()
 
 
@@ -198,7 +198,7 @@ def happen(desk: Scribe, line: str) -> None:
 
 
 def play(text: str) -> str:
-    """The scenario with what happens in it written anew."""
+    """The scenario with its results rewritten."""
     settings = dict(read_settings(text))
     desk = Scribe(make_strategy(settings), job_of(settings))
     written = []
@@ -207,18 +207,18 @@ def play(text: str) -> str:
             continue
         written.append(line)
         if is_happening(line):
-            written += [INDENT + told for told in what_follows(desk, line)]
+            written += [INDENT + received for received in what_follows(desk, line)]
     return "\n".join(written) + "\n"
 
 
 def what_follows(desk: Scribe, line: str) -> list[str]:
-    """What is told, commanded and noted because of one line."""
-    desk.told, desk.noted_meanwhile = [], []
+    """Events, commands and notes caused by one line."""
+    desk.received, desk.noted_meanwhile = [], []
     over = desk.core.status
     happen(desk, line)
     desk.read_notes()
     end = [f"[{desk.core.status}: {desk.core.reason}]"] if desk.core.status and not over else []
-    return [*desk.told, *end] or ["nothing"]
+    return [*desk.received, *end] or ["nothing"]
 
 
 def is_happening(line: str) -> bool:

@@ -147,7 +147,7 @@ class IgnoresLost(Sound):
 
 
 class RigidGate(FirstFreshGate):
-    """It needs as many as it was told, however many are left: TensorFlow's bug."""
+    """It waits for a fixed number, however many are left: TensorFlow's bug."""
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         verdict = super().lost(worker, restarting)
@@ -294,7 +294,7 @@ def test_the_audit_reads_the_record_itself(spoil: Any, complaint: str) -> None:
     ("spoil", "complaint"),
     [
         (lambda lines, at: lines.pop(at - 1), "nobody waits for this score"),
-        (lambda lines, at: lines.insert(at, lines[at - 1]), "its last score is not told"),
+        (lambda lines, at: lines.insert(at, lines[at - 1]), "its last score is pending"),
         (lambda lines, at: lines.insert(at + 1, lines[at]), "nobody waits for this score"),
         (lambda lines, at: lines.insert(at, of_the_future(lines[at])), "a reference from the future"),
     ],

@@ -56,7 +56,7 @@ SAME: dict[str, tuple[Make, Make]] = {
 every_pair = pytest.mark.parametrize("name", SAME)
 
 
-def told(run: VirtualRun) -> list[Any]:
+def received(run: VirtualRun) -> list[Any]:
     """Everything that was said; what a strategy records of its state is its own affair."""
     return [(line["t"], line["event"], line["commands"]) for line in run.lines if line["kind"] == "event"]
 
@@ -64,10 +64,10 @@ def told(run: VirtualRun) -> list[Any]:
 def difference(world: World, one: Strategy, other: Strategy) -> str:
     """Where two runs part, or that their parameters differ; empty if neither."""
     first, second = VirtualRun(world, one), VirtualRun(world, other)
-    pairs = zip(told(first), told(second), strict=False)
+    pairs = zip(received(first), received(second), strict=False)
     parted = next((f"{this} is not {that}" for this, that in pairs if this != that), "")
-    if parted or len(told(first)) != len(told(second)):
-        return parted or "one of them goes on for longer"
+    if parted or len(received(first)) != len(received(second)):
+        return parted or "one of them continues for longer"
     return "" if first.uses() == second.uses() else "other parameters"
 
 

@@ -1,4 +1,4 @@
-"""The golden transcripts still hold: ``pytest --rewrite`` writes them anew, and their difference shows what changed."""
+"""The golden transcripts still hold: ``pytest --rewrite`` rewrites them, and their difference shows what changed."""
 
 from __future__ import annotations
 

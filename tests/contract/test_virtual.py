@@ -243,7 +243,7 @@ def test_it_faces_the_plan_that_all_face(case: Case) -> None:
 def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None:
     """Scores apart: nothing is decided by them here, and only the ledger has any."""
 
-    def told(run: VirtualRun) -> list[Any]:
+    def received(run: VirtualRun) -> list[Any]:
         lines = [line for line in run.lines if line.get("event", {}).get("type") not in (None, "Evaluated")]
         return [(line["t"], line["event"]["type"], line["commands"]) for line in lines]
 
@@ -251,7 +251,7 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
         timed = VirtualRun(run.world, case.make(), learning="none")
         assert unlawful(timed) + dead(timed) == []
         assert timed.end["note"]["samples_applied"] == EPOCHS * run.world.job.num_samples
-        assert told(timed) == told(run)
+        assert received(timed) == received(run)
 
 
 @every_case
@@ -272,8 +272,10 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(run.events("Joined") for run in seen)
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
     halts = [[line["event"]["type"] for line in run.events("ServerLost", "Restored")] for run in seen]
-    assert any(told[:2] == ["ServerLost", "ServerLost"] for told in halts), "a server is lost while another is away"
-    assert any(told.count("Restored") > 1 for told in halts)
+    assert any(received[:2] == ["ServerLost", "ServerLost"] for received in halts), (
+        "a server is lost while another is away"
+    )
+    assert any(received.count("Restored") > 1 for received in halts)
     assert any(line["event"]["version"] > 0 for run in seen for line in run.events("Restored"))
     struck = {one.at_s for world in worlds for one in world.accidents}
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"

@@ -75,7 +75,7 @@ def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path
 
 
 def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
-    """A Drop of a gradient that never was, in answer to a loss; the second record hides that all stood still."""
+    """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""
     run = next(run for run in every_run() if run.notes("GoingBack"))
     void = {"type": "Drop", "grads": [10**9], "requeue": True}
     answered = [{**line, "commands": [*line["commands"], void]} if is_lost(line) else line for line in run.lines]

@@ -38,7 +38,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(function: Case) -> Case:
-    """Can be asked for by its name."""
+    """Registers a case by its name."""
     CASES[function.__name__] = function
     return function
 
@@ -92,21 +92,21 @@ def counted() -> dict[str, Any]:
 
 @case
 def rates() -> list[list[float | None]]:
-    """Asked, told, and read back by other means, out and in, in bytes per second."""
+    """Requested, reported, and measured rates, out and in, in bytes per second."""
     rows: list[list[float | None]] = []
     with network(None, 100) as net:
         for host in (0, 1):
             for mbit in (10, 100, 1000, 33.3, None):
                 asked = None if mbit is None else mbit * MBIT
-                told = net.set_rate(host, asked)
-                assert told == net.rate(host)
-                rows.append([asked, told, *read_back(net, host)])
+                received = net.set_rate(host, asked)
+                assert received == net.rate(host)
+                rows.append([asked, received, *read_back(net, host)])
     return rows
 
 
 @case
 def payload() -> dict[str, float]:
-    """Rate of 500 kB on the wire, as a part of what was asked for; by who limits it."""
+    """Rate of 500 kB on the wire, as a part of the requested rate; by limiter."""
     found = {}
     for name, mbits in {"out": (20, None), "in": (None, 20), "both": (20, 20)}.items():
         with network(*mbits) as net:
@@ -135,7 +135,7 @@ def peers() -> dict[str, float]:
 
 @case
 def slowed() -> dict[str, float]:
-    """Parts of the rate that is asked for, around a cut of it to a tenth; segments that had to be sent again."""
+    """Parts of the requested rate, around a cut to a tenth; retransmitted segments."""
     with network(40, 40) as net:
         stream = Stream(net, 0, 1)
         found = {"before": stream.during(0.4) / (40 * MBIT)}
@@ -154,7 +154,7 @@ def slowed() -> dict[str, float]:
 
 @case
 def slowed_from_fast() -> dict[str, float]:
-    """Parts of the rate that is asked for after a cut of a rate at which hosts send several frames in one piece."""
+    """Parts of the requested rate after a cut of a rate at which hosts send several frames in one piece."""
     with network(1000, 1000) as net:
         stream = Stream(net, 0, 1)
         found = {"before": stream.during(0.3) / (1000 * MBIT)}
@@ -273,7 +273,7 @@ def refused() -> dict[str, str]:
 
 @case
 def a_broken_start_leaves_nothing() -> dict[str, Any]:
-    """The second network of one name cannot be laid; the first goes on."""
+    """The second network of one name cannot be laid; the first continues."""
     before = descriptors()
     with network(100) as net:
         during = descriptors()

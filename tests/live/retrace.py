@@ -28,7 +28,7 @@ from workloads.digits import Digits
 
 
 class Retracing:
-    """A Port. ``told`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
+    """A Port. ``received`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
 
     def __init__(self, run: RecordSink) -> None:
         about, seed = run.meta["job"], run.meta["seed"]
@@ -41,7 +41,7 @@ class Retracing:
         self.holdout = Holdout(job.num_samples + job.validation_samples, job.validation_samples, seed)
         self.seed, self.grads, self.orders = seed, {}, {}  # type: tuple[int, dict[int, Any], dict[int, Any]]
         self.versions, self.score_parts = [self.params.copy()], {}  # type: tuple[list[Any], dict[int, int]]
-        self.told: list[tuple[float, ...]] = []
+        self.received: list[tuple[float, ...]] = []
         self.computed: list[tuple[float, ...]] = []
         self.record: list[Any] = []
         options: dict[str, Any] = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0}
@@ -51,7 +51,7 @@ class Retracing:
                 self.again(line["event"])
 
     def again(self, event: dict[str, Any]) -> None:
-        """What was told, from the beginning on; empty arrivals come by themselves."""
+        """All inputs from the beginning on; empty arrivals follow by themselves."""
         match event:
             case {"type": "Started"}:
                 self.core.start()
@@ -74,7 +74,7 @@ class Retracing:
         g, r = self.grads[grad_id].astype(float) / samples, reference.astype(float) / held_out
         self.computed.append((float(r @ g), float(g @ g), float(r @ r)))
         dot, sqr_g, sqr_r = event["dot"], event["sqr_grad"], event["sqr_ref"]
-        self.told.append((dot, sqr_g, sqr_r))
+        self.received.append((dot, sqr_g, sqr_r))
         part = Products(dot=dot * samples * held_out, sqr_grad=sqr_g * samples**2, sqr_ref=sqr_r * held_out**2)
         self.core.score_parts(t, 0, grad_id, self.score_parts.pop(grad_id), part)
 

@@ -96,7 +96,7 @@ def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> N
     assert run.unregister(("worker", 0), signal.SIGSTOP)
     (lost,) = run.await_events("Lost")
     assert (lost["worker"], lost["restarting"]) == (0, True)
-    assert lost["reason"].startswith("no sign of life for ")
+    assert lost["reason"].startswith("no heartbeat for ")
     (restored,) = run.await_events("Restored")
     assert restored["workers"] == [0, 1, 2, 3]
     run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
@@ -206,5 +206,5 @@ def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
     run.await_training(5)
     assert run.unregister(("worker", 1))
     line = run.fail()
-    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on without it" in line
+    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot continue without it" in line
     assert run.finished["status"] == "failed"

@@ -86,7 +86,7 @@ def test_the_naive_scheme_waits_for_who_never_answers(tmp_path: Path) -> None:
 
 
 def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
-    """The agent is stopped, so that who is killed stays dead; meanwhile rounds go on, and then they are back."""
+    """The agent is stopped, so that killed workers stay dead; meanwhile rounds continue, and then they are back."""
     with running(
         tmp_path / "run", "strategy=coding_cyclic", "cluster.device={base_s: 0.06}", "runtime.lease_s=20"
     ) as run:

@@ -1,4 +1,4 @@
-"""The evaluator runs beside the workers, at the priority that was asked for."""
+"""The evaluator runs concurrently with the workers, at the configured priority."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     os.kill(pause, signal.SIGSTOP)
     lost = run.await_events("Lost", 2)[1]
     assert lost["worker"] == 0
-    assert lost["reason"].startswith("no sign of life for ")
+    assert lost["reason"].startswith("no heartbeat for ")
     assert run.await_events("Joined", 2)[1]["incarnation"] == 1
 
     assert run.unregister(("evaluator", 0))
@@ -160,7 +160,7 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert run.unregister(("server", 0), signal.SIGSTOP)
     lost = run.await_events("ServerLost", 2)[1]
     assert lost["server"] == 0
-    assert lost["reason"].startswith("no sign of life for ")
+    assert lost["reason"].startswith("no heartbeat for ")
     run.await_events("Restored", 2)
     run.await_progress(20)
 

@@ -121,13 +121,13 @@ class Owners:
 
 
 @pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CrashRegistry:
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CrashRegistry:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return CrashRegistry()
 
 
 @pytest.fixture
-def owners(tmp_path: Path, ledger: CrashRegistry) -> Iterator[Owners]:
+def owners(tmp_path: Path, registry: CrashRegistry) -> Iterator[Owners]:
     try:
         find("cpu").probe()
     except CgroupUnavailable as error:
@@ -148,11 +148,11 @@ def until(reached: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
-def nothing_is_left_of(owner: OwningProcess, ledger: CrashRegistry) -> None:
+def nothing_is_left_of(owner: OwningProcess, registry: CrashRegistry) -> None:
     until(lambda: not alive(owner.janitor), "the janitor's end")
     assert not owner.path.exists()
     assert not any(alive(pid) for pid in owner.others)
-    assert owner.path.name.removeprefix("stragglab-") not in [entry.run_id for entry in ledger.entries()]
+    assert owner.path.name.removeprefix("stragglab-") not in [entry.run_id for entry in registry.entries()]
 
 
 def cleanup(*argv: str) -> tuple[int, list[str]]:
@@ -167,42 +167,42 @@ def cleanup(*argv: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
+def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, registry: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
     assert owner.path.exists() == (MOMENTS.index(moment) >= MOMENTS.index("made"))
-    assert len(ledger.entries()) == (moment != "started")
+    assert len(registry.entries()) == (moment != "started")
     assert all(alive(pid) for pid in [owner.janitor, *owner.others])
     owner.kill()
-    nothing_is_left_of(owner, ledger)
-    assert os.listdir(ledger.path) == []
+    nothing_is_left_of(owner, registry)
+    assert os.listdir(registry.path) == []
 
 
-def test_killed_at_any_moment_twenty_times(owners: Owners, ledger: CrashRegistry) -> None:
+def test_killed_at_any_moment_twenty_times(owners: Owners, registry: CrashRegistry) -> None:
     random = Random(7)
     for _ in range(20):
         pid, path = owners.tell("never")
         time.sleep(random.uniform(0.0, 0.05))
         kill_quietly(pid)
         until(lambda pid=pid: not alive(pid), "its death")
-        until(lambda path=path: not path.exists() and not ledger.entries(), f"the removal of {path}")
-    until(lambda: os.listdir(ledger.path) == [], "the end of the last janitor's work")
+        until(lambda path=path: not path.exists() and not registry.entries(), f"the removal of {path}")
+    until(lambda: os.listdir(registry.path) == [], "the end of the last janitor's work")
 
 
 @pytest.mark.parametrize("moment", ["forked", "shared"])
-def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
+def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, registry: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
     owner.kill()
     time.sleep(0.2)
     assert owner.path.exists()
     assert all(alive(pid) for pid in [owner.janitor, *owner.others])
     kill_quietly(owner.others[-1])
-    nothing_is_left_of(owner, ledger)
+    nothing_is_left_of(owner, registry)
 
 
 # ---- the janitor ----------------------------------------------------------------------------------------------------
 
 
-def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: CrashRegistry) -> None:
+def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, registry: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     about = Path(f"/proc/{owner.janitor}")
     until(lambda: os.readlink(about / "cwd") == "/" and len(os.listdir(about / "fd")) == 3, "its readiness")
@@ -214,16 +214,16 @@ def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, ledger: Crash
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(owner.janitor, number)
     owner.kill()
-    nothing_is_left_of(owner, ledger)
+    nothing_is_left_of(owner, registry)
 
 
-def test_a_run_that_ends_well_dismisses_it(owners: Owners, ledger: CrashRegistry) -> None:
+def test_a_run_that_ends_well_dismisses_it(owners: Owners, registry: CrashRegistry) -> None:
     janitor = start_janitor()
     group = find("cpu").create("0123456789abcdef", janitor.register)
-    assert len(ledger.entries()) == 1
+    assert len(registry.entries()) == 1
     group.remove()
     assert janitor.dismiss()
-    assert ledger.entries() == []
+    assert registry.entries() == []
 
 
 def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +237,10 @@ def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.M
         find("cpu").create("0123456789abcdef", janitor.register)
     os.close(janitor.writing)
     assert not (find("cpu").base / "stragglab-0123456789abcdef").exists()
-    assert janitor.ledger.entries() == []
+    assert janitor.registry.entries() == []
 
 
-def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: CrashRegistry) -> None:
+def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, registry: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     janitor = start_janitor()
     with pytest.raises(ValueError, match="run_id of its own"):
@@ -248,14 +248,16 @@ def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, ledger: Crash
     assert janitor.dismiss()
     assert all(alive(pid) for pid in owner.others)
     owner.kill()
-    nothing_is_left_of(owner, ledger)
+    nothing_is_left_of(owner, registry)
 
 
 # ---- both are killed ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("moment", ["announced", "made", "confirmed", "nested", "stopped"])
-def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger: CrashRegistry, moment: str) -> None:
+def test_when_the_janitor_is_killed_too_the_registry_knows(
+    owners: Owners, registry: CrashRegistry, moment: str
+) -> None:
     owner = owners.start(moment)
     kill_quietly(owner.janitor)
     owner.kill()
@@ -266,36 +268,36 @@ def test_when_the_janitor_is_killed_too_the_ledger_knows(owners: Owners, ledger:
     assert all(alive(pid) for pid in owner.others)
     code, (line,) = cleanup("--reap")
     assert (code, line.endswith(": removed")) == (0, True)
-    nothing_is_left_of(owner, ledger)
-    assert os.listdir(ledger.path) == []
+    nothing_is_left_of(owner, registry)
+    assert os.listdir(registry.path) == []
 
 
-def test_the_next_run_that_starts_cleans_up(owners: Owners, ledger: CrashRegistry) -> None:
+def test_the_next_run_that_starts_cleans_up(owners: Owners, registry: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     kill_quietly(owner.janitor)
     owner.kill()
     successor = owners.start("started")
-    nothing_is_left_of(owner, ledger)
+    nothing_is_left_of(owner, registry)
     successor.kill()
-    nothing_is_left_of(successor, ledger)
+    nothing_is_left_of(successor, registry)
 
 
 # ---- other people's groups ------------------------------------------------------------------------------------------
 
 
-def test_another_run_is_not_touched(owners: Owners, ledger: CrashRegistry) -> None:
+def test_another_run_is_not_touched(owners: Owners, registry: CrashRegistry) -> None:
     one, other = owners.start("inhabited"), owners.start("stopped")
     one.kill()
-    nothing_is_left_of(one, ledger)
+    nothing_is_left_of(one, registry)
     assert cleanup("--reap")[0] == 0
     assert (other.path / "host-0" / "worker-0").is_dir()
     assert all(alive(pid) for pid in [other.janitor, *other.others])
     other.kill()
-    nothing_is_left_of(other, ledger)
+    nothing_is_left_of(other, registry)
 
 
 def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(
-    owners: Owners, ledger: CrashRegistry
+    owners: Owners, registry: CrashRegistry
 ) -> None:
     owner = owners.start("confirmed")
     owner.path.rmdir()
@@ -305,7 +307,7 @@ def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(
         until(lambda: not alive(owner.janitor), "the janitor's end")
         assert process.poll() is None
     owner.path.rmdir()
-    assert ledger.entries() == []
+    assert registry.entries() == []
 
 
 # ---- what is killed how ---------------------------------------------------------------------------------------------

@@ -123,13 +123,13 @@ def test_counters_tell_what_passed_each_link_and_no_other(lab: Lab) -> None:
 
 @USERS
 def test_the_kernel_holds_what_was_asked(lab: Lab, user: int | None) -> None:
-    for asked, told, *held in outcome(lab, "rates", user):
+    for asked, received, *held in outcome(lab, "rates", user):
         if asked is None:
-            assert told is None
+            assert received is None
             assert held in ([], [2**32 - 1] * 2)
         else:
-            assert told == pytest.approx(asked, abs=1.0)
-            assert held == [told, told]
+            assert received == pytest.approx(asked, abs=1.0)
+            assert held == [received, received]
 
 
 def test_data_passes_at_the_rate_whoever_limits_it(lab: Lab) -> None:

@@ -84,7 +84,7 @@ def test_a_fresh_strategy_decides_the_same(run: Run) -> None:
 
 
 def test_the_replay_script_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """All that was told is replayed; the final score was not."""
+    """All received events are replayed; the final score was not one."""
     assert replay_script([str(run.run_dir)]) == 0
     out, err = capsys.readouterr()
     events = [line for line in run.lines() if line["kind"] == "event"]

@@ -1,4 +1,4 @@
-"""The relay that stands in for latency: everything arrives, in order, and not before its time."""
+"""The relay that emulates latency: everything arrives, in order, and not before its time."""
 
 from __future__ import annotations
 

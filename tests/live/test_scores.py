@@ -51,8 +51,8 @@ def test_scores_are_those_of_one_process(start: Start, more: tuple[str, ...]) ->
     run = start("run", *DIGITS, *ZENO, *STRICT, "workload.epochs=3", *more).finish()
     again = Retracing(run)
     assert again.core.status == "done"
-    assert len(again.told) == len(run.events("Scored")) > 30
-    assert np.array(again.told) == pytest.approx(np.array(again.computed), rel=1e-5)
+    assert len(again.received) == len(run.events("Scored")) > 30
+    assert np.array(again.received) == pytest.approx(np.array(again.computed), rel=1e-5)
     assert run.parameters() == pytest.approx(again.params, rel=1e-5, abs=1e-6)
     assert_sound(run)
     states = [line["state"] for line in run.lines() if line.get("state")]
@@ -67,7 +67,7 @@ def scored(run: Run) -> list[dict[str, Any]]:
 
 
 def waiting(run: Run) -> int:
-    """Gradients whose score was asked for and is not told."""
+    """Gradients with a pending score."""
     asked: set[int] = set()
     for line in run.lines():
         if line["kind"] == "event":
@@ -81,7 +81,7 @@ def waiting(run: Run) -> int:
 
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 def test_whoever_dies_while_scores_are_waited_for(start: Start, transport: str) -> None:
-    """The scorer stands still, so that it is certain that they wait; then somebody dies."""
+    """The scorer is paused, so that workers certainly wait; then a process dies."""
     where = f"topology.transport={transport}"
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, where, "workload.epochs=null")
     for victim in (("scorer", 0), ("worker", 0), ("server", 1), ("scorer", 0)):
@@ -128,7 +128,7 @@ def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
 
 
 def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
-    """It gives signs of life as far as the lease can tell, but no reference."""
+    """It sends heartbeats, so its lease holds, but no reference."""
     deadline = ("runtime.lease_s=60", "runtime.iteration_deadline_s=1.0")
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, *deadline, "workload.epochs=null")
     run.await_events("Scored", 5)

@@ -39,7 +39,7 @@ def addresses(run: Run) -> list[Address]:
     return found
 
 
-# ---- attacks: on all ports at once; the connections stay open until the job has been seen to go on ------------------
+# ---- attacks: on all ports at once; the connections stay open until the job is seen to continue ------------------
 
 Attack = Callable[[list[Address], ExitStack], None]
 NAME = Identity("worker", 1, incarnation=0)
@@ -129,7 +129,7 @@ ATTACKS = {
 
 
 def attack(run: Run, *attacks: Attack) -> None:
-    """The job goes on meanwhile, and afterwards."""
+    """The job continues meanwhile and afterwards."""
     where = addresses(run)
     for how in attacks:
         with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Throttles on real processes: shares, pauses, and nobody who stands still for ever, whoever dies."""
+"""Throttles on real processes: shares and pauses; no process remains paused forever, whichever one dies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Agent:
         pid = os.fork()
         if pid == 0:
             if orphan:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent to a group that is orphaned and stands still
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent to a group that is orphaned and stopped
             else:
                 die_with(agent)
             os.close(tell)
@@ -236,7 +236,7 @@ def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
 
 
 def strike_while_stopped(lab: Lab, target: int) -> None:
-    """Kill the cpulimit of worker 0 at a moment at which its target stands still."""
+    """Kill the cpulimit of worker 0 while its target is stopped."""
     pid = lab.ask("cpulimit_of", "worker:0")[0]
     await_that(lambda: stands_still(target), "a stop by cpulimit")
     os.kill(pid, signal.SIGKILL)

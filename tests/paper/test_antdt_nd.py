@@ -116,7 +116,7 @@ def test_a_transient_straggler_gets_the_batch_that_it_finishes_in_time() -> None
     run = played(linear(1.0, 1.1, 0.9, 2.5), max_time_s=100.0)
     assert [sizes for _, sizes in changes(run)] == [[64] * 4, [75, 68, 83, 30]]
     assert decisions(run)[1][1] == "ADJUST_BS: slow worker:3"
-    times = [event.timings.compute_s for event in run.told(Arrived)[-4:]]
+    times = [event.timings.compute_s for event in run.received(Arrived)[-4:]]
     assert (min(times), max(times)) == pytest.approx((1.167, 1.172), abs=5e-4)
     assert unbalanced(run) == []
 
@@ -159,7 +159,7 @@ def test_sizes_stay_as_long_as_throughputs_differ() -> None:
 
 
 def test_a_persistent_straggler_is_killed_and_its_work_goes_to_the_others() -> None:
-    """Section VI-A: KILL_RESTART if slow over the long window. The others go on at once, with all of the batch; the new
+    """Section VI-A: KILL_RESTART if slow over the long window. The others take all of the batch at once; the new
     worker enters with B / N = 64, and three decisions later sizes are even."""
     run = played(delayed(0, 3, 0, 0), launch_s=40.0)
     assert restarts(run) == [(120.0, "worker:1")]
@@ -177,7 +177,7 @@ def test_no_other_worker_returns_to_older_parameters() -> None:
     """Section V-E3: "the latest model parameters are still held on the servers"."""
     run = played(delayed(0, 3, 0, 0))
     for worker in (0, 2, 3):
-        versions = [event.grad.version for event in run.told(Arrived) if event.grad.worker == worker]
+        versions = [event.grad.version for event in run.received(Arrived) if event.grad.worker == worker]
         assert versions == sorted(versions)
     assert run.noted("Requeued")[0]["worker"] == 1
 
@@ -190,7 +190,7 @@ def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
         "worker:1 stays: another would be pending for 61 s; ADJUST_BS: slow worker:1" in dict(decisions(busy)).values()
     )
     assert min(changes(busy)[-1][1]) < 40
-    assert next(event.t for event in idle.told(Joined)) == 120.0 + 59.0 + 1.0
+    assert next(event.t for event in idle.received(Joined)) == 120.0 + 59.0 + 1.0
 
 
 def test_one_node_is_killed_at_a_time_the_slowest_first() -> None:
@@ -285,7 +285,7 @@ def test_a_persistent_server_is_restarted() -> None:
     """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow."""
     run = serving([0.1, 0.1, 0.21])
     assert restarts(run) == [(120.0, "server:2")]
-    assert [event.version for event in run.told(Restored)] == [run.checkpoints[0][0]]
+    assert [event.version for event in run.received(Restored)] == [run.checkpoints[0][0]]
     assert restarts(serving([0.1, 0.1, 0.19])) == []
     assert restarts(serving([0.1])) == []
 

@@ -1,4 +1,4 @@
-"""AntDT-ND sees a straggler of each kind: a slow processor, a slow link, a process that stands still, a slow server."""
+"""AntDT-ND detects a straggler of each kind: a slow processor, a slow link, a paused process, a slow server."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _rows(run: HeapRun, work: object) -> np.ndarray:
 
 
 def test_the_short_last_round_keeps_the_learning_rate() -> None:
-    """Beyond the paper. The rate belongs to the batch that was asked for: 10 samples in rounds of 4 are updates of 4, 4
+    """Beyond the paper. The rate belongs to the requested batch: 10 samples in rounds of 4 are updates of 4, 4
     and 2.
     """
     run = HeapRun(BSP(), make_job(num_samples=10, epochs=2), [1, 1, 1, 1]).run()

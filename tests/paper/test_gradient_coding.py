@@ -108,7 +108,7 @@ def test_every_update_is_the_full_gradient_whoever_is_missing(scheme: str, s: in
 
 
 def test_a_code_with_a_wrong_entry_is_caught_by_the_runtime() -> None:
-    """Negative control: one coefficient of what a worker is told differs from the code that decodes."""
+    """Negative control: one coefficient of a worker's order differs from the code that decodes."""
     strategy = GradientCoding(scheme="cyclic", s=1)
     honest = strategy.handle
 
@@ -185,7 +185,7 @@ def test_a_worker_too_slow_for_any_part_gets_none() -> None:
     assert {command.worker for command in run.commands if isinstance(command, Compute)} == {1, 2, 3}
 
 
-# ---- who is there ----------------------------------------------------------------------------------------------------
+# ---- membership ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3, 4])

@@ -85,14 +85,14 @@ def test_a_smaller_cpu_share_lowers_the_predicted_speed_at_once() -> None:
     """Chen et al., abstract (NARX): inputs are speeds and resources. When telemetry reports that a worker has a quarter
     of its processor, a low speed is predicted before it is observed.
     """
-    blind, told = Forecast("arx", 0.2, 5), Forecast("arx", 0.2, 5)
+    blind, received = Forecast("arx", 0.2, 5), Forecast("arx", 0.2, 5)
     for t in range(60):
         cpu = 0.25 if t % 12 >= 8 else 1.0
-        told.observed(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
-        for forecast in (blind, told):
+        received.observed(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
+        for forecast in (blind, received):
             forecast.arrived(arrived(0, samples=100, compute_s=1 / cpu))
-    told.observed(Observed(t=60, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=1.0),)))
-    assert told.speeds([0])[0] == pytest.approx(100, rel=0.01)
+    received.observed(Observed(t=60, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=1.0),)))
+    assert received.speeds([0])[0] == pytest.approx(100, rel=0.01)
     assert blind.speeds([0])[0] < 60
 
 

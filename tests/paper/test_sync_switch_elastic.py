@@ -1,4 +1,4 @@
-"""Sync-Switch's policy ``elastic`` (Li et al., ICDCS 2021): BSP goes on without its stragglers."""
+"""Sync-Switch's policy ``elastic`` (Li et al., ICDCS 2021): BSP continues without its stragglers."""
 
 from __future__ import annotations
 

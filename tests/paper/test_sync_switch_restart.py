@@ -81,7 +81,7 @@ def test_a_crash_within_a_restart_does_not_stop_the_job() -> None:
 def test_only_a_strategy_that_restarts_nodes_receives_pending_times() -> None:
     """Beyond the paper: ``Scheduling`` is sent if ``Restart`` is needed."""
     hot, restart = (Desk(greedy(switch=switch)).start() for switch in ("hot", "restart"))
-    assert (len(hot.told(Scheduling)), len(restart.told(Scheduling))) == (0, 1)
+    assert (len(hot.received(Scheduling)), len(restart.received(Scheduling))) == (0, 1)
     assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
 
 

@@ -224,9 +224,9 @@ def test_without_screen_and_rescaling_it_is_asp(seconds: list[float]) -> None:
         job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0)
         run = HeapRun(strategy, job, seconds, [Crash(5.5, 1, 2.0)]).run()
         assert run.core.status == "done"
-        told = [[one for one in line.commands if not isinstance(one, Score)] for line in run.lines]
-        arrived = [(event.t, event.grad) for event in run.told(Arrived)]
-        return [arrived, [command for commands in told for command in commands]]
+        received = [[one for one in line.commands if not isinstance(one, Score)] for line in run.lines]
+        arrived = [(event.t, event.grad) for event in run.received(Arrived)]
+        return [arrived, [command for commands in received for command in commands]]
 
     free = ZenoPP(rho=0.0, eps=None, rescale=False, warmup_updates=0, validation_samples=5)
     assert said(free) == said(ASP(data="dynamic"))

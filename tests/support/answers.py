@@ -1,4 +1,4 @@
-"""What a test asks of a job that was coordinated: what the strategy was told and answered, and what came of it."""
+"""Queries of a coordinated job: the strategy's events and commands, and their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strategies.protocol import Arrived, Grad
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of the record: what the strategy was told and what it answered."""
+    """One line of the record: an event and the strategy's answer."""
 
     event: Any
     commands: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Answers:
 
     @property
     def events(self) -> list[Any]:
-        """What the strategy was told."""
+        """The strategy's events."""
         return [line.event for line in self.lines]
 
     @property
@@ -73,7 +73,7 @@ class Answers:
         """Workers that were said to have arrived without samples."""
         return [event.grad.worker for event in self.events if isinstance(event, Arrived) and not event.grad.samples]
 
-    def told(self, *kinds: type) -> list[Any]:
+    def received(self, *kinds: type) -> list[Any]:
         """Events of these kinds."""
         return [event for event in self.events if isinstance(event, kinds)]
 

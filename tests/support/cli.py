@@ -32,7 +32,7 @@ def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
     """``python run.py *words`` in ``cwd``."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads of BLAS: the child uses none
+            warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads of BLAS: the child uses none
             pid = os.fork()
         if pid == 0:
             _child(words, out.fileno(), err.fileno(), cwd)

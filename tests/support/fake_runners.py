@@ -1,4 +1,4 @@
-"""Stands in for the runs of a script: what it would have started is written down, and its record is made up."""
+"""Replaces the runs of a script: keeps the command lines, and fabricates records."""
 
 from __future__ import annotations
 

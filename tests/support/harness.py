@@ -287,7 +287,7 @@ class HeapRun(Recovering, Desk):
             self.happened.append(fault)
 
     def _outage(self, t: float, fault: Outage) -> None:
-        """Of the first server that is there: one that is restarted has no process that could die."""
+        """Lose the first running server: one that is being restarted has no process to lose."""
         if any(self.kill(t, ("server", server), t + fault.down_s) for server in range(self.job.num_servers)):
             self.happened.append(fault)
 

@@ -37,7 +37,7 @@ class Book:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self.incarnation: dict[int, int | None] = {}
-        """None: not known, since nobody is told who restarts while a server is away."""
+        """None: not known, since restarts are not notified while a server is away."""
         self.here: set[int] = set()
         self.idle: dict[int, bool] = {}
         """Worker that is here or on its way -> whether it may be given a Compute."""
@@ -188,7 +188,7 @@ def strategy_of(run_dir: Path) -> Strategy:
 
 
 def replay(lines: list[Line], strategy: Strategy) -> list[str]:
-    """Tell a fresh strategy what the recorded one was told; where its answers or its state differ."""
+    """Pass the recorded events to a fresh strategy; return where its answers or its state differ."""
     return [
         f"seq {step.recorded.seq}: recorded {step.recorded.commands} and state {step.recorded.state}, "
         f"answered {step.raised or step.commands} and state {step.state}"

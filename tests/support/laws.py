@@ -39,7 +39,7 @@ Make = Callable[[], Strategy]
 
 
 class Audit:
-    """Books of who is there, who computes on which version, and which gradients may be used."""
+    """Books of members, the version on which each computes, and gradients that may be used."""
 
     def __init__(self) -> None:
         self.t = 0.0
@@ -134,14 +134,14 @@ class Audit:
                 self.use(command)
             case Score():
                 self.demand(command.grad in self.fresh, f"{command}: it has not arrived or is used up")
-                self.demand(command.grad not in self.asked, f"{command}: its last score is not told")
+                self.demand(command.grad not in self.asked, f"{command}: its last score is pending")
                 self.asked.add(command.grad)
             case Restart():
                 self.restarted(command)
 
     def restarted(self, command: Restart) -> None:
         role, _, number = command.node.partition(":")
-        if role == "server":  # everything stands still at once, what is ordered after it is void
+        if role == "server":  # the job is paused at once, later orders are void
             self.halted = True
             self.busy, self.fresh, self.asked = {}, {}, set()
         else:
@@ -254,7 +254,7 @@ def unrepeatable(make: Make, lines: Sequence[Line]) -> Complaints:
 
 
 def unpicklable(make: Make, lines: Sequence[Line], every: int) -> Complaints:
-    """A copy through pickle, taken at any moment, must go on as the original did."""
+    """A copy through pickle, taken at any moment, must behave as the original."""
     strategy = make()
     for number, line in enumerate(lines):
         if number % every == every - 1:

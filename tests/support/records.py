@@ -317,7 +317,7 @@ class Simulation:
         self.at(self.t + self.eval_every_s, self.evaluate)
 
     def lost(self, worker: int) -> None:
-        """The worker's process dies; its samples go back."""
+        """The worker's process dies; its samples return to the queue."""
         self.here.discard(worker)
         self.free += self.busy.pop(worker, {"samples": 0})["samples"]
         incarnation = self.incarnation[worker]
@@ -341,7 +341,7 @@ class Simulation:
         self.story.event(self.t, "ServerLost", server=0, incarnation=0, reason="killed")
 
     def restored(self, version: int) -> None:
-        """Back to an old version; all workers start afresh."""
+        """Roll back to an old version; all workers start again."""
         self.version = self.story.version = version
         self.applied, self.epoch = self.history[version]
         self.free = self.num_samples * (self.epoch + 1) - self.applied

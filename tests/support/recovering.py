@@ -99,7 +99,7 @@ class Recovering:
             case effects.ServerLost(server, incarnation, reason):
                 self.lose_server(t, server, incarnation, reason)
             case effects.RolledBack():
-                self.core.halt(t, "all begin anew from one version")
+                self.core.halt(t, "all begin again from one version")
             case effects.Restored(version, state):
                 assert state is not None
                 self.stable = (version, state)

@@ -1,4 +1,4 @@
-"""A world around a recovery that answers in any order it is told to, and checks what must hold whatever happens.
+"""A world around a recovery that answers in any given order, and checks invariants.
 
 It has its own idea of which process lives, what it holds, what is stored and whom the coordinator believes to be there;
 nothing of it is taken from the automaton.
@@ -67,7 +67,7 @@ class World:
         """Answers of different tasks, in any order; with ``faults`` also what nobody has ordered."""
         if self.failed:
             return []
-        first = {about[1]: about for about in reversed(self.owed)}  # each does what it is told in turn
+        first = {about[1]: about for about in reversed(self.owed)}  # each carries out its orders in turn
         answers: list[Action] = [("answer", about) for about in first.values()]
         if not faults:
             return answers
@@ -221,7 +221,7 @@ class World:
 
     def _on_Launch(self, effect: effects.Launch) -> None:
         process = Process(effect.key, effect.incarnation)
-        assert effect.key not in self.newest, f"{process} beside {self.newest[effect.key]}"
+        assert effect.key not in self.newest, f"{process} next to {self.newest[effect.key]}"
         former = [Process(effect.key, number) for number in range(effect.incarnation)]
         assert self.fenced.issuperset(former), "the dead are fenced off first"
         assert process not in self.fenced
@@ -303,7 +303,7 @@ class World:
         assert effect.key in self.newest
         assert Process(effect.to, effect.incarnation) in self.alive
 
-    # ---- what the coordinator is told --------------------------------------------------------------------------------
+    # ---- notifications of the coordinator ----------------------------------------------------------------------------
 
     def _on_Started(self, effect: effects.Started) -> None:
         assert not self.begun

@@ -1,4 +1,4 @@
-"""A strategy that restarts nodes when it is told to, for tests of what runtimes make of it."""
+"""A strategy that restarts nodes on request, for tests of runtimes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def random_scores(seed: int, accepted: float = 0.7) -> Cosine:
 
 
 class Scores:
-    """Mixed into a desk: what was asked for is kept; with :attr:`cosine` and a clock it is answered."""
+    """A mixin of a desk: keeps requested scores; with :attr:`cosine` and a clock it answers them."""
 
     core: Coordinator
     t: float
@@ -62,7 +62,7 @@ class Scores:
             self.score_parts(grad_id, reference, self.cosine(grad_id)[0], samples**2, held_out**2, server, t)
 
     def reference_ready(self) -> None:
-        """The servers hold the reference that was asked for last."""
+        """The servers hold the reference requested last."""
         self.core.executor.scoring.reference_ready(self.references[-1][0])
 
     def score_parts(

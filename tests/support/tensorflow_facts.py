@@ -86,7 +86,7 @@ def facts_of(model: Any) -> Facts:
         model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
         found["weighted_traces"] = model._weighted.experimental_get_tracing_count()
     found["accuracy"], found["mean_loss"] = model.evaluate().values()
-    params *= 0.5  # the same memory: nothing is told to the model
+    params *= 0.5  # the same memory: the model is not notified
     found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
     for size in (1, 2, 7):
         model.gradient(model.batch(np.arange(size)), micro_batches(size, 1))
@@ -133,7 +133,7 @@ def descend(model: Any) -> list[float]:
 
 
 def norms_of(model: Any) -> Facts:
-    """Metrics before and after steps of training, with and without statistics that are measured anew."""
+    """Metrics before and after steps of training, with and without statistics that are measured again."""
     before = list(model.evaluate().values())
     measured = model.module.layers[1].moving_mean.numpy()
     kernel, bias = model.variables[0], model.params.numpy()[64 * 6 : 65 * 6]

@@ -127,9 +127,9 @@ class Recovery:
         task.step(TaskStep.CONNECTED)
         if self.state.started and task.role != "worker":
             self.state.emit(AuxiliaryJoined(task.role))
-        elif self.state.started and not task.told:
+        elif self.state.started and not task.notified:
             self.state.emit(WorkerJoined(task.id, task.incarnation))
-        task.told = True
+        task.notified = True
         self._check()
 
     def _check(self) -> None:
@@ -173,7 +173,7 @@ class Recovery:
         """Whether nobody can go on without it."""
         if task.role != "worker" or not self.rules.inseparable:
             return False
-        cannot = "topology.collective=ddp cannot go on without it; topology.collective=ring can"
+        cannot = "topology.collective=ddp cannot continue without it; topology.collective=ring can"
         self.state.emit(Failed(f"{task.name} is gone ({reason}), and {cannot}"))
         return True
 

@@ -32,8 +32,8 @@ class TaskLife(msgspec.Struct, kw_only=True):
     """This incarnation has done something: a worker has delivered a gradient, others were ready for work."""
     futile: int = 0
     """Incarnations in a row that died before they were useful."""
-    told: bool = False
-    """The job has been told that this incarnation is there."""
+    notified: bool = False
+    """Whether the job was notified that this incarnation is connected."""
     history: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
 
     @property
@@ -59,5 +59,5 @@ class TaskLife(msgspec.Struct, kw_only=True):
         gone = self.incarnation
         self.futile = 0 if self.useful else self.futile + 1
         self.incarnation += 1
-        self.useful = self.told = False
+        self.useful = self.notified = False
         return gone

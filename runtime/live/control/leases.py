@@ -47,7 +47,7 @@ class Leases:
             silence = now_s - task.heard_s
             limit = self.settings.lease_s if task.connected else self.limit_s
             if task.life.state in ALIVE and silence > limit:
-                yield task, f"no sign of life for {silence:.1f} s"
+                yield task, f"no heartbeat for {silence:.1f} s"
 
     def not_ready(self) -> str:
         """For people: the start has taken too long, and who is missing; servers are known by whom they keep waiting."""

@@ -298,7 +298,7 @@ class LiveSession:
     def rolled_back(self) -> None:
         """What is under way is void, and so is what was ordered."""
         self._void()
-        self.coordinator.halt(self.t, "all begin anew from one version")
+        self.coordinator.halt(self.t, "all begin again from one version")
 
     def _void(self) -> None:
         self.port.discard()

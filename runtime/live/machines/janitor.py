@@ -195,11 +195,11 @@ def _listen(descriptor: int) -> dict[str, Directory]:
     return directories
 
 
-def unregister(ledger: str, run_id: str) -> None:
+def unregister(registry: str, run_id: str) -> None:
     """Remove a run from the crash registry: nothing of it remains."""
     for name in (f"{run_id}.json", f".{run_id}.new"):
         with contextlib.suppress(OSError):
-            os.unlink(os.path.join(ledger, name))
+            os.unlink(os.path.join(registry, name))
 
 
 if __name__ == "__main__":

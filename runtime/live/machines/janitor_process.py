@@ -15,8 +15,8 @@ from runtime.live.machines.janitor import MAX_LINE_BYTES, PATIENCE_S, PAUSE_S, i
 class Janitor:
     """A run's handle of its janitor. ``writing``: the end of the pipe; cleaning begins when no process holds it."""
 
-    def __init__(self, pid: int, writing: int, ledger: CrashRegistry, owner: OwningProcess) -> None:
-        self.pid, self.writing, self.ledger, self.owner = pid, writing, ledger, owner
+    def __init__(self, pid: int, writing: int, registry: CrashRegistry, owner: OwningProcess) -> None:
+        self.pid, self.writing, self.registry, self.owner = pid, writing, registry, owner
 
     def register(self, path: Path) -> None:
         """Register a run's directory: once before it is created, so that there is no gap, and again afterwards."""
@@ -27,7 +27,7 @@ class Janitor:
             raise ValueError(
                 f"{path}: a path of more than {MAX_LINE_BYTES} bytes cannot be registered with the janitor"
             )
-        self.ledger.claim(self.owner, run_id)
+        self.registry.claim(self.owner, run_id)
         try:
             os.write(self.writing, line)  # first, since the janitor removes registered directories from the registry
         except BrokenPipeError:
@@ -35,7 +35,7 @@ class Janitor:
                 f"the janitor (process {self.pid}) has ended, so the run's control groups would remain after a "
                 "crash; find out what killed it and start the run again"
             ) from None
-        self.ledger.add(self.owner, run_id, directory)
+        self.registry.add(self.owner, run_id, directory)
 
     def share(self) -> int:
         """Let programs that are started from now on inherit the writing end; returns its descriptor."""
@@ -65,12 +65,12 @@ def start_janitor() -> Janitor:
 
     Start it before namespaces and control groups are entered, so that it is in none of them.
     """
-    ledger = CrashRegistry()
+    registry = CrashRegistry()
     reading, writing = os.pipe()
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", os.path.abspath(janitor.__file__), str(ledger.path)],
+            [sys.executable, "-I", "-S", os.path.abspath(janitor.__file__), str(registry.path)],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
@@ -84,14 +84,14 @@ def start_janitor() -> Janitor:
         raise
     finally:
         os.close(reading)
-    return Janitor(pid, writing, ledger, this_process())
+    return Janitor(pid, writing, registry, this_process())
 
 
 def the_janitor() -> Janitor:
     """The janitor of this process: started at the first call, after what crashed runs left is removed."""
     if not _janitors:
         ours = start_janitor()
-        ours.ledger.reap_crashed()
+        ours.registry.reap_crashed()
         _janitors.append(ours)
     return _janitors[0]
 

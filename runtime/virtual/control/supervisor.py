@@ -145,7 +145,7 @@ class VirtualSupervisor:
 
     def _silent(self, t: float, task: str, living: int) -> None:
         if self._standstill.living(task) == living:
-            self._tell(t, inputs.Silent(NodeId.parse(task), living, f"no sign of life for {self.lease_s:.1f} s"))
+            self._tell(t, inputs.Silent(NodeId.parse(task), living, f"no heartbeat for {self.lease_s:.1f} s"))
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ class VirtualSupervisor:
             self._held = self._before if within else self._as_of_now(self.coordinator.version)
             self._agreeing = True
         self._void()
-        self.coordinator.halt(t, "all begin anew from one version")
+        self.coordinator.halt(t, "all begin again from one version")
         if self._copies:  # those who stay compare versions, whoever is still to come
             self._agree_by(t + self._copy_s)
 

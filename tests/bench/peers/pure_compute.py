@@ -1,6 +1,6 @@
 """The ideal: the same processes computing forward and backward only, with nobody to wait for.
 
-Every rank computes its own iterations at its own pace and goes on until the last has finished measuring, so that all
+Every rank computes its own iterations at its own pace and continues until the last has finished measuring, so that all
 measure under the same load. The result is the mean over ranks of the seconds per iteration: with W ranks on C < W cores
 it is W/C times the computation of one, the time that a step without any communication would take.
 """

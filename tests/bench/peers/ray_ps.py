@@ -5,7 +5,7 @@ to all workers, and references to their gradients to the server, which sums them
 new weights. Weights travel as a state_dict of tensors, gradients as lists of numpy arrays, both in the object store.
 As there, the driver does not wait inside a block of iterations; it does at a block's end, where the time is taken.
 
-``STRAGGLAB_RAY_PYTHON`` names the interpreter to use when Ray is not installed beside Stragglab (it needs torch too).
+``STRAGGLAB_RAY_PYTHON`` names the interpreter to use when Ray is not installed next to Stragglab (it needs torch too).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def times(**columns: float | list[float]) -> pd.DataFrame:
 
 
 def test_an_order_within_the_tolerance_may_change() -> None:
-    """b is 4 % slower than a: not told apart, so only c counts."""
+    """b is 4 % slower than a: not distinguished, so only c counts."""
     found = order(times(a=1.0, b=1.04, c=2.0), times(a=1.02, b=1.01, c=2.0))
     assert found == ("a < b < c", "b < a < c", 2, 2, "", "", WITHIN)
     assert order(times(a=1.0, b=1.04), times(a=2.0, b=1.0)).verdict is None

@@ -68,7 +68,7 @@ def test_asp_holds_workers_at_the_end_of_an_epoch(tmp_path: Path) -> None:
     assert len(held)
     begun = rows["t"] - rows[["pull_s", "data_s", "compute_s", "send_s"]].sum(axis=1)
     assert (rows["issued_s"] - begun).abs().max() < 1e-9, (
-        "a held Compute is issued when it begins, not when it is asked for"
+        "a held Compute is issued when it begins, not when it is requested"
     )
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 from analysis.measures import theory
 
 EXACT = 1e-9
-"""Relative; what the integrals are asked for."""
+"""Relative tolerance of the integrals."""
 TIMES = {
     "exponential": stats.expon(loc=0.02, scale=0.1),
     "uniform": stats.uniform(0.1, 0.4),

@@ -74,11 +74,11 @@ def errors_away(fitted: Calibration, truth: dict[str, float]) -> dict[str, float
     }
 
 
-def told(costs: Costs, *names: str) -> dict[str, float]:
+def received(costs: Costs, *names: str) -> dict[str, float]:
     return {name: getattr(costs, name) for name in names}
 
 
-UNPACED_TRUTH = told(
+UNPACED_TRUTH = received(
     COSTS,
     "compute_base_s",
     "compute_per_sample_s",
@@ -93,7 +93,7 @@ UNPACED_TRUTH = told(
     "update_base_s",
     "update_per_byte_s",
 )
-PACED_TRUTH = told(
+PACED_TRUTH = received(
     PACED,
     "sleep_overshoot_s",
     "jitter_sigma",
@@ -169,7 +169,7 @@ def test_a_changed_cost_changes_its_figure_and_no_other(tmp_path: Path, name: st
     assert sum(each < 3.5 for each in away.values()) >= len(away) - 1, away
 
 
-# ---- what cannot be told --------------------------------------------------------------------------------------------
+# ---- values that cannot be estimated --------------------------------------------------------------------------------
 
 
 def test_one_batch_and_one_model_size_tell_no_slope(tmp_path: Path) -> None:

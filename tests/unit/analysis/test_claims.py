@@ -184,8 +184,8 @@ def test_the_ledger_of_star_holds_the_papers_numbers() -> None:
     }
     assert gains == {"ssgdwos": [1.52, 0.64, 0.09], "ssgdws": [0.48, 0.21, 0.02], "asgdws": [1.04, 0.29, 0.06]}
     for name, ours, other in (("asgd_gain", "asgdws", "ssgdws"), ("straggler_loss", "ssgdwos", "ssgdws")):
-        told = [found[f"star.table1.{name}.{step}"].value for step in STEPS]
-        assert told == pytest.approx([a - b for a, b in zip(gains[ours], gains[other], strict=True)])  # type: ignore[operator]
+        received = [found[f"star.table1.{name}.{step}"].value for step in STEPS]
+        assert received == pytest.approx([a - b for a, b in zip(gains[ours], gains[other], strict=True)])  # type: ignore[operator]
     assert [found[f"star.fig16.tta{x}"].value for x in (1, 2, 4)] == pytest.approx(
         [round(each / 1960, 2) for each in (15680, 4120, 2480)], abs=0.01
     )

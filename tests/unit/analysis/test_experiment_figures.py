@@ -1,4 +1,4 @@
-"""Figures of experiments: every kind draws from a small made-up experiment, with the numbers beside it."""
+"""Figures of experiments: every kind draws from a small made-up experiment, with the numbers next to it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ KINDS = sorted(path.stem for path in (Path(__file__).parents[3] / "analysis" / "
 
 def restarted(folder: Path) -> Run:
     """Worker 1 is slow until it is restarted."""
-    told = Story(num_samples=1024, epochs=2, target=None, plan=[disturbance(0.0, 1.5, "worker:1", 0.2)])
-    Simulation(told, "bsp", lose=(1, 1.5, 2.0)).run()
-    return load_run(told.write(folder))
+    received = Story(num_samples=1024, epochs=2, target=None, plan=[disturbance(0.0, 1.5, "worker:1", 0.2)])
+    Simulation(received, "bsp", lose=(1, 1.5, 2.0)).run()
+    return load_run(received.write(folder))
 
 
 def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None, **drawing: Any) -> Results:
@@ -43,8 +43,8 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
     )
     found = []
     for cell in cells(spec):
-        told = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
-        found.append((cell, load_run(told.write(folder / cell.name))))
+        received = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
+        found.append((cell, load_run(received.write(folder / cell.name))))
     claim = Claim(
         id="toy.x", where="I", check="number", value=0.5, std=0.1, unit="s", subject={"size": "1", "system": "bsp"}
     )

@@ -194,19 +194,19 @@ def test_time_per_update_and_usage(tmp_path: Path) -> None:
 
 
 def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
-    told = story("bsp")
-    told.lines[-1]["note"]["epochs_done"] = 0
-    told.meta["job"]["max_time_s"] = told.lines[-1]["t"]
-    assert update_s(load_run(told.write(tmp_path / "run"))) == inf
+    received = story("bsp")
+    received.lines[-1]["note"]["epochs_done"] = 0
+    received.meta["job"]["max_time_s"] = received.lines[-1]["t"]
+    assert update_s(load_run(received.write(tmp_path / "run"))) == inf
 
 
 def test_steps_that_were_held(tmp_path: Path) -> None:
     """Worker 1 takes six times as long: the others wait in every step of BSP, and nobody does in ASP."""
     shares = []
     for system in ("bsp", "asp"):
-        told = Story(num_samples=512, epochs=2, target=None)
-        Simulation(told, system, duration=lambda worker, _: 0.3 if worker == 1 else 0.05).run()
-        shares.append(stalled_frac(load_run(told.write(tmp_path / system))))
+        received = Story(num_samples=512, epochs=2, target=None)
+        Simulation(received, system, duration=lambda worker, _: 0.3 if worker == 1 else 0.05).run()
+        shares.append(stalled_frac(load_run(received.write(tmp_path / system))))
     assert shares[0] > 0.5
     assert shares[1] < 0.1
 
@@ -222,18 +222,18 @@ def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
 
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
-    told = story()
-    told.lines[-1]["note"]["shards_done"] -= 2
-    assert shards_missing(load_run(told.write(tmp_path / "run"))) == 2
+    received = story()
+    received.lines[-1]["note"]["shards_done"] -= 2
+    assert shards_missing(load_run(received.write(tmp_path / "run"))) == 2
 
 
 def test_a_restart_is_seen_in_throughput_and_bpt(tmp_path: Path) -> None:
     """Worker 1 takes 0.3 s until it is lost at 1.5 s, and as long as the others afterwards."""
-    told = Story(num_samples=1024, epochs=2, target=None)
-    simulation = Simulation(told, "bsp", duration=lambda *_: 0.05, lose=(1, 1.5, 1.6))
+    received = Story(num_samples=1024, epochs=2, target=None)
+    simulation = Simulation(received, "bsp", duration=lambda *_: 0.05, lose=(1, 1.5, 1.6))
     simulation.duration = lambda worker, _: 0.3 if worker == 1 and simulation.t < 1.5 else 0.05
     simulation.run()
-    run = load_run(told.write(tmp_path / "run"))
+    run = load_run(received.write(tmp_path / "run"))
     assert rebound(run) > 3
     assert restarted_bpt_ratio(run) == pytest.approx(1.0, abs=0.05)
     assert MEASURES["slowest_before"](run) == pytest.approx(0.3 / 0.05, rel=0.1)
@@ -242,9 +242,9 @@ def test_a_restart_is_seen_in_throughput_and_bpt(tmp_path: Path) -> None:
     assert pd.isna(restarted_bpt_ratio(still))
 
 
-def scored(folder: Path, values: list[float], **told: Any) -> Run:
+def scored(folder: Path, values: list[float], **received: Any) -> Run:
     """A run that is evaluated every 0.1 s with these accuracies; nothing else of it is looked at."""
-    run = load_run(story(epochs=3, **told).write(folder))
+    run = load_run(story(epochs=3, **received).write(folder))
     times = [0.1 * index for index in range(len(values))]
     frame = pd.DataFrame({"asked_s": times, "accuracy": values})
     run.__dict__["tables"] = replace(run.tables, evaluations=frame)
@@ -288,8 +288,8 @@ def results_of(folder: Path, *, asp: float = 1.0, claims: list[Claim] | None = N
     spec = spec_of(folder, **changes)
     found = []
     for cell in cells(spec):
-        told = story(cell.levels["system"], seed=cell.seed, factor=asp if cell.levels["system"] == "asp" else 1.0)
-        found.append((cell, load_run(told.write(folder / cell.name))))
+        received = story(cell.levels["system"], seed=cell.seed, factor=asp if cell.levels["system"] == "asp" else 1.0)
+        found.append((cell, load_run(received.write(folder / cell.name))))
     first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
     frame = measure_runs(spec, found)
     return Results(spec=spec, runs=frame, metas=[run.meta for _, run in found], claims=claims or CLAIMS, records=first)

@@ -27,19 +27,21 @@ Change = Callable[[Story], None]
 
 def story(strategy: str = "bsp", *, seed: int = 0, factor: float = 1.0, **given: Any) -> Story:
     """A whole job; ``factor`` stretches its clock, and every seed has losses of its own."""
-    told = Story(strategy, **{"seed": seed, "plan": [disturbance(0.1, 0.3, "worker:1", 0.1)], "target": 0.3, **given})
-    Simulation(told, RULES[strategy], duration=lambda worker, _: 0.05 + 0.001 * worker + 0.002 * seed).run()
-    for line in told.lines:
+    received = Story(
+        strategy, **{"seed": seed, "plan": [disturbance(0.1, 0.3, "worker:1", 0.1)], "target": 0.3, **given}
+    )
+    Simulation(received, RULES[strategy], duration=lambda worker, _: 0.05 + 0.001 * worker + 0.002 * seed).run()
+    for line in received.lines:
         event = line.get("event", {})
         line["t"] *= factor
         event |= {key: event[key] * factor for key in ("t", "asked_s") if key in event}
         if event.get("type") == "Arrived":
             event["loss"] = 1.0 / (1 + seed + 3 * event["grad"]["iteration"] + event["grad"]["worker"])
-    return told
+    return received
 
 
-def write(folder: Path, told: Story, name: str) -> Run:
-    return load_run(told.write(folder / name))
+def write(folder: Path, received: Story, name: str) -> Run:
+    return load_run(received.write(folder / name))
 
 
 class Pairs:
@@ -52,15 +54,15 @@ class Pairs:
         self.again: list[Run] = []
         self.slowed: list[Run] = []
 
-    def add(self, strategy: str, change: Change = lambda told: None, *, seeds: int = 5, **given: Any) -> Pairs:
+    def add(self, strategy: str, change: Change = lambda received: None, *, seeds: int = 5, **given: Any) -> Pairs:
         """``given`` and ``change`` are about the virtual one; ``both`` are settings of both."""
         both = given.pop("both", {})
         for seed in range(seeds):
             name = f"{len(self.live)}_{strategy}_{seed}"
             self.live.append(write(self.folder, story(strategy, seed=seed, **both), f"{name}_live"))
-            told = story(strategy, seed=seed, runtime="virtual", **both, **given)
-            change(told)
-            self.virtual.append(write(self.folder, told, f"{name}_virtual"))
+            received = story(strategy, seed=seed, runtime="virtual", **both, **given)
+            change(received)
+            self.virtual.append(write(self.folder, received, f"{name}_virtual"))
         return self
 
     def compare(self) -> Fidelity:
@@ -142,8 +144,8 @@ def test_two_seeds_are_too_few(pairs: Pairs) -> None:
 
 
 def test_a_target_that_only_one_side_reaches_is_a_miss(pairs: Pairs) -> None:
-    def never(told: Story) -> None:
-        for line in told.lines:
+    def never(received: Story) -> None:
+        for line in received.lines:
             if line.get("event", {}).get("type") == "Evaluated":
                 line["event"]["metrics"] = {"accuracy": 0.1}
 
@@ -171,8 +173,8 @@ def test_no_target_is_no_measure(pairs: Pairs) -> None:
 def test_staleness_is_compared_as_a_distribution(pairs: Pairs) -> None:
     """One arrival in 32 that read an older version: 1/32 of the mass moves."""
 
-    def older(told: Story) -> None:
-        arrived = [line["event"] for line in told.lines if line.get("event", {}).get("type") == "Arrived"]
+    def older(received: Story) -> None:
+        arrived = [line["event"] for line in received.lines if line.get("event", {}).get("type") == "Arrived"]
         arrived[-1]["grad"]["version"] -= 7
 
     found = pairs.add("bsp", older).compare()
@@ -218,13 +220,13 @@ def test_a_swapped_ranking_is_reported(pairs: Pairs) -> None:
 # ---- losses ---------------------------------------------------------------------------------------------------------
 
 
-def arrivals(told: Story) -> list[dict[str, Any]]:
-    return [line["event"] for line in told.lines if line.get("event", {}).get("type") == "Arrived"]
+def arrivals(received: Story) -> list[dict[str, Any]]:
+    return [line["event"] for line in received.lines if line.get("event", {}).get("type") == "Arrived"]
 
 
 def test_one_bit_of_one_loss_is_seen(pairs: Pairs) -> None:
-    def flip(told: Story) -> None:
-        last = next(event for event in reversed(arrivals(told)) if event["grad"]["worker"] == 2)
+    def flip(received: Story) -> None:
+        last = next(event for event in reversed(arrivals(received)) if event["grad"]["worker"] == 2)
         last["loss"] = float(np.nextafter(last["loss"], 2.0))
 
     found = pairs.add("bsp", flip).compare()
@@ -235,16 +237,16 @@ def test_one_bit_of_one_loss_is_seen(pairs: Pairs) -> None:
 
 
 def test_a_loss_that_one_record_lacks_is_seen(pairs: Pairs) -> None:
-    def forget(told: Story) -> None:
-        arrivals(told)[5]["loss"] = None
+    def forget(received: Story) -> None:
+        arrivals(received)[5]["loss"] = None
 
     found = pairs.add("bsp", forget, seeds=1).compare()
     assert (found.losses["missing"][0], found.losses["equal"][0]) == (1, False)
 
 
 def test_no_losses_at_all_are_not_equal(pairs: Pairs) -> None:
-    def forget(told: Story) -> None:
-        for event in arrivals(told):
+    def forget(received: Story) -> None:
+        for event in arrivals(received):
             event["loss"] = None
 
     pairs.add("bsp", forget, seeds=1)
@@ -263,11 +265,11 @@ def test_only_the_losses_of_bsp_must_be_equal(pairs: Pairs) -> None:
 def test_the_order_of_arrival_does_not_matter(pairs: Pairs) -> None:
     """A round's gradients come in another order in the virtual record; each keeps its loss."""
     pairs.add("bsp", seeds=1)
-    told = Story("bsp", seed=0, runtime="virtual", plan=[disturbance(0.1, 0.3, "worker:1", 0.1)], target=0.3)
-    Simulation(told, "bsp", duration=lambda worker, _: 0.05 - 0.001 * worker).run()
-    for event in arrivals(told):
+    received = Story("bsp", seed=0, runtime="virtual", plan=[disturbance(0.1, 0.3, "worker:1", 0.1)], target=0.3)
+    Simulation(received, "bsp", duration=lambda worker, _: 0.05 - 0.001 * worker).run()
+    for event in arrivals(received):
         event["loss"] = 1.0 / (1 + 3 * event["grad"]["iteration"] + event["grad"]["worker"])
-    found = fidelity(pairs.live, [write(pairs.folder, told, "other")])
+    found = fidelity(pairs.live, [write(pairs.folder, received, "other")])
     assert found.losses["equal"].tolist() == [True]
 
 
@@ -319,8 +321,8 @@ def test_another_plan_is_refused(pairs: Pairs) -> None:
 
 
 def test_two_cost_models_are_refused(pairs: Pairs) -> None:
-    def recalibrate(told: Story) -> None:
-        told.meta["calibration"] = "cal-8"
+    def recalibrate(received: Story) -> None:
+        received.meta["calibration"] = "cal-8"
 
     pairs.add("bsp").add("asp", recalibrate)
     with pytest.raises(RecordError, match=r"several cost models \(cal-7, cal-8\)"):
@@ -368,8 +370,8 @@ def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> N
 
 
 def test_jobs_that_were_cut_off_are_drawn(pairs: Pairs, tmp_path: Path) -> None:
-    def cut(told: Story) -> None:
-        told.lines[-1]["note"]["epochs_done"] = 1
+    def cut(received: Story) -> None:
+        received.lines[-1]["note"]["epochs_done"] = 1
 
     found = pairs.add("bsp", cut, both={"max_time_s": 0.1}).add("asp", both={"max_time_s": 0.1}).compare()
     assert row(found, "jct_s").virtual_missed == 5

@@ -25,8 +25,8 @@ def test_two_live_runs_of_a_seed_bound_every_model(pairs: Pairs) -> None:
     assert (jct.again_pairs, jct.again, jct.again_worst) == (2, pytest.approx(0.045), pytest.approx(0.07))
     assert (jct.error, jct.verdict) == (0.0, WITHIN)
     assert (other.again_pairs, isnan(other.again)) == (0, True)
-    told = "JCT of two live runs of the same seed more than 5 % apart: 1 of 1 cases: bsp under transient (+7.0 %)"
-    assert line(found, "JCT of two") == told
+    received = "JCT of two live runs of the same seed more than 5 % apart: 1 of 1 cases: bsp under transient (+7.0 %)"
+    assert line(found, "JCT of two") == received
 
 
 def test_what_slower_devices_do_is_told(pairs: Pairs) -> None:
@@ -55,7 +55,7 @@ def test_a_second_run_of_nothing_is_refused(pairs: Pairs) -> None:
 
 
 def test_evaluations_are_counted(pairs: Pairs) -> None:
-    """Too few of them before the target, and results that come after the next was asked for, are told."""
+    """Too few of them before the target, and results that arrive after the next request, are reported."""
     found = pairs.add("bsp").compare()
     live = found.runs[found.runs["side"] == "live"]
     assert line(found, "evaluations before") == (
@@ -65,18 +65,18 @@ def test_evaluations_are_counted(pairs: Pairs) -> None:
 
 
 def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
-    """Each of these results is there only when the job ends; the last one, asked for then, is nobody's delay."""
+    """Each of these results is there only when the job ends; the last one, requested then, delays nothing."""
     pairs.add("bsp")
-    told = story()
-    end = told.lines[-1]["t"]
-    evaluated = [each for each in told.lines if each.get("event", {}).get("type") == "Evaluated"]
-    others = [each for each in told.lines if each not in evaluated]
+    received = story()
+    end = received.lines[-1]["t"]
+    evaluated = [each for each in received.lines if each.get("event", {}).get("type") == "Evaluated"]
+    others = [each for each in received.lines if each not in evaluated]
     for each in evaluated:
         each["t"] = each["event"]["t"] = end
-    told.lines = [*others[:-1], *evaluated, others[-1]]
-    for number, each in enumerate(told.lines):
+    received.lines = [*others[:-1], *evaluated, others[-1]]
+    for number, each in enumerate(received.lines):
         each["seq"] = number
-    pairs.live[0] = write(pairs.folder, told, "late")
+    pairs.live[0] = write(pairs.folder, received, "late")
     late = sum(each["event"]["asked_s"] < end for each in evaluated[1:])
     assert late > 2
     assert f": {late} of " in line(pairs.compare(), "live evaluations")
@@ -86,19 +86,19 @@ def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
 def test_evaluations_before_the_target_are_those_that_missed_it(asked: int, pairs: Pairs) -> None:
     """One every 10 ms, of which the last reaches the target: of 20 the 19 before do not suffice, of 21 they do."""
 
-    def often(told: Story) -> Story:
-        rest = [each for each in told.lines if each.get("event", {}).get("type") != "Evaluated"]
-        told.lines = rest[:1]
+    def often(received: Story) -> Story:
+        rest = [each for each in received.lines if each.get("event", {}).get("type") != "Evaluated"]
+        received.lines = rest[:1]
         for number in range(asked + 1):
-            told.evaluated(0.01 * number, 0.9 if number == asked else 0.1)
-        told.lines += rest[1:]
-        for number, each in enumerate(told.lines):
+            received.evaluated(0.01 * number, 0.9 if number == asked else 0.1)
+        received.lines += rest[1:]
+        for number, each in enumerate(received.lines):
             each["seq"] = number
-        return told
+        return received
 
     pairs.live = [write(pairs.folder, often(story(seed=seed)), f"live{seed}") for seed in range(5)]
     pairs.virtual = [write(pairs.folder, often(story(seed=seed, runtime="virtual")), f"v{seed}") for seed in range(5)]
-    told = line(pairs.compare(), "evaluations before")
-    assert told == f"evaluations before the target: {asked} or more" + (
+    received = line(pairs.compare(), "evaluations before")
+    assert received == f"evaluations before the target: {asked} or more" + (
         "; fewer than 20 in 5 of 5 live runs" if asked < 20 else ""
     )

@@ -22,7 +22,7 @@ WHOLE = [("worker:0",), ("server:0",)]
 
 
 class Telling:
-    """The record of one worker and one server, each on a host; things may be told in any order."""
+    """The record of one worker and one server, each on a host; lines may come in any order."""
 
     def __init__(self, *plan: Disturbance, hosts: Sequence[Sequence[str]] = WHOLE, **job: Any) -> None:
         job = {"num_workers": 1, "num_servers": 1, "num_parameters": FLOATS, "global_batch_samples": 8, **job}
@@ -30,7 +30,7 @@ class Telling:
         self.story.meta["machine"]["hosts"] = [
             {"number": number, "tasks": list(tasks), "cores": CORES} for number, tasks in enumerate(hosts)
         ]
-        self.told: list[tuple[float, Callable[[float], None]]] = []
+        self.received: list[tuple[float, Callable[[float], None]]] = []
         self.t = 0.0
         self.grads = 0
 
@@ -40,7 +40,7 @@ class Telling:
         whole_s = parts["compute_s"] + parts["pull_s"] + parts["send_s"]
         while self.t + whole_s <= until_s + 1e-9:
             self.t = round(self.t + whole_s, 9)
-            self.told.append((self.t, self._arrival(worker, self.grads, samples, parts)))
+            self.received.append((self.t, self._arrival(worker, self.grads, samples, parts)))
             self.grads += 1
         return self
 
@@ -59,13 +59,13 @@ class Telling:
         full = {"cpu": CORES, "bandwidth": LINK}.get(kind, 1.0)
         fields = {"by": "cgroup", "asked": full * level, "achieved": full * level, "late_s": 5e-4, "took_s": 1e-3}
         fields |= {"target": target, "kind": kind, "level": level, **given}
-        self.told.append((start_s + 1.5e-3, lambda t: self.story.note(t, "Injected", **fields)))
+        self.received.append((start_s + 1.5e-3, lambda t: self.story.note(t, "Injected", **fields)))
         return self
 
     def observed(self, begin_s: float, end_s: float, **cores: float) -> Telling:
         nodes = [{"node": name.replace("_", ":"), "cpu_cores": each} for name, each in cores.items()]
         fields = {"period_s": end_s - begin_s, "nodes": nodes}
-        self.told.append((end_s, lambda t: self.story.event(t, "Observed", **fields)))
+        self.received.append((end_s, lambda t: self.story.event(t, "Observed", **fields)))
         return self
 
     def run(self, folder: Path) -> Run:
@@ -74,22 +74,22 @@ class Telling:
     def write(self, path: Path) -> Path:
         self.story.started()
         self.story.lines[-1]["commands"] = [compute(worker) for worker in range(self.story.meta["job"]["num_workers"])]
-        for t, tell in sorted(self.told, key=lambda one: one[0]):
+        for t, tell in sorted(self.received, key=lambda one: one[0]):
             tell(t)
-        self.story.finished(max([self.t, *(t for t, _ in self.told)]), num_parameters=FLOATS)
+        self.story.finished(max([self.t, *(t for t, _ in self.received)]), num_parameters=FLOATS)
         return self.story.write(path)
 
 
-def only(told: Telling, folder: Path) -> dict[str, Any]:
-    frame = injections(told.run(folder))
+def only(received: Telling, folder: Path) -> dict[str, Any]:
+    frame = injections(received.run(folder))
     assert len(frame) == 1
     return dict(frame.iloc[0])
 
 
 def throttled(level: float = 0.5, felt_s: float = 0.1, target: str = "worker:0", seed: int = 0) -> Telling:
     """50 ms per iteration, and ``felt_s`` from second 1 to second 3."""
-    told = Telling(disturbance(1.0, 3.0, target, level, "cpu"), seed=seed).noted(1.0, target, "cpu", level)
-    return told.work(1.0, 0.05).rest(1.02).work(3.0, felt_s).rest(3.0).work(4.0, 0.05)
+    received = Telling(disturbance(1.0, 3.0, target, level, "cpu"), seed=seed).noted(1.0, target, "cpu", level)
+    return received.work(1.0, 0.05).rest(1.02).work(3.0, felt_s).rest(3.0).work(4.0, 0.05)
 
 
 # ---- processors -----------------------------------------------------------------------------------------------------
@@ -109,15 +109,15 @@ def test_a_throttled_worker(tmp_path: Path) -> None:
 
 
 def test_what_was_read_back_may_differ_from_what_was_asked(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5, achieved=0.19)
-    row = only(told.work(4.0, 0.05), tmp_path)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5, achieved=0.19)
+    row = only(received.work(4.0, 0.05), tmp_path)
     assert (row["asked"], row["achieved"]) == (0.2, 0.19)
 
 
 def test_a_note_belongs_to_the_window_of_its_target(tmp_path: Path) -> None:
     plan = [disturbance(1.0, 3.0, f"worker:{worker}", 0.5, "cpu") for worker in (0, 1)]
-    told = Telling(*plan, num_workers=2).noted(1.0, "worker:1", "cpu", 0.5, by="duty")
-    row = only(told.work(3.0, 0.05), tmp_path)
+    received = Telling(*plan, num_workers=2).noted(1.0, "worker:1", "cpu", 0.5, by="duty")
+    row = only(received.work(3.0, 0.05), tmp_path)
     assert (row["target"], row["by"]) == ("worker:1", "duty")
 
 
@@ -127,108 +127,108 @@ def test_a_throttle_without_effect_shows(tmp_path: Path) -> None:
 
 
 def test_quantiles_tell_how_even_it_is(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 4.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    told.work(1.0, 0.05).rest(1.12)
+    received = Telling(disturbance(1.0, 4.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    received.work(1.0, 0.05).rest(1.12)
     for tenth in range(11):
-        told.work(told.t + 0.05 + 0.01 * tenth, 0.05 + 0.01 * tenth)
-    row = only(told.rest(5.0).work(6.0, 0.05), tmp_path)
+        received.work(received.t + 0.05 + 0.01 * tenth, 0.05 + 0.01 * tenth)
+    row = only(received.rest(5.0).work(6.0, 0.05), tmp_path)
     found = [row[name] for name in ("iterations", "slowdown_p10", "slowdown", "slowdown_p90")]
     assert found == [11, pytest.approx(1.2), pytest.approx(2.0), pytest.approx(2.8)]
 
 
 def test_iterations_across_an_edge_belong_to_neither_side(tmp_path: Path) -> None:
     """Those from 0.96 to 1.5 and from 2.9 to 3.2 are partly disturbed; their lengths would show in the medians."""
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    told.work(0.96, 0.24).work(1.5, 0.54).work(2.9, 0.2).work(3.2, 0.3).work(3.6, 0.1)
-    row = only(told, tmp_path)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    received.work(0.96, 0.24).work(1.5, 0.54).work(2.9, 0.2).work(3.2, 0.3).work(3.6, 0.1)
+    row = only(received, tmp_path)
     assert row["iterations"] == 7
     assert (row["felt_s"], row["base_s"]) == (pytest.approx(0.2), pytest.approx(0.17))
 
 
 def test_a_window_is_compared_with_what_is_near(tmp_path: Path) -> None:
-    told = Telling(disturbance(11.0, 13.0, "worker:0", 0.5, "cpu")).noted(11.0, "worker:0", "cpu", 0.5)
-    told.work(10.0, 0.2).work(11.0, 0.05).rest(11.02).work(13.0, 0.1)
-    assert only(told, tmp_path)["base_s"] == pytest.approx(0.05)
+    received = Telling(disturbance(11.0, 13.0, "worker:0", 0.5, "cpu")).noted(11.0, "worker:0", "cpu", 0.5)
+    received.work(10.0, 0.2).work(11.0, 0.05).rest(11.02).work(13.0, 0.1)
+    assert only(received, tmp_path)["base_s"] == pytest.approx(0.05)
 
 
 def test_short_batches_are_no_measure(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    told.work(1.0, 0.05).rest(1.2).work(1.3, 0.02, samples=3).work(3.0, 0.1)
-    assert only(told, tmp_path)["slowdown_p10"] == pytest.approx(2.0)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    received.work(1.0, 0.05).rest(1.2).work(1.3, 0.02, samples=3).work(3.0, 0.1)
+    assert only(received, tmp_path)["slowdown_p10"] == pytest.approx(2.0)
 
 
 def test_the_onset_is_the_begin_of_the_first_slow_iteration(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    row = only(told.work(1.2, 0.05).work(3.0, 0.1).work(4.0, 0.05), tmp_path)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    row = only(received.work(1.2, 0.05).work(3.0, 0.1).work(4.0, 0.05), tmp_path)
     assert row["onset_s"] == pytest.approx(0.2)
 
 
 def test_iterations_under_two_windows_count_for_none(tmp_path: Path) -> None:
     plan = (disturbance(1.0, 4.0, "worker:0", 0.5, "cpu"), disturbance(2.0, 3.0, "worker:0", 1.0, "slowdown"))
-    told = Telling(*plan).noted(1.0, "worker:0", "cpu", 0.5)
-    told.work(1.0, 0.05).rest(1.02).work(2.0, 0.1).rest(2.0).work(3.0, 0.2, injected_s=0.1)
-    told.rest(3.12).work(4.0, 0.1).rest(4.0).work(5.0, 0.05)
-    rows = injections(told.run(tmp_path)).set_index("kind")
+    received = Telling(*plan).noted(1.0, "worker:0", "cpu", 0.5)
+    received.work(1.0, 0.05).rest(1.02).work(2.0, 0.1).rest(2.0).work(3.0, 0.2, injected_s=0.1)
+    received.rest(3.12).work(4.0, 0.1).rest(4.0).work(5.0, 0.05)
+    rows = injections(received.run(tmp_path)).set_index("kind")
     assert rows["iterations"].to_dict() == {"cpu": 16, "slowdown": 0}
     assert rows.loc["cpu", "slowdown"] == pytest.approx(2.0)
     assert pd.isna(rows.loc["slowdown", "slowdown"])
 
 
 def test_a_worker_without_an_undisturbed_moment_has_no_measure(tmp_path: Path) -> None:
-    told = Telling(disturbance(0.0, 9.0, "worker:0", 0.5, "cpu")).noted(0.0, "worker:0", "cpu", 0.5)
-    row = only(told.work(9.0, 0.1), tmp_path)
+    received = Telling(disturbance(0.0, 9.0, "worker:0", 0.5, "cpu")).noted(0.0, "worker:0", "cpu", 0.5)
+    row = only(received.work(9.0, 0.1), tmp_path)
     assert pd.isna(row["base_s"])
     assert pd.isna(row["slowdown"])
     assert row["felt_s"] == pytest.approx(0.1)
 
 
 def test_other_workers_say_nothing_of_a_worker(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 3.0, "worker:1", 0.5, "cpu"), num_workers=2).noted(1.0, "worker:1", "cpu", 0.5)
-    told.work(3.0, 0.3, worker=0).rest(0.0).work(1.0, 0.05, worker=1).work(3.0, 0.1, worker=1)
-    assert only(told, tmp_path)["slowdown"] == pytest.approx(2.0)
+    received = Telling(disturbance(1.0, 3.0, "worker:1", 0.5, "cpu"), num_workers=2).noted(1.0, "worker:1", "cpu", 0.5)
+    received.work(3.0, 0.3, worker=0).rest(0.0).work(1.0, 0.05, worker=1).work(3.0, 0.1, worker=1)
+    assert only(received, tmp_path)["slowdown"] == pytest.approx(2.0)
 
 
 # ---- shares ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_share_is_what_was_used_of_what_it_may_use(tmp_path: Path) -> None:
-    told = (
+    received = (
         throttled().observed(0.5, 1.0, worker_0=0.4).observed(1.5, 2.0, worker_0=0.19).observed(2.0, 3.0, worker_0=0.22)
     )
-    assert only(told, tmp_path)["cpu_share"] == pytest.approx((0.5 * 0.19 + 1.0 * 0.22) / 1.5 / CORES)
+    assert only(received, tmp_path)["cpu_share"] == pytest.approx((0.5 * 0.19 + 1.0 * 0.22) / 1.5 / CORES)
 
 
 def test_the_cost_of_an_iteration_tells_a_slow_machine_from_a_slow_worker(tmp_path: Path) -> None:
     """It computes 30 % longer at half of the processor than it should."""
-    told = throttled(felt_s=0.13).observed(0.4, 0.9, worker_0=0.4).observed(3.2, 3.9, worker_0=0.4)
-    row = only(told.observed(1.5, 2.5, worker_0=0.2), tmp_path)
+    received = throttled(felt_s=0.13).observed(0.4, 0.9, worker_0=0.4).observed(3.2, 3.9, worker_0=0.4)
+    row = only(received.observed(1.5, 2.5, worker_0=0.2), tmp_path)
     assert (row["slowdown"], row["cpu_share"]) == (pytest.approx(2.6), pytest.approx(0.5))
     assert row["cpu_cost"] == pytest.approx(1.3)
 
 
 def test_samples_across_an_edge_do_not_count(tmp_path: Path) -> None:
-    told = throttled().observed(0.8, 1.3, worker_0=0.3).observed(2.8, 3.3, worker_0=0.3)
-    assert pd.isna(only(told, tmp_path)["cpu_share"])
+    received = throttled().observed(0.8, 1.3, worker_0=0.3).observed(2.8, 3.3, worker_0=0.3)
+    assert pd.isna(only(received, tmp_path)["cpu_share"])
 
 
 def test_who_waits_needs_no_processor(tmp_path: Path) -> None:
     """From 1.9 s on the worker waits half of its time."""
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    told.work(1.0, 0.05).work(1.9, 0.1).work(3.0, 0.1, pull_s=0.1)
-    told.observed(1.3, 1.8, worker_0=0.2).observed(2.0, 2.8, worker_0=0.1)
-    assert only(told, tmp_path)["cpu_share"] == pytest.approx(0.5)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    received.work(1.0, 0.05).work(1.9, 0.1).work(3.0, 0.1, pull_s=0.1)
+    received.observed(1.3, 1.8, worker_0=0.2).observed(2.0, 2.8, worker_0=0.1)
+    assert only(received, tmp_path)["cpu_share"] == pytest.approx(0.5)
 
 
 def test_a_host_is_its_workers_and_a_server_is_busy_itself(tmp_path: Path) -> None:
     row = only(throttled(target="host:0").observed(1.5, 2.0, worker_0=0.1, host_0=0.2), tmp_path / "host")
     assert (row["slowdown"], row["cpu_share"]) == (pytest.approx(2.0), pytest.approx(0.5))
-    told = throttled(target="server:0")
+    received = throttled(target="server:0")
     for begin_s, busy_frac, cores in ((1.2, 1.0, 0.2), (1.7, 0.3, 0.05)):
         nodes = [{"node": "server:0", "cpu_cores": cores, "busy_frac": busy_frac}]
-        told.told.append(
-            (begin_s + 0.5, lambda t, nodes=nodes: told.story.event(t, "Observed", period_s=0.5, nodes=nodes))
+        received.received.append(
+            (begin_s + 0.5, lambda t, nodes=nodes: received.story.event(t, "Observed", period_s=0.5, nodes=nodes))
         )
-    row = only(told, tmp_path / "server")
+    row = only(received, tmp_path / "server")
     assert row["cpu_share"] == pytest.approx(0.5)
     assert pd.isna(row["slowdown"]), "iterations of workers do not show how long a server computes"
 
@@ -237,9 +237,9 @@ def test_a_host_is_its_workers_and_a_server_is_busy_itself(tmp_path: Path) -> No
 
 
 def test_a_delay_is_measured_in_seconds_per_iteration(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 2.8, "worker:0", 0.15, "delay"))
-    told.work(1.0, 0.05).work(2.9, 0.21, injected_s=0.16).rest(3.2).work(4.0, 0.05)
-    row = only(told, tmp_path)
+    received = Telling(disturbance(1.0, 2.8, "worker:0", 0.15, "delay"))
+    received.work(1.0, 0.05).work(2.9, 0.21, injected_s=0.16).rest(3.2).work(4.0, 0.05)
+    row = only(received, tmp_path)
     assert (row["by"], row["asked"], row["achieved"]) == ("sleep", pytest.approx(0.15), pytest.approx(0.16))
     assert (row["slowdown_asked"], row["slowdown"]) == (pytest.approx(4.0), pytest.approx(4.2))
     assert row["onset_s"] == pytest.approx(0.0, abs=1e-9)
@@ -247,19 +247,22 @@ def test_a_delay_is_measured_in_seconds_per_iteration(tmp_path: Path) -> None:
 
 
 def test_a_slow_down_is_relative(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.02, 2.9, "worker:0", 1.0, "slowdown"))
-    row = only(told.work(1.05, 0.05).work(2.95, 0.1, injected_s=0.05).work(4.0, 0.05), tmp_path)
+    received = Telling(disturbance(1.02, 2.9, "worker:0", 1.0, "slowdown"))
+    row = only(received.work(1.05, 0.05).work(2.95, 0.1, injected_s=0.05).work(4.0, 0.05), tmp_path)
     assert (row["slowdown_asked"], row["slowdown"]) == (2.0, pytest.approx(2.0))
     assert (row["asked"], row["achieved"]) == (pytest.approx(0.05), pytest.approx(0.05))
     assert row["onset_s"] == pytest.approx(0.03), "the next Compute after its start"
 
 
 def test_a_delayed_server_is_measured_by_its_updates(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.02, 2.02, "server:0", 0.01, "delay")).work(3.0, 0.1)
-    told.told.append(
-        (3.0, lambda t: told.story.note(t, "Updated", server=0, version=30, updates=30, busy_s=0.2, injected_s=0.12))
+    received = Telling(disturbance(1.02, 2.02, "server:0", 0.01, "delay")).work(3.0, 0.1)
+    received.received.append(
+        (
+            3.0,
+            lambda t: received.story.note(t, "Updated", server=0, version=30, updates=30, busy_s=0.2, injected_s=0.12),
+        )
     )
-    row = only(told, tmp_path)
+    row = only(received, tmp_path)
     assert (row["by"], row["asked"], row["achieved"]) == ("sleep", pytest.approx(0.01), pytest.approx(0.012))
     assert pd.isna(row["slowdown_asked"])
 
@@ -269,9 +272,9 @@ def test_a_delayed_server_is_measured_by_its_updates(tmp_path: Path) -> None:
 
 def linked(target: str, level: float = 0.25, **job: Any) -> Telling:
     """A megabyte each way: 80 ms at the full rate, four times that from second 1 to second 9, pulls a little more."""
-    told = Telling(disturbance(1.0, 9.0, target, level, "bandwidth"), **job)
-    told.noted(1.0, target, "bandwidth", level, by="tc").work(1.0, 0.01, pull_s=0.08, send_s=0.08)
-    return told.work(9.0, 0.01, pull_s=0.4, send_s=0.32).rest(9.2).work(10.0, 0.01, pull_s=0.08, send_s=0.08)
+    received = Telling(disturbance(1.0, 9.0, target, level, "bandwidth"), **job)
+    received.noted(1.0, target, "bandwidth", level, by="tc").work(1.0, 0.01, pull_s=0.08, send_s=0.08)
+    return received.work(9.0, 0.01, pull_s=0.4, send_s=0.32).rest(9.2).work(10.0, 0.01, pull_s=0.08, send_s=0.08)
 
 
 @pytest.mark.parametrize("target", ["link:0", "link:1"])
@@ -310,16 +313,16 @@ def test_payload_is_what_the_emulated_links_count_it_as() -> None:
 
 @pytest.mark.parametrize(("kind", "target"), [("pause", "worker:0"), ("kill", "server:0"), ("cut", "link:1")])
 def test_an_outage_lasts_until_work_goes_on(kind: str, target: str, tmp_path: Path) -> None:
-    told = Telling(disturbance(1.02, 2.02, target, 1.0, kind)).noted(1.02, target, kind, 1.0, by="signal")
-    row = only(told.work(1.0, 0.05).work(2.1, 1.1).work(3.0, 0.05), tmp_path)
+    received = Telling(disturbance(1.02, 2.02, target, 1.0, kind)).noted(1.02, target, kind, 1.0, by="signal")
+    row = only(received.work(1.0, 0.05).work(2.1, 1.1).work(3.0, 0.05), tmp_path)
     assert (row["asked"], row["achieved"]) == (1.0, 1.0)
     assert row["outage_s"] == pytest.approx(1.05)
     assert pd.isna(row["slowdown"])
 
 
 def test_an_outage_without_an_end_is_not_known(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.02, 2.02, "worker:0", 1.0, "kill")).noted(1.02, "worker:0", "kill", 1.0)
-    assert pd.isna(only(told.work(1.0, 0.05).rest(3.0), tmp_path)["outage_s"])
+    received = Telling(disturbance(1.02, 2.02, "worker:0", 1.0, "kill")).noted(1.02, "worker:0", "kill", 1.0)
+    assert pd.isna(only(received.work(1.0, 0.05).rest(3.0), tmp_path)["outage_s"])
 
 
 # ---- nothing --------------------------------------------------------------------------------------------------------
@@ -328,23 +331,23 @@ def test_an_outage_without_an_end_is_not_known(tmp_path: Path) -> None:
 def test_what_was_not_carried_out_is_not_there(tmp_path: Path) -> None:
     plan = [disturbance(1.0, 2.0, "worker:0", 0.5, "cpu"), disturbance(50.0, 60.0, "worker:0", 0.1, "delay")]
     plan += [disturbance(1.5, 1.8, "worker:0", 0.75, "cpu")]
-    told = (
+    received = (
         Telling(*plan).noted(1.0, "worker:0", "cpu", 0.5).noted(2.0, "worker:0", "cpu", 1.0, asked=None, achieved=None)
     )
-    assert list(injections(told.work(3.0, 0.05).run(tmp_path))["window"]) == [0]
+    assert list(injections(received.work(3.0, 0.05).run(tmp_path))["window"]) == [0]
 
 
-@pytest.mark.parametrize("told", [Telling(), Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu"))])
-def test_a_run_without_iterations(told: Telling, tmp_path: Path) -> None:
-    frame = injections(told.run(tmp_path))
+@pytest.mark.parametrize("received", [Telling(), Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu"))])
+def test_a_run_without_iterations(received: Telling, tmp_path: Path) -> None:
+    frame = injections(received.run(tmp_path))
     assert dict(frame.dtypes.astype(str).replace({"object": "str", "string": "str"})) == COLUMNS
     assert len(frame) == 0
     assert verdict(errors(collect([]))) == []
 
 
 def test_a_throttle_that_nobody_worked_under(tmp_path: Path) -> None:
-    told = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
-    row = only(told, tmp_path)
+    received = Telling(disturbance(1.0, 3.0, "worker:0", 0.5, "cpu")).noted(1.0, "worker:0", "cpu", 0.5)
+    row = only(received, tmp_path)
     assert (row["asked"], row["iterations"]) == (0.2, 0)
     assert verdict(errors(collect([load_run(tmp_path / "run")])))[0].endswith("not 0.5 left (not measured)")
 

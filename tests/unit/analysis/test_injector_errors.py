@@ -98,8 +98,8 @@ def test_links_are_judged_by_their_payload(tmp_path: Path) -> None:
 
 
 def test_several_runs_say_which_is_which(tmp_path: Path) -> None:
-    told = [throttled(), Telling(), throttled(level=0.25, felt_s=0.2, seed=3)]
-    runs = [each.run(tmp_path / str(number)) for number, each in enumerate(told)]
+    received = [throttled(), Telling(), throttled(level=0.25, felt_s=0.2, seed=3)]
+    runs = [each.run(tmp_path / str(number)) for number, each in enumerate(received)]
     frame = collect(iter(runs))
     assert list(frame.columns) == ["run", "seed", "work", *COLUMNS]
     assert frame["work"].nunique() == 1

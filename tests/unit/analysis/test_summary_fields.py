@@ -17,27 +17,29 @@ PLAN = (disturbance(1.0, 3.0, "worker:1", 0.5), disturbance(0.0, 10.0, "server:0
 def story() -> Story:
     """Two workers for six seconds: one gradient stale, one dropped, one left over, one iteration delayed by 0.5 s."""
     job = {"num_workers": 2, "num_samples": 32, "global_batch_samples": 16, "max_time_s": 6.0, "target": 0.5}
-    told = Story("asp", plan=PLAN, convergence={"evaluations": 2, "max_change": 0.25}, **job)
+    received = Story("asp", plan=PLAN, convergence={"evaluations": 2, "max_change": 0.25}, **job)
     own: dict[str, Any] = {"pull_s": 0.1, "data_s": 0.1, "send_s": 0.1, "injected_s": 0.0, "overrun_s": 0.0}
-    told.started()
-    told.lines[-1]["commands"] = [compute(0), compute(1)]
-    told.evaluated(0.0, 0.1, t=0.25)
-    told.arrived(1.0, 0, 0, [apply(0), compute(0)], **own | {"wait_s": 0.1, "compute_s": 0.6})
-    told.arrived(1.5, 1, 1, [apply(1), compute(1)], version=0, **own | {"wait_s": 0.2, "data_s": 0.2, "compute_s": 0.9})
+    received.started()
+    received.lines[-1]["commands"] = [compute(0), compute(1)]
+    received.evaluated(0.0, 0.1, t=0.25)
+    received.arrived(1.0, 0, 0, [apply(0), compute(0)], **own | {"wait_s": 0.1, "compute_s": 0.6})
+    received.arrived(
+        1.5, 1, 1, [apply(1), compute(1)], version=0, **own | {"wait_s": 0.2, "data_s": 0.2, "compute_s": 0.9}
+    )
     late = own | {"wait_s": 0.0, "compute_s": 0.7, "overrun_s": 0.05}
-    told.arrived(2.0, 0, 2, [drop(2), compute(0)], version=1, iteration=1, **late)
-    told.evaluated(2.0, 0.3, t=2.25)
-    told.note(2.5, "Updated", server=0, version=2, updates=2, busy_s=0.4, injected_s=0.2)
-    told.arrived(3.0, 0, 3, [apply(3), compute(0)], iteration=2, **own | {"wait_s": 0.1, "compute_s": 0.6})
+    received.arrived(2.0, 0, 2, [drop(2), compute(0)], version=1, iteration=1, **late)
+    received.evaluated(2.0, 0.3, t=2.25)
+    received.note(2.5, "Updated", server=0, version=2, updates=2, busy_s=0.4, injected_s=0.2)
+    received.arrived(3.0, 0, 3, [apply(3), compute(0)], iteration=2, **own | {"wait_s": 0.1, "compute_s": 0.6})
     delayed = own | {"wait_s": 0.0, "compute_s": 1.4, "injected_s": 0.5}
-    told.arrived(3.2, 1, 4, [], version=2, iteration=1, **delayed)
-    told.evaluated(4.0, 0.7, t=4.2)
-    told.event(4.5, "Lost", worker=1, incarnation=0, reason="killed", restarting=True)
-    told.event(5.0, "Joined", worker=1, incarnation=1)
-    told.event(5.0, "Failed", worker=0, reason="out of luck", retryable=True)
-    told.evaluated(5.5, 0.6)
-    told.finished(6.0, epochs_done=0, samples_applied=24, shards_done=3, shards_total=8)
-    return told
+    received.arrived(3.2, 1, 4, [], version=2, iteration=1, **delayed)
+    received.evaluated(4.0, 0.7, t=4.2)
+    received.event(4.5, "Lost", worker=1, incarnation=0, reason="killed", restarting=True)
+    received.event(5.0, "Joined", worker=1, incarnation=1)
+    received.event(5.0, "Failed", worker=0, reason="out of luck", retryable=True)
+    received.evaluated(5.5, 0.6)
+    received.finished(6.0, epochs_done=0, samples_applied=24, shards_done=3, shards_total=8)
+    return received
 
 
 def quantiles(median: float, p90: float, p99: float) -> dict[str, float]:
@@ -130,9 +132,9 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def test_every_field_of_the_summary(tmp_path: Path) -> None:
-    told = story()
-    summary = summarise(load_run(told.write(tmp_path / "run")))
-    about = {key: told.meta[key] for key in ("run_id", "plan_sha256")}
+    received = story()
+    summary = summarise(load_run(received.write(tmp_path / "run")))
+    about = {key: received.meta[key] for key in ("run_id", "plan_sha256")}
     found, expected = flat(summary), flat(EXPECTED | about)
     assert found.keys() == expected.keys()
     wrong = {
@@ -145,11 +147,11 @@ def test_every_field_of_the_summary(tmp_path: Path) -> None:
 
 def test_a_hundredth_of_many_decisions_takes_long(tmp_path: Path) -> None:
     """The 99th percentile of 20 decisions, of which one takes 100 times as long, is nearly that one."""
-    told = Story("bsp")
-    told.started()
+    received = Story("bsp")
+    received.started()
     for number in range(19):
-        told.evaluated(float(number), 0.1)
-    told.lines[5]["decide_us"] = 1000.0
-    summary = summarise(load_run(told.write(tmp_path / "run")))
+        received.evaluated(float(number), 0.1)
+    received.lines[5]["decide_us"] = 1000.0
+    summary = summarise(load_run(received.write(tmp_path / "run")))
     assert summary["decide_p50_us"] == 10.0
     assert summary["decide_p99_us"] == pytest.approx(10.0 + 0.81 * 990.0)

@@ -40,7 +40,7 @@ Found = Callable[[str], Facts]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What TensorFlow makes of a case; those of a kind are computed together, when the first is asked for."""
+    """TensorFlow's results for a case; those of a kind are computed together, at the first request."""
 
     @cache
     def of(kind: tuple[str, ...]) -> tuple[dict[str, Facts], str]:

@@ -1,4 +1,4 @@
-"""What a command line composes to, held against what Hydra itself makes of the same words."""
+"""The composition of a command line, compared with Hydra's own for the same words."""
 
 from __future__ import annotations
 

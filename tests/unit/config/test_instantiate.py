@@ -1,4 +1,4 @@
-"""Only what the allow-list names is built, and its fields are held against their types."""
+"""Only classes of the allow-list are built, and their fields are checked against their types."""
 
 from __future__ import annotations
 

@@ -102,9 +102,9 @@ def test_what_the_dead_still_say_is_not_heard() -> None:
     desk.core.arrived(desk.at(None), 0, 0, Timings())
     desk.say(*compute(0))
     desk.core.arrived(desk.at(None), 0, 0, Timings())
-    assert desk.told(Arrived, Failed) == []
+    assert desk.received(Arrived, Failed) == []
     desk.arrive(0)
-    assert [event.grad.id for event in desk.told(Arrived)] == [1]
+    assert [event.grad.id for event in desk.received(Arrived)] == [1]
 
 
 def test_a_gradient_outlives_its_worker() -> None:
@@ -120,11 +120,11 @@ def test_a_restart_that_fails_is_told_once() -> None:
     desk = puppet_desk()
     desk.lose(0)
     desk.lose(0)
-    assert len(desk.told(Lost)) == 1
+    assert len(desk.received(Lost)) == 1
     desk.core.worker_joined(desk.at(None), 0, 1)
-    assert desk.told(Joined) == []
+    assert desk.received(Joined) == []
     desk.core.worker_joined(desk.at(None), 0, 2)
-    assert [event.incarnation for event in desk.told(Joined)] == [2]
+    assert [event.incarnation for event in desk.received(Joined)] == [2]
 
 
 def test_a_restart_that_is_given_up_is_told() -> None:
@@ -132,7 +132,7 @@ def test_a_restart_that_is_given_up_is_told() -> None:
     desk = puppet_desk()
     desk.lose(0)
     desk.lose(0, restarting=False)
-    assert [event.restarting for event in desk.told(Lost)] == [True, False]
+    assert [event.restarting for event in desk.received(Lost)] == [True, False]
 
 
 def test_held_computes_do_not_wait_for_a_restart_that_is_given_up() -> None:
@@ -153,7 +153,7 @@ def test_a_failed_compute_is_done_again_by_the_same_worker() -> None:
     desk = Desk(ASP(), make_job()).start()
     mine = desk.busy()[2].ranges
     desk.fail(2)
-    assert desk.told(Failed) == [Failed(t=desk.t, worker=2, reason="out of luck", retryable=True)]
+    assert desk.received(Failed) == [Failed(t=desk.t, worker=2, reason="out of luck", retryable=True)]
     assert desk.busy()[2].ranges == mine
 
 
@@ -169,7 +169,7 @@ def test_a_gradient_that_is_not_finite_is_never_applied_and_its_samples_are_done
     bad = desk.busy()[0].ranges
     desk.arrive(0, finite=False)
     assert desk.dropped == [0]
-    assert desk.told(Failed) == [Failed(t=desk.t, worker=0, reason="gradient is not finite", retryable=True)]
+    assert desk.received(Failed) == [Failed(t=desk.t, worker=0, reason="gradient is not finite", retryable=True)]
     assert desk.noted("Nonfinite") == [{"worker": 0, "grad": 0}]
     assert desk.busy()[2].ranges == bad, "by whoever waits for data"
     with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""KILL_RESTART in the coordinator: who is told what, and whose samples go where."""
+"""KILL_RESTART in the coordinator: the strategy's events, and where samples go."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     desk.say(*compute(0, 1, 2))
     before = desk.busy()[1].ranges
     desk.say(Restart(node="worker:1"))
-    [lost] = desk.told(Lost)
+    [lost] = desk.received(Lost)
     assert (lost.worker, lost.incarnation, lost.restarting, lost.t) == (1, 0, False, desk.t)
     assert desk.restarts == [(desk.t, "worker:1", 0.0)]
     assert desk.noted("Requeued")[0]["samples"] == 1
     desk.core.arrived(desk.at(None), desk.orders[1].grad_id, 1, None)  # type: ignore[arg-type]
-    assert not desk.told(Arrived), "what the dead one still says is not heard"
+    assert not desk.received(Arrived), "what the dead one still says is not heard"
     desk.join(1)
-    assert desk.told(Joined)[0].incarnation == 1
+    assert desk.received(Joined)[0].incarnation == 1
     desk.say(*compute(1))
     assert desk.busy()[1].incarnation == 1
     assert desk.busy()[1].ranges != before, "its old samples wait at the tail of the queue"
@@ -49,14 +49,14 @@ def test_a_gradient_that_had_arrived_stays_valid() -> None:
 
 def test_the_scheduler_says_how_long() -> None:
     desk = Desk(Restarting(orders=("worker:1@3",)), make_job(), scheduler=ConstantPending(pending_s=7.0)).start()
-    assert [event.pending_s for event in desk.told(Scheduling)] == [7.0]
+    assert [event.pending_s for event in desk.received(Scheduling)] == [7.0]
     desk.core.woke(3.0, "strategy:worker:1")
     assert desk.restarts == [(0.0, "worker:1", 7.0)]
     assert desk.noted("Restarting") == [{"node": "worker:1", "pending_s": 7.0}]
 
 
 def test_who_cannot_restart_anybody_is_told_nothing() -> None:
-    assert not puppet_desk().told(Scheduling)
+    assert not puppet_desk().received(Scheduling)
 
 
 def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
@@ -66,13 +66,13 @@ def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
     desk.say(Restart(node="server:0"))
     assert desk.checkpoints[-1][0] == desk.core.version == 0
     assert desk.restarts[-1][1] == "server:0"
-    told = len(desk.events)
+    received = len(desk.events)
     desk.core.arrived(desk.at(None), desk.orders[1].grad_id, 1, None)  # type: ignore[arg-type]
-    assert len(desk.events) == told, "nothing counts any more"
+    assert len(desk.events) == received, "nothing counts any more"
     desk.lose_server()
-    assert desk.told(ServerLost)
+    assert desk.received(ServerLost)
     desk.restore()
-    assert desk.told(Restored)[0].workers == (0, 1, 2)
+    assert desk.received(Restored)[0].workers == (0, 1, 2)
     desk.say(*compute(0, 1, 2))
     assert len(desk.busy()) == 3
 
@@ -107,14 +107,14 @@ def test_a_checkpoint_based_failover_takes_everybody_back() -> None:
     desk.say(*compute(0, 1, 2))
     desk.arrive(0)
     desk.lose(1)
-    assert desk.told(Lost)[0].restarting
-    told = len(desk.events)
+    assert desk.received(Lost)[0].restarting
+    received = len(desk.events)
     desk.core.arrived(desk.at(None), desk.orders[2].grad_id, 2, None)  # type: ignore[arg-type]
-    assert len(desk.events) == told
+    assert len(desk.events) == received
     desk.core.worker_joined(desk.at(None), 1, 1)
-    assert not desk.told(Joined)
+    assert not desk.received(Joined)
     desk.restore()
-    assert desk.told(Restored)[0].workers == (0, 1, 2)
+    assert desk.received(Restored)[0].workers == (0, 1, 2)
 
 
 @pytest.mark.parametrize("rule", ["bsp", "asp"])
@@ -124,8 +124,8 @@ def test_whole_jobs_use_every_sample(rule: str) -> None:
     run = HeapRun(Restarting(rule=rule, orders=orders), job, [1.0, 1.1, 0.9, 2.0], launch_s=1.5).run()
     assert run.core.status == "done", run.core.reason
     assert run.core.shards.samples_applied == 3 * 103
-    assert len(run.told(ServerLost)) == 1
-    assert sorted(event.worker for event in run.told(Joined)) == [0, 1, 2]
+    assert len(run.received(ServerLost)) == 1
+    assert sorted(event.worker for event in run.received(Joined)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("epochs", [1, 3])

@@ -111,12 +111,12 @@ def test_a_lost_server_voids_everything() -> None:
     assert desk.events[-1] == ServerLost(t=desk.t, server=0, incarnation=0, reason="killed")
     desk.core.arrived(desk.at(None), 1, 1, Timings())
     desk.core.worker_failed(desk.at(None), 2, "late", True)
-    assert desk.told(Arrived, Failed)[1:] == []
+    assert desk.received(Arrived, Failed)[1:] == []
     desk.restore()
     assert desk.events[-1] == Restored(t=desk.t, version=0, workers=(0, 1, 2, 3))
     desk.core.arrived(desk.at(None), 1, 1, Timings())
     desk.say(*compute(0, 1, 2, 3))
-    assert [event.grad.id for event in desk.told(Arrived)] == [0]
+    assert [event.grad.id for event in desk.received(Arrived)] == [0]
     with pytest.raises(ProtocolError):
         desk.say(apply(0))
 
@@ -154,7 +154,7 @@ def test_the_job_continues_with_the_checkpoints_state() -> None:
 
 
 def test_workers_lost_and_restarted_meanwhile_are_there_with_the_restore() -> None:
-    """Lost and Joined are not told: the strategy starts from those that Restored names."""
+    """Lost and Joined are not notified: the strategy starts from the workers that Restored names."""
     desk = puppet_desk(num_workers=4, num_samples=4, epochs=1)
     desk.say(*compute(0, 1, 2, 3))
     left = desk.busy()[3].ranges
@@ -162,7 +162,7 @@ def test_workers_lost_and_restarted_meanwhile_are_there_with_the_restore() -> No
     desk.lose(0)
     desk.lose(3, restarting=False)
     desk.join(0)
-    assert desk.told(Lost, Joined) == []
+    assert desk.received(Lost, Joined) == []
     desk.restore()
     assert desk.events[-1].workers == (0, 1, 2)
     desk.say(*compute(0, 1, 2))
@@ -176,7 +176,7 @@ def test_a_second_server_may_be_lost_meanwhile() -> None:
     desk = puppet_desk()
     desk.lose_server()
     desk.core.server_lost(desk.at(None), 1, 0, "killed")
-    assert [event.server for event in desk.told(ServerLost)] == [0, 1]
+    assert [event.server for event in desk.received(ServerLost)] == [0, 1]
     desk.restore()
     desk.say(*compute(0))
     assert set(desk.busy()) == {0}

@@ -1,4 +1,4 @@
-"""Scores: what is lawful, in which order what is asked for, and how the servers' parts make up the whole."""
+"""Scores: which requests are lawful, in which order they are made, and how the servers' parts are summed."""
 
 from __future__ import annotations
 
@@ -42,10 +42,16 @@ def test_means_are_told_of_sums_over_all_servers() -> None:
     at.reference_ready()
     part(at, 2, 1, (1.0, 4.0, 16.0))
     part(at, 0, 1, (8.0, 8.0, 32.0))
-    assert at.told(Scored) == []
+    assert at.received(Scored) == []
     part(at, 1, 1, (-1.0, 0.0, 0.0))
-    (told,) = at.told(Scored)
-    assert (told.grad.id, told.dot, told.sqr_grad, told.sqr_ref, told.ref_version) == (1, 1.0, 3.0, 3.0, 0)
+    (received,) = at.received(Scored)
+    assert (received.grad.id, received.dot, received.sqr_grad, received.sqr_ref, received.ref_version) == (
+        1,
+        1.0,
+        3.0,
+        3.0,
+        0,
+    )
 
 
 def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
@@ -58,7 +64,7 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
         at.reference_ready()
         for server in order:
             part(at, server, 0, parts[server])
-        dots += [told.dot for told in at.told(Scored)]
+        dots += [received.dot for received in at.received(Scored)]
     assert dots == [dots[0]] * 3
     assert (1e16 + 1.0) - 1e16 != (1e16 - 1e16) + 1.0, "the order does matter"
 
@@ -73,7 +79,7 @@ def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> 
     at.say(apply(2))
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.say(Score(grad=0, refresh=True))
-    assert at.references[1:] == [(1, 1)], "on the parameters of now"
+    assert at.references[1:] == [(1, 1)], "on the current parameters"
     assert at.weighings == [(0, 0), (1, 0)]
     at.reference_ready()
     assert at.weighings[2:] == [(0, 1)]
@@ -97,17 +103,17 @@ def test_old_answers_are_not_heard() -> None:
     at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0), reference=7)
     part(at, 0, 1, (1.0, 1.0, 1.0))
-    assert at.told(Scored) == []
+    assert at.received(Scored) == []
     part(at, 0, 0, (1.0, 1.0, 1.0))
     part(at, 0, 0, (1.0, 1.0, 1.0))
-    assert len(at.told(Scored)) == 1
+    assert len(at.received(Scored)) == 1
 
 
 def test_who_takes_over_from_a_dead_scorer_is_asked_again_on_the_parameters_of_then() -> None:
     at = desk()
     scoring = at.core.executor.scoring
     scoring.repeat()
-    assert at.references == [], "nothing was asked for"
+    assert at.references == [], "nothing was requested"
     at.say(Score(grad=0))
     at.say(apply(1))
     scoring.repeat()
@@ -116,7 +122,7 @@ def test_who_takes_over_from_a_dead_scorer_is_asked_again_on_the_parameters_of_t
     assert at.weighings == [], "the dead have spoken"
     scoring.reference_ready(1)
     part(at, 0, 0, (1.0, 1.0, 1.0))
-    assert at.told(Scored)[0].ref_version == 1
+    assert at.received(Scored)[0].ref_version == 1
 
 
 @pytest.mark.parametrize("use", [apply(0), Drop(grads=(0,))])
@@ -132,7 +138,7 @@ def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool
         assert at.weighings == [(1, 0)]
     part(at, 0, 0, (1.0, 1.0, 1.0))
     part(at, 0, 1, (1.0, 1.0, 1.0))
-    assert [told.grad.id for told in at.told(Scored)] == [1]
+    assert [received.grad.id for received in at.received(Scored)] == [1]
 
 
 def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
@@ -142,7 +148,7 @@ def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
     at.lose_server()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.restore()
-    assert at.told(Scored) == []
+    assert at.received(Scored) == []
     at.say(*compute(0))
     at.arrive(0)
     at.say(Score(grad=3))
@@ -156,7 +162,7 @@ def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
     at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.say(apply(0))
-    assert [told.grad.id for told in at.told(Scored)] == [0]
+    assert [received.grad.id for received in at.received(Scored)] == [0]
     assert at.updates == 1
 
 
@@ -166,14 +172,14 @@ def test_a_reference_that_is_not_finite_points_nowhere() -> None:
         at.say(Score(grad=0))
         at.reference_ready()
         part(at, 0, 0, numbers)
-        (told,) = at.told(Scored)
-        assert (told.dot, told.sqr_grad, told.sqr_ref) == (0.0, 1.0, 0.0)
+        (received,) = at.received(Scored)
+        assert (received.dot, received.sqr_grad, received.sqr_ref) == (0.0, 1.0, 0.0)
 
 
 def test_a_score_may_be_asked_for_again_once_it_is_told() -> None:
     at = desk()
     at.say(Score(grad=0))
-    with pytest.raises(ProtocolError, match=r"(?s)worker 0: Score\(grad=0.* while its last score is not told.*Arrived"):
+    with pytest.raises(ProtocolError, match=r"(?s)worker 0: Score\(grad=0.* while its last score is pending.*Arrived"):
         at.say(Score(grad=0))
     at = desk()
     at.say(Score(grad=0))
@@ -181,7 +187,7 @@ def test_a_score_may_be_asked_for_again_once_it_is_told() -> None:
     part(at, 0, 0, (1.0, 1.0, 1.0))
     at.say(Score(grad=0))
     part(at, 0, 0, (1.0, 1.0, 1.0))
-    assert len(at.told(Scored)) == 2
+    assert len(at.received(Scored)) == 2
 
 
 @pytest.mark.parametrize("grad", [0, 7])
@@ -201,7 +207,7 @@ def test_nothing_is_scored_where_nothing_is_held_out() -> None:
 
 
 def test_who_finds_no_data_waits_for_scores_that_may_bring_some() -> None:
-    """Otherwise an empty arrival were told as long as another's gradient waits for its score, over and over."""
+    """Otherwise empty arrivals would repeat as long as another's gradient waits for its score."""
     at = desk(num_workers=2, num_samples=4, epochs=1)
     at.say(Score(grad=0), Score(grad=1), *compute(0, 1))
     assert at.empties() == []
@@ -211,4 +217,4 @@ def test_who_finds_no_data_waits_for_scores_that_may_bring_some() -> None:
     at.say(Drop(grads=(0,)))
     assert [order.grad_id for order in at.busy().values()] == [2], "the samples that came back"
     part(at, 0, 1, (1.0, 1.0, 1.0))
-    assert len(at.told(Scored, Arrived)) == 4
+    assert len(at.received(Scored, Arrived)) == 4

@@ -124,7 +124,7 @@ def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow(ledger
 def test_a_gradient_is_not_scored_twice_at_once(ledger: GradientLedger) -> None:
     ledger.arrived(make_grad(1, worker=4))
     assert ledger.check_score(Score(grad=1), set()).worker == 4
-    with pytest.raises(ProtocolError, match=r"worker 4: .*while its last score is not told"):
+    with pytest.raises(ProtocolError, match=r"worker 4: .*while its last score is pending"):
         ledger.check_score(Score(grad=1), {1})
     with pytest.raises(ProtocolError, match="not arrived, or used before"):
         ledger.check_score(Score(grad=2), set())

@@ -1,4 +1,4 @@
-"""Who is there, and in which incarnation."""
+"""Members and their incarnations."""
 
 from __future__ import annotations
 

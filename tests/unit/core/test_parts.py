@@ -52,7 +52,7 @@ def test_a_round_counts_once_however_many_computed_it() -> None:
     run.say(Apply(grads=(0, 1), weights=(1 / 12, 1 / 12)), Drop(grads=(2,), requeue=False))
     assert run.core.shards.samples_applied == 6
     assert run.effective[0].samples == 6
-    grad = run.told(Arrived)[0].grad
+    grad = run.received(Arrived)[0].grad
     assert (grad.samples, grad.round, grad.round_samples) == (6, 0, 6)
 
 
@@ -91,7 +91,7 @@ def test_a_short_round_leaves_parts_empty_and_their_workers_arrive_at_once() -> 
     run.say(Apply(grads=(0,), weights=(1 / 6,)), *begun)
     assert run.empties() == [1]
     assert run.busy_workers() == [0]
-    assert run.told(Arrived)[-1].grad.round == 1
+    assert run.received(Arrived)[-1].grad.round == 1
 
 
 def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
@@ -102,7 +102,7 @@ def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
     for _ in range(2):
         run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
         run.arrive(0)
-        grad = run.told(Arrived)[-1].grad
+        grad = run.received(Arrived)[-1].grad
         run.say(Apply(grads=(grad.id,), weights=(1 / 6,)))
     assert run.core.status == "done"
     assert run.core.shards.samples_applied == 12

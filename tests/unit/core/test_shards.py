@@ -245,7 +245,7 @@ def test_with_overlap_an_epoch_may_be_done_before_its_elder() -> None:
 
 
 def test_who_was_late_gets_other_samples_and_an_epoch_does_not_wait_for_it() -> None:
-    """Worker 0 draws the last shard of epoch 0 and is late with it: the next one to draw gets it, worker 0 goes on with
+    """Worker 0 draws the last shard of epoch 0 and is late: the next one to draw gets it, worker 0 continues with
     epoch 1. It used to get its own samples back, and epoch 0 stayed open until nobody else had anything to do."""
     shards = make_shards(overlap=True, epochs=3)
     for work_id in (0, 1):

@@ -52,12 +52,12 @@ def to_all(event: Any) -> Sequence[Any]:
 
 @pytest.fixture
 def desk() -> Desk:
-    """Two workers that nobody has asked for anything."""
+    """Two workers without any order."""
     return puppet_desk(num_workers=2, num_samples=100, eval_every_s=None)
 
 
 def settle(desk: Desk) -> None:
-    """The first evaluation, which every job begins with, is told."""
+    """The first evaluation, with which every job begins, is notified."""
     desk.core.evaluated(desk.at(None), desk.core.version, 0.0, {"accuracy": 0.5})
 
 
@@ -213,7 +213,7 @@ def test_a_timer_in_the_future_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_place_is_waited_for(tmp_path: Path) -> None:
-    """50 s pending; who is back is asked for one gradient more."""
+    """50 s pending; the returning worker computes one more gradient."""
 
     def again(event: Any) -> Sequence[Any]:
         if isinstance(event, Started):

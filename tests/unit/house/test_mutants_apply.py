@@ -1,4 +1,4 @@
-"""The list of mutants holds: every bug has its place in the sources, a sentence, and tests that are there."""
+"""The list of mutants holds: every bug has its place in the sources, a sentence, and existing tests."""
 
 from __future__ import annotations
 

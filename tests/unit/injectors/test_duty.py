@@ -63,7 +63,7 @@ def test_what_we_denied_by_coming_late_is_given_back_within_bounds() -> None:
 
 
 def test_a_large_debt_is_paid_with_breaths_in_between() -> None:
-    """Nobody stands still for so long that it is taken for dead, and the debt is paid all the same."""
+    """No process is paused for longer than a lease, and the debt is paid all the same."""
     budget, now, stop_s, runs = Budget(0.05), 0.0, 0.0, 0
     budget.settle(now, 0.0)
     budget.settle(now, 1.0)

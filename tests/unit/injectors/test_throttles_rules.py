@@ -1,4 +1,4 @@
-"""What the throttles decide, on a machine of our own: who stands still when, and what the next incarnation gets."""
+"""Decisions of the throttles, on a fake machine: who is paused when, and what the next incarnation gets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
     assert machine.started == [["/bin/cpulimit", "-p", "1", "-l", "25", "-z"]]
     for cores in (0.5, 0.75):
         machine.throttles.set_cpu("worker:0", cores, "cpulimit")
-    assert machine.sent == [(9001, TERM), (9001, GO)], "told to end once, and awake to hear it"
+    assert machine.sent == [(9001, TERM), (9001, GO)], "ended once, and continued to receive the signal"
     machine.reap(9001, 0)
     assert machine.started[1:] == [["/bin/cpulimit", "-p", "1", "-l", "75", "-z"]]
     assert (9001, KILL) not in machine.sent

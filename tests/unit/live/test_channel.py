@@ -30,7 +30,7 @@ def pair() -> Iterator[Pair]:
 
 
 def messages_in(channel: LoopChannel) -> list[Message]:
-    """Everything that is there now, and no error."""
+    """All available data, and no error."""
     return list(channel.receive())
 
 

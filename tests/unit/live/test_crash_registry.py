@@ -1,4 +1,4 @@
-"""The crash ledger: who is alive, what is torn, whom nothing may touch. No control group is needed for that."""
+"""The crash registry: which runs live, which files are torn, what may not be touched. Needs no control group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ledger(state: Path) -> CrashRegistry:
+def registry(state: Path) -> CrashRegistry:
     return CrashRegistry()
 
 
@@ -132,21 +132,21 @@ def test_who_cannot_be_judged_by_a_number(change: dict[str, object], expected: s
 
 
 def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(
-    ledger: CrashRegistry, tmp_path: Path
+    registry: CrashRegistry, tmp_path: Path
 ) -> None:
     directory = made(tmp_path)
-    ledger.add(this_process(), RUN_ID, (directory[0], 0, 0))
-    ledger.add(this_process(), RUN_ID, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2))
-    ledger.add(this_process(), RUN_ID, directory)
-    (found,) = ledger.entries()
+    registry.add(this_process(), RUN_ID, (directory[0], 0, 0))
+    registry.add(this_process(), RUN_ID, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2))
+    registry.add(this_process(), RUN_ID, directory)
+    (found,) = registry.entries()
     assert found.owner == this_process()
     assert sorted(found.directories) == sorted([directory, (f"/elsewhere/stragglab-{RUN_ID}", 1, 2)])
-    assert os.listdir(ledger.path) == [f"{RUN_ID}.json"]
+    assert os.listdir(registry.path) == [f"{RUN_ID}.json"]
 
 
-def test_nobody_else_may_look(ledger: CrashRegistry, state: Path, tmp_path: Path) -> None:
-    ledger.add(this_process(), RUN_ID, made(tmp_path))
-    assert ledger.path == state == registry_dir()
+def test_nobody_else_may_look(registry: CrashRegistry, state: Path, tmp_path: Path) -> None:
+    registry.add(this_process(), RUN_ID, made(tmp_path))
+    assert registry.path == state == registry_dir()
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert stat.S_IMODE((state / f"{RUN_ID}.json").stat().st_mode) == 0o600
 
@@ -159,7 +159,7 @@ def test_without_xdg_it_is_in_the_home_directory(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("break_it", ["open", "link", "file"])
-def test_a_ledger_that_others_could_have_written_is_refused(state: Path, tmp_path: Path, break_it: str) -> None:
+def test_a_registry_that_others_could_have_written_is_refused(state: Path, tmp_path: Path, break_it: str) -> None:
     state.parent.mkdir()
     if break_it == "open":
         state.mkdir()
@@ -173,21 +173,21 @@ def test_a_ledger_that_others_could_have_written_is_refused(state: Path, tmp_pat
         CrashRegistry()
 
 
-def test_the_directory_of_another_run_is_refused(ledger: CrashRegistry, tmp_path: Path) -> None:
-    ledger.add(dead(), RUN_ID, made(tmp_path))
+def test_the_directory_of_another_run_is_refused(registry: CrashRegistry, tmp_path: Path) -> None:
+    registry.add(dead(), RUN_ID, made(tmp_path))
     for run_id, path in ((RUN_ID, f"/a/stragglab-{RUN_ID}"), (OTHER_ID, f"/a/stragglab-{RUN_ID}")):
         with pytest.raises(ValueError, match="every run has"):
-            ledger.add(this_process(), run_id, (path, 1, 2))
-    (found,) = ledger.entries()
+            registry.add(this_process(), run_id, (path, 1, 2))
+    (found,) = registry.entries()
     assert found.owner == dead()
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "foreign", "link", "fifo"])
-def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: CrashRegistry, tmp_path: Path, how: str) -> None:
+def test_a_torn_file_is_read_as_none_and_harms_nobody(registry: CrashRegistry, tmp_path: Path, how: str) -> None:
     directory = made(tmp_path)
-    ledger.add(dead(), RUN_ID, directory)
-    ledger.add(dead(), OTHER_ID, made(tmp_path, OTHER_ID))
-    path = ledger.path / f"{RUN_ID}.json"
+    registry.add(dead(), RUN_ID, directory)
+    registry.add(dead(), OTHER_ID, made(tmp_path, OTHER_ID))
+    path = registry.path / f"{RUN_ID}.json"
     text = path.read_bytes()
     path.unlink()
     if how == "link":
@@ -198,102 +198,102 @@ def test_a_torn_file_is_read_as_none_and_harms_nobody(ledger: CrashRegistry, tmp
     else:
         foreign = text.replace(f"stragglab-{RUN_ID}".encode(), f"stragglab-{OTHER_ID}".encode())
         path.write_bytes({"cut": text[:-9], "empty": b"", "foreign": foreign}[how])
-    assert [found.run_id for found in ledger.entries()] == [OTHER_ID]
-    assert ledger.torn() == [path.name]
-    ledger.reap_crashed()
+    assert [found.run_id for found in registry.entries()] == [OTHER_ID]
+    assert registry.torn() == [path.name]
+    registry.reap_crashed()
     assert Path(directory[0]).is_dir()
 
 
-def test_half_a_file_is_nothing_until_it_is_old(ledger: CrashRegistry) -> None:
-    half = ledger.path / f".{RUN_ID}.new"
+def test_half_a_file_is_nothing_until_it_is_old(registry: CrashRegistry) -> None:
+    half = registry.path / f".{RUN_ID}.new"
     half.write_bytes(b"{")
-    (ledger.path / "README").touch()
-    assert (ledger.entries(), ledger.torn()) == ([], [])
+    (registry.path / "README").touch()
+    assert (registry.entries(), registry.torn()) == ([], [])
     os.utime(half, (0, 0))
-    assert ledger.torn() == [half.name]
-    ledger.discard(half.name)
-    assert ledger.torn() == []
+    assert registry.torn() == [half.name]
+    registry.discard(half.name)
+    assert registry.torn() == []
 
 
 # ---- reaping --------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_announced_is_removed_if_it_is_empty(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_what_was_announced_is_removed_if_it_is_empty(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
-    ledger.add(dead(), RUN_ID, (directory[0], 0, 0))
-    assert ledger.reap_crashed() == []
+    registry.add(dead(), RUN_ID, (directory[0], 0, 0))
+    assert registry.reap_crashed() == []
     assert not Path(directory[0]).exists()
-    assert ledger.entries() == []
+    assert registry.entries() == []
 
 
-def test_what_was_announced_and_is_not_empty_belongs_to_somebody(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_what_was_announced_and_is_not_empty_belongs_to_somebody(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     below = Path(directory[0], "below")
     below.mkdir()
-    ledger.add(dead(), RUN_ID, (directory[0], 0, 0))
-    assert ledger.reap(ledger.entries()[0], 0.0) == [directory[0]]
+    registry.add(dead(), RUN_ID, (directory[0], 0, 0))
+    assert registry.reap(registry.entries()[0], 0.0) == [directory[0]]
     assert below.is_dir()
-    assert len(ledger.entries()) == 1
+    assert len(registry.entries()) == 1
 
 
-def test_all_that_a_crashed_run_made_is_removed(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_all_that_a_crashed_run_made_is_removed(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
     Path(directory[0], "host-0", "worker-0").mkdir(parents=True)
-    ledger.add(dead(), RUN_ID, directory)
-    assert ledger.reap_crashed() == []
+    registry.add(dead(), RUN_ID, directory)
+    assert registry.reap_crashed() == []
     assert not Path(directory[0]).exists()
-    assert ledger.entries() == []
+    assert registry.entries() == []
 
 
-def test_a_directory_that_was_made_anew_is_somebody_elses(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_a_directory_that_was_made_anew_is_somebody_elses(registry: CrashRegistry, tmp_path: Path) -> None:
     path, device, inode = made(tmp_path)
     for wrong in ((path, device, inode + 1), (path, device + 1, inode)):
-        ledger.add(dead(), RUN_ID, wrong)
-        assert ledger.reap_crashed() == []
+        registry.add(dead(), RUN_ID, wrong)
+        assert registry.reap_crashed() == []
         assert Path(path).is_dir()
-        assert ledger.entries() == []
+        assert registry.entries() == []
 
 
-def test_a_link_is_not_followed(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(registry: CrashRegistry, tmp_path: Path) -> None:
     target, device, inode = made(tmp_path)
     link = tmp_path / f"stragglab-{RUN_ID}"
     link.symlink_to(target)
     inside = Path(target, "below")
     outside = tmp_path / "outside"
     outside.mkdir()
-    ledger.add(dead(), RUN_ID, (str(link), device, inode))
-    assert ledger.reap_crashed() == []
+    registry.add(dead(), RUN_ID, (str(link), device, inode))
+    assert registry.reap_crashed() == []
     assert link.is_symlink()
     inside.symlink_to(outside)
-    ledger.add(dead(), RUN_ID, (target, device, inode))
-    assert ledger.reap(ledger.entries()[0], 0.0) == [target]
+    registry.add(dead(), RUN_ID, (target, device, inode))
+    assert registry.reap(registry.entries()[0], 0.0) == [target]
     assert outside.is_dir()
 
 
-def test_what_a_living_run_has_is_not_touched(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_what_a_living_run_has_is_not_touched(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
-    ledger.add(this_process(), RUN_ID, directory)
-    assert ledger.reap_crashed() == []
+    registry.add(this_process(), RUN_ID, directory)
+    assert registry.reap_crashed() == []
     with pytest.raises(ValueError, match="is running"):
-        ledger.reap(ledger.entries()[0])
+        registry.reap(registry.entries()[0])
     assert Path(directory[0]).is_dir()
-    assert len(ledger.entries()) == 1
+    assert len(registry.entries()) == 1
 
 
-def test_what_another_machine_has_is_not_touched(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_what_another_machine_has_is_not_touched(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
-    ledger.add(msgspec.structs.replace(dead(), machine="another"), RUN_ID, directory)
-    assert ledger.reap_crashed() == []
+    registry.add(msgspec.structs.replace(dead(), machine="another"), RUN_ID, directory)
+    assert registry.reap_crashed() == []
     assert Path(directory[0]).is_dir()
-    assert len(ledger.entries()) == 1
+    assert len(registry.entries()) == 1
 
 
-def test_after_a_reboot_there_is_only_the_file(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_after_a_reboot_there_is_only_the_file(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
-    ledger.add(msgspec.structs.replace(dead(), boot_id="another"), RUN_ID, directory)
-    assert ledger.reap_crashed() == []
+    registry.add(msgspec.structs.replace(dead(), boot_id="another"), RUN_ID, directory)
+    assert registry.reap_crashed() == []
     assert Path(directory[0]).is_dir()
-    assert ledger.entries() == []
+    assert registry.entries() == []
 
 
 # ---- the script -----------------------------------------------------------------------------------------------------
@@ -312,15 +312,15 @@ def test_cleanup_with_nothing_to_clean_makes_nothing(state: Path, capsys: pytest
 
 
 def test_cleanup_shows_and_then_removes_what_crashed(
-    ledger: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    registry: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, running = made(tmp_path), made(tmp_path, OTHER_ID)
-    ledger.add(dead(), RUN_ID, directory)
-    ledger.add(this_process(), OTHER_ID, running)
+    registry.add(dead(), RUN_ID, directory)
+    registry.add(this_process(), OTHER_ID, running)
     elsewhere = msgspec.structs.replace(dead(), machine="another")
-    ledger.add(elsewhere, "0" * 16, (f"/a/stragglab-{'0' * 16}", 1, 2))
-    ledger.add(msgspec.structs.replace(dead(), boot_id="b"), "1" * 16, (f"/a/stragglab-{'1' * 16}", 1, 2))
-    (ledger.path / f"{'2' * 16}.json").write_bytes(b"{")
+    registry.add(elsewhere, "0" * 16, (f"/a/stragglab-{'0' * 16}", 1, 2))
+    registry.add(msgspec.structs.replace(dead(), boot_id="b"), "1" * 16, (f"/a/stragglab-{'1' * 16}", 1, 2))
+    (registry.path / f"{'2' * 16}.json").write_bytes(b"{")
     code, lines = cleaned(capsys)
     assert code == 0
     assert [line.rpartition(": ")[2] for line in lines] == [
@@ -341,32 +341,32 @@ def test_cleanup_shows_and_then_removes_what_crashed(
         "removed",
     ]
     assert (Path(directory[0]).exists(), Path(running[0]).exists()) == (False, True)
-    assert [len(cleaned(capsys)[1]), len(ledger.entries())] == [2, 2]
+    assert [len(cleaned(capsys)[1]), len(registry.entries())] == [2, 2]
 
 
 def test_cleanup_that_fails_says_so(
-    ledger: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    registry: CrashRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = made(tmp_path)
     Path(directory[0], "file").touch()
-    ledger.add(dead(), RUN_ID, directory)
+    registry.add(dead(), RUN_ID, directory)
     monkeypatch.setattr(CrashRegistry, "reap", functools.partialmethod(CrashRegistry.reap, patience_s=0.0))
     code, (line,) = cleaned(capsys, "--reap")
     assert code == 1
     assert f"could not remove {directory[0]}; try again" in line
-    assert len(ledger.entries()) == 1
+    assert len(registry.entries()) == 1
 
 
-def test_cleanup_refuses_a_ledger_that_is_not_ours(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_refuses_a_registry_of_another_user(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state.mkdir(parents=True)
     state.chmod(0o777)
     assert cleanup.main([]) == 2
     assert "chmod 700" in capsys.readouterr().err
 
 
-def test_the_ledger_is_plain_json(ledger: CrashRegistry, tmp_path: Path) -> None:
+def test_the_registry_is_plain_json(registry: CrashRegistry, tmp_path: Path) -> None:
     directory = made(tmp_path)
-    ledger.add(this_process(), RUN_ID, directory)
-    text = json.loads((ledger.path / f"{RUN_ID}.json").read_text())
+    registry.add(this_process(), RUN_ID, directory)
+    text = json.loads((registry.path / f"{RUN_ID}.json").read_text())
     assert text["directories"] == [list(directory)]
     assert text["owner"]["pid"] == os.getpid()

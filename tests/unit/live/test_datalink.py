@@ -58,7 +58,7 @@ class Line:
     def params(
         self, size: int, step: int = 1 << 16, between: Callable[[], Any] = lambda: None
     ) -> tuple[Header, Vector]:
-        """Read one delivery bit by bit, letting the server go on in between."""
+        """Read one delivery bit by bit, letting the server continue in between."""
         header, data = self.header(), bytearray()
         assert (header.kind, header.length) == (PARAMS, size * 4)
         while len(data) < header.length:

@@ -1,4 +1,4 @@
-"""The plan of a live run is carried out: who is told what and when, and what is written down."""
+"""The plan of a live run is carried out: messages, their times, and the record."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Scene:
         self.machines.network = self.links  # type: ignore[assignment]
         self.groups = {name: Group() for name in [*TASKS, "host:0", "host:1"]}
         self.machines.groups = self.groups  # type: ignore[assignment]
-        self.clock, self.told, self.notes, self.said, self.failures = Clock(), [], [], [], []
+        self.clock, self.received, self.notes, self.said, self.failures = Clock(), [], [], [], []
         schedule = Schedule(build_plan("test", 0, 100.0, windows))
-        tell = lambda target, message: self.told.append(message)  # noqa: E731
+        tell = lambda target, message: self.received.append(message)  # noqa: E731
         self.injector = Injector(schedule, self.machines, self.clock, self, tell)  # type: ignore[arg-type]
 
     def note(self, kind: str, /, **fields: Any) -> None:
@@ -137,7 +137,7 @@ def test_the_agent_answers_in_order_and_its_answer_is_what_counts() -> None:
     scene = Scene(window("pause", "worker:1"), window("cpu", "worker:0", 0.5), throttles="duty")
     scene.injector.start()
     scene.clock.run_until(1)
-    assert scene.told == [
+    assert scene.received == [
         Throttle(target="worker:0", cores=pytest.approx(0.2), by="duty"),
         Freeze(target="worker:1", on=True),
     ]
@@ -188,7 +188,7 @@ def test_at_the_end_nobody_stays_throttled() -> None:
     scene.injector.stop()
     assert scene.groups["worker:0"].said[-1] is None
     assert scene.links.said[-1] == ("cut", 1, False)
-    assert scene.told[-1] == Freeze(target="worker:1", on=False)
+    assert scene.received[-1] == Freeze(target="worker:1", on=False)
     assert scene.said == [("hold", "server:0")], "nobody is started for the end"
     scene.clock.run_until(60)
     assert len(scene.groups["worker:0"].said) == 2, "nothing is carried out after that"
@@ -197,8 +197,8 @@ def test_at_the_end_nobody_stays_throttled() -> None:
 def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:
     scene = Scene(quotas="duty", throttles="none")
     scene.injector.prepare()
-    assert [message.target for message in scene.told] == ["host:0", "host:1"]
-    assert all(message.cores == pytest.approx(0.4) for message in scene.told)
+    assert [message.target for message in scene.received] == ["host:0", "host:1"]
+    assert all(message.cores == pytest.approx(0.4) for message in scene.received)
     for target in ("host:0", "host:1"):
         scene.injector.answered(Actuated(target=target, kind="cpu", by="duty", achieved=0.4))
     assert scene.notes == [], "that is no disturbance"

@@ -62,7 +62,7 @@ def test_after_a_pause_of_our_own_everybody_has_a_whole_lease_again() -> None:
     assert list(leases.overdue(60.0)) == []
     assert list(leases.overdue(60.5)) == []
     silent = [reason for step in range(2, 6) for _, reason in leases.overdue(60.0 + 0.5 * step)]
-    assert silent == ["no sign of life for 2.5 s"]
+    assert silent == ["no heartbeat for 2.5 s"]
 
 
 def test_a_few_of_those_who_are_missing_are_named() -> None:

@@ -1,4 +1,4 @@
-"""By which means a run does what it is asked for, on machines that lack this or that."""
+"""The mechanisms that a run chooses on machines that lack some capabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated network's numbers and names, and what is told to the kernel about a queue, without a kernel."""
+"""The emulated network's numbers and names, and messages to the kernel about a queue, without a kernel."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_hosts_are_numbered_from_zero() -> None:
         Network(RUN_ID, [(1, None), (0, None)])
 
 
-# ---- what is told to the kernel --------------------------------------------------------------------------------------
+# ---- messages to the kernel ------------------------------------------------------------------------------------------
 
 
 class Told(dict[str, Any]):
@@ -93,7 +93,7 @@ class Told(dict[str, Any]):
 
 
 class Kernel:
-    """Remembers what it was told, and answers as a kernel does that holds ``holds`` of what is asked."""
+    """Keeps the messages, and answers like a kernel that enforces ``holds`` of what is requested."""
 
     def __init__(self, holds: float = 1.0) -> None:
         self.calls: list[tuple[Any, ...]] = []

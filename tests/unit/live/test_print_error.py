@@ -60,7 +60,7 @@ def test_too_few_processes_are_told_with_their_cure(problem: Exception, capsys: 
 
 
 def test_an_agent_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It died of it, and nobody was told why."""
+    """It died of the error, and nothing was reported."""
 
     def refuse() -> int:
         raise NO_PROCESS

@@ -1,4 +1,4 @@
-"""Who goes on from where when a replica is lost, on a clock of our own (no process, no socket)."""
+"""Which version replicas continue from after a loss, on a fake clock (no process, no socket)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Replicas(World):
         self.tell(key, TaskReady(num_parameters=10, address=address))
 
     def form(self, *workers: int) -> None:
-        """These have done what they were last told."""
+        """These have carried out their last order."""
         for worker in workers:
             newest = self.said(Reconfigure, ("worker", worker))[-1]
             self.tell(("worker", worker), Attached(generation=newest.generation))
@@ -252,7 +252,7 @@ def test_native_ddp_ends_with_its_first_loss() -> None:
     world = started(inseparable=True)
     world.die(("worker", 1))
     (failed,) = [words for words in world.heard if words[0] == "failed"]
-    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot go on" in failed[1]
+    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot continue" in failed[1]
 
 
 def test_with_failover_by_checkpoint_all_read_the_last_one() -> None:

@@ -140,7 +140,7 @@ def test_sums_are_the_same_bits_everywhere_and_every_time(make: Callable[..., Ra
 
 
 def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]) -> None:
-    """0 and 2 keep what connects them to others; only the connections beside the newcomer are new."""
+    """0 and 2 keep what connects them to others; only the newcomer's connections are new."""
     old = [make(0), make(2)]
     form(old)
     assert reduce(old, vectors_for(2, 100)) == [None, None]

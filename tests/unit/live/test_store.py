@@ -103,7 +103,7 @@ def test_back_to_the_start() -> None:
     for each in (store, fresh):
         receive(each, 3, vector(1.0, 2.0))
         each.apply(order(1, 3))
-    assert store.params.tobytes() == fresh.params.tobytes(), "the momentum starts anew, too"
+    assert store.params.tobytes() == fresh.params.tobytes(), "the momentum starts again, too"
 
 
 @pytest.mark.parametrize("optimizer", [SGD, {"name": "adam", "lr": 0.1}, {"name": "adagrad", "lr": 0.1}])

@@ -289,7 +289,7 @@ def test_a_process_that_never_calls_is_not_waited_for_for_ever() -> None:
 
 
 def test_a_lost_connection_is_looked_into() -> None:
-    """If no server turns out to be dead, the connection was at fault, and its worker starts anew."""
+    """If no server turns out to be dead, the connection was at fault, and its worker is restarted."""
     world = started()
     world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     world.live(SEVERED_GRACE_S / 2)

@@ -66,7 +66,7 @@ def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None
     world.supervisor.restart(NodeId.worker(0), 5.0)
     assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
     assert [(fence.role, fence.id, fence.incarnation) for fence in world.said(Fence)] == [("worker", 0, 0)] * 2
-    assert world.names() == ["moved"], "the coordinator has told the strategy already"
+    assert world.names() == ["moved"], "the coordinator has notified the strategy already"
     world.live(world.clock.now + 4.5)
     assert not launches(world, ("worker", 0))
     world.live(world.clock.now + 1.0)

@@ -16,7 +16,7 @@ from predictors.narx import _loss, _spread
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
 
 
-def told(predictor: SpeedPredictor, *speeds: float) -> SpeedPredictor:
+def received(predictor: SpeedPredictor, *speeds: float) -> SpeedPredictor:
     for speed in speeds:
         predictor.update(SpeedRecord(speed))
     return predictor
@@ -39,7 +39,7 @@ def autoregressive(count: int, seed: int = 0, curve: float = 0.0) -> list[SpeedR
 def test_the_average_follows_a_change_slowly() -> None:
     """a = 0.2: after 100, 100, 50 the forecast is 90, after another 50 it is 82."""
     predictor = Ema(0.2)
-    forecasts = [told(predictor, speed).predict() for speed in (100, 100, 50, 50)]
+    forecasts = [received(predictor, speed).predict() for speed in (100, 100, 50, 50)]
     assert forecasts == pytest.approx([100, 100, 90, 82])
 
 
@@ -61,12 +61,12 @@ def test_the_linear_fit_foresees_the_next_value() -> None:
     for record in autoregressive(40):
         predictor.update(record)
     predictor.predict(0.5)
-    told(predictor, 50.0, 60.0)
+    received(predictor, 50.0, 60.0)
     assert predictor.predict(0.5) == pytest.approx(55.0, abs=1e-4)
 
 
 def test_persistence_says_the_last_value() -> None:
-    assert told(LastValue(), 3.0, 7.0).predict() == 7.0
+    assert received(LastValue(), 3.0, 7.0).predict() == 7.0
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_without_a_record_there_is_no_forecast(name: str) -> None:
 def test_a_steady_speed_is_foreseen(name: str) -> None:
     predictor = speed_predictor(name)
     for count in range(1, 120):
-        told(predictor, 42.0)
+        received(predictor, 42.0)
         assert predictor.records == count
         assert predictor.predict() == pytest.approx(42.0, rel=1e-6)
 
@@ -159,14 +159,14 @@ def test_a_predictor_that_does_not_exist_is_named() -> None:
 def test_after_a_long_calm_a_sudden_slowness_is_believed(name: str) -> None:
     """100 records around 570, then four times as slow: whatever has been learnt says nothing about that."""
     chance = np.random.default_rng(0)
-    predictor = told(speed_predictor(name), *chance.normal(570, 15, 100))
+    predictor = received(speed_predictor(name), *chance.normal(570, 15, 100))
     assert predictor.predict() == pytest.approx(570, rel=0.1)
-    predictions = [told(predictor, speed).predict() for speed in [140.0] * 12]
+    predictions = [received(predictor, speed).predict() for speed in [140.0] * 12]
     if name == "ema":
         assert predictions[-1] < 200
     else:
         assert predictions == pytest.approx([140.0] * 12, rel=0.25)
-    assert told(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
+    assert received(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
 
 
 def test_a_fit_is_renewed_with_every_fifth_record() -> None:

@@ -33,7 +33,7 @@ def quick(name: str) -> StragglerPredictor:
     return straggler_predictor(name, QUICK.get(name))
 
 
-def told(predictor: StragglerPredictor, *rounds: Sequence[float], since: int = 0) -> StragglerPredictor:
+def received(predictor: StragglerPredictor, *rounds: Sequence[float], since: int = 0) -> StragglerPredictor:
     """Round after round, a second apart, of every worker's time."""
     for number, times in enumerate(rounds, start=since):
         for worker, iter_s in enumerate(times):
@@ -57,56 +57,56 @@ def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> Non
 
 def test_the_last_value_is_expected_again() -> None:
     """tag(t+1) = d(t) > 0.2; 20 % is not more than 20 %, not even by the rounding of a quotient."""
-    tags = [told(straggler_predictor("last_value"), [1.0, 1.2, slow]).tags(0.0) for slow in (1.0, 1.2, 1.21)]
+    tags = [received(straggler_predictor("last_value"), [1.0, 1.2, slow]).tags(0.0) for slow in (1.0, 1.2, 1.21)]
     assert tags == [set(), set(), {2}]
     exact = [3.0 * k for k in range(1, 200)]
-    assert not any(told(straggler_predictor("last_value"), [each, each * 1.2]).tags(0.0) for each in exact)
+    assert not any(received(straggler_predictor("last_value"), [each, each * 1.2]).tags(0.0) for each in exact)
 
 
 def test_the_average_needs_two_slow_iterations() -> None:
-    """Speeds 100, 100, 50, 50 with a = 0.2 are foreseen as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100."""
+    """Speeds 100, 100, 50, 50 with a = 0.2 are predicted as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100."""
     predictor, tags = straggler_predictor("ema"), []
     for speed in (100, 100, 50, 50):
-        tags.append(told(predictor, [1 / 100, 1 / speed]).tags(0.0))
+        tags.append(received(predictor, [1 / 100, 1 / speed]).tags(0.0))
     assert tags == [set(), set(), set(), {1}]
 
 
 def test_twice_the_median_of_all() -> None:
-    tags = [told(straggler_predictor("twice_median"), [1.0, 1.0, 1.0, slow]).tags(0.0) for slow in (2.0, 2.01)]
+    tags = [received(straggler_predictor("twice_median"), [1.0, 1.0, 1.0, slow]).tags(0.0) for slow in (2.0, 2.01)]
     assert tags == [set(), {3}]
-    assert told(straggler_predictor("twice_median"), [1.0, 1000.0]).tags(0.0) == set(), "1000 < 2 * 500.5"
-    assert told(straggler_predictor("twice_median", {"factor": 1.5}), [1.0, 4.0]).tags(0.0) == {1}
+    assert received(straggler_predictor("twice_median"), [1.0, 1000.0]).tags(0.0) == set(), "1000 < 2 * 500.5"
+    assert received(straggler_predictor("twice_median", {"factor": 1.5}), [1.0, 4.0]).tags(0.0) == {1}
 
 
 def test_the_median_is_that_of_a_window() -> None:
     """Of 1, 1, 9, 9, 9: of the last three it is 9, of the last five, too, of the last four 5, before 1."""
     predictor, tags = straggler_predictor("twice_median", {"window_iters": 3}), []
     for slow in (1, 1, 9, 9, 9):
-        tags.append(told(predictor, [1.0, 1.0, 1.0, slow]).tags(0.0) == {3})
+        tags.append(received(predictor, [1.0, 1.0, 1.0, slow]).tags(0.0) == {3})
     assert tags == [False, False, False, True, True]
 
 
 def test_a_relative_score_of_a_half_is_twice_as_slow_as_the_fastest() -> None:
     predictor = Nvrx(window_iters=1)
-    told(predictor, [1.0, 2.0, 4.0])
+    received(predictor, [1.0, 2.0, 4.0])
     assert predictor.relative() == {0: 1.0, 1: 0.5, 2: 0.25}
-    tags = [told(Nvrx(window_iters=1), [1.0, 1.0, slow]).tags(0.0) for slow in (1.42, 1.43)]
+    tags = [received(Nvrx(window_iters=1), [1.0, 1.0, slow]).tags(0.0) for slow in (1.42, 1.43)]
     assert tags == [set(), {2}], "1 / 0.7 = 1.4286"
 
 
 def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
     """All get slow at once: nobody is slower than the others."""
     rounds = [[1.0, 2.0]] * 3 + [[4.0, 4.0]] * 3
-    predictor = told(Nvrx(window_iters=3), *rounds)
+    predictor = received(Nvrx(window_iters=3), *rounds)
     assert isinstance(predictor, Nvrx)
     assert predictor.individual() == {0: 0.25, 1: 0.5}
     assert predictor.relative() == {0: 1.0, 1: 1.0}
     assert predictor.tags(9.0) == {0, 1}
-    assert told(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
+    assert received(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
 
 
 def test_one_lucky_iteration_is_no_reference() -> None:
-    predictor = told(Nvrx(window_iters=3, scores="individual"), *[[0.1, 0.1], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
+    predictor = received(Nvrx(window_iters=3, scores="individual"), *[[0.1, 0.1], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
     assert predictor.tags(9.0) == set()
 
 
@@ -117,7 +117,7 @@ def test_the_oracle_reads_windows_that_are_half_open() -> None:
     other = []
     for t in times:
         predictor = Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=False), PlannedWindow(0, 5.0, 6.0, slept=False)])
-        other.append(told(predictor, [0.2, 0.2]).tags(t))
+        other.append(received(predictor, [0.2, 0.2]).tags(t))
     assert other == [{1}, {1}, {1}, set()], "the iteration of 0.2 s that begins at 0.9 s is under way at 1 s"
 
 
@@ -178,21 +178,21 @@ def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[
 
 @every_measuring_one
 def test_a_worker_that_is_always_slow_is_tagged_and_no_other(name: str) -> None:
-    predictor = told(quick(name), *[[1.0, 1.0, 3.0, 1.0]] * 6)
+    predictor = received(quick(name), *[[1.0, 1.0, 3.0, 1.0]] * 6)
     assert predictor.tags(6.0) == {2}
     predictor.forget(2)
     assert predictor.tags(6.0) == set()
-    told(predictor, *[[1.0, 1.0, 3.0, 1.0]] * 6, since=6)
+    received(predictor, *[[1.0, 1.0, 3.0, 1.0]] * 6, since=6)
     assert predictor.tags(12.0) == {2}
-    told(predictor, *[[1.0, 1.0, 1.0, 1.0]] * 40, since=12)
+    received(predictor, *[[1.0, 1.0, 1.0, 1.0]] * 40, since=12)
     assert predictor.tags(52.0) == set(), "and not for ever"
 
 
 @every_predictor
 def test_of_equal_workers_of_one_worker_and_of_nobody_there_is_nobody_to_tag(name: str) -> None:
     assert quick(name).tags(0.0) == set()
-    assert told(quick(name), *[[1.0, 1.0, 1.0]] * 60).tags(60.0) == set()
-    assert told(quick(name), *[[1.0]] * 5, *[[9.0]] * 5).tags(10.0) == set()
+    assert received(quick(name), *[[1.0, 1.0, 1.0]] * 60).tags(60.0) == set()
+    assert received(quick(name), *[[1.0]] * 5, *[[9.0]] * 5).tags(10.0) == set()
 
 
 @every_measuring_one
@@ -200,7 +200,7 @@ def test_of_equal_workers_of_one_worker_and_of_nobody_there_is_nobody_to_tag(nam
 def test_the_unit_of_time_does_not_matter(name: str, times: list[list[float]]) -> None:
     """Doubling is exact in floating point."""
     twice = [[2 * each for each in row] for row in times]
-    assert told(quick(name), *times).tags(99.0) == told(quick(name), *twice).tags(99.0)
+    assert received(quick(name), *times).tags(99.0) == received(quick(name), *twice).tags(99.0)
 
 
 @every_predictor
@@ -208,10 +208,10 @@ def test_a_pickled_copy_goes_on_alike(name: str) -> None:
     chance = np.random.default_rng(0)
     rounds = [list(map(float, row)) for row in chance.choice([1.0, 1.1, 3.0], size=(70, 4))]
     predictor = straggler_predictor(name, QUICK.get(name), [PlannedWindow(1, 66.0, 68.0, True)])
-    told(predictor, *rounds[:60])
+    received(predictor, *rounds[:60])
     copy = pickle.loads(pickle.dumps(predictor))
     for number, times in enumerate(rounds[60:], start=60):
-        assert told(predictor, times, since=number).tags(number) == told(copy, times, since=number).tags(number)
+        assert received(predictor, times, since=number).tags(number) == received(copy, times, since=number).tags(number)
 
 
 BAD: list[tuple[str, Mapping[str, object], str]] = [

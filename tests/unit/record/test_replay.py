@@ -135,7 +135,7 @@ def rewrite(run_dir: Path, lines: Lines) -> Path:
     return run_dir
 
 
-def told(lines: Lines, kind: str = "") -> Lines:
+def received(lines: Lines, kind: str = "") -> Lines:
     """The lines of events (of one kind), without the final score."""
     events = [line for line in lines if line["kind"] == "event"][:-1]
     return [line for line in events if kind in ("", line["event"]["type"])]
@@ -164,7 +164,7 @@ def assert_refused(said: Said) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Replay) -> None:
     lines = read_lines(records[name])
-    events = told(lines)
+    events = received(lines)
     num_states = sum("state" in line for line in events)
     exit_code, out, err = replayed(records[name])
     assert (exit_code, err) == (0, "")
@@ -181,9 +181,9 @@ def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) ->
     for name, run_dir in records.items():
         lines = read_lines(run_dir)
         kinds = {"Started", "Arrived", "Evaluated", "Failed", "Lost", "Joined", "ServerLost", "Restored"}
-        assert {line["event"]["type"] for line in told(lines)} == kinds
-        assert {line["event"]["restarting"] for line in told(lines, "Lost")} == {True, False}
-        assert any("state" in line for line in told(lines)) == (name != "asp")
+        assert {line["event"]["type"] for line in received(lines)} == kinds
+        assert {line["event"]["restarting"] for line in received(lines, "Lost")} == {True, False}
+        assert any("state" in line for line in received(lines)) == (name != "asp")
 
 
 def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_the_final_score_was_told_to_nobody(planted: Plant, replayed: Replay) ->
 
 def test_what_is_not_a_number_is_nan(planted: Plant, replayed: Replay) -> None:
     run_dir = planted("HasNoNumbers", score=lambda version: math.nan if version % 2 else 1.0)
-    answers = [line["commands"][0] for line in told(read_lines(run_dir), "Evaluated")]
+    answers = [line["commands"][0] for line in received(read_lines(run_dir), "Evaluated")]
     assert {answer["tag"] for answer in answers} == {"nan", "number"}
     assert {answer["at_s"] for answer in answers} == {None}
     exit_code, out, _ = replayed(run_dir, "--show")
@@ -228,7 +228,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
         exit_code, out, _ = replayed(asp)
         assert exit_code == 0
         assert f", seq 0 to {end}\nstrategy " in out
-        assert f"replayed  {len(told(lines))} events" in out
+        assert f"replayed  {len(received(lines))} events" in out
 
 
 # ---- different ------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ SPOILT = ("more samples", "the next float", "another order", "no command", "anot
 
 def spoil(lines: Lines, how: str) -> Line:
     """Returns the line that is the first to differ."""
-    one, other = [line for line in told(lines, "Arrived") if len(line["commands"]) == 2][7:9]
+    one, other = [line for line in received(lines, "Arrived") if len(line["commands"]) == 2][7:9]
     match how:
         case "more samples":
             one["commands"][1]["num_samples"] += 1
@@ -269,10 +269,10 @@ def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> 
 
 @pytest.mark.parametrize("name", ["bsp", "ssp", "backup_workers"])
 def test_an_event_left_out_is_missed(records: dict[str, Path], name: str, tmp_path: Path, replayed: Replay) -> None:
-    """Even if the lines are numbered anew. (ASP has no memory that could miss it: there the numbers must do.)"""
+    """Even if the lines are renumbered. (ASP has no memory that could miss it: there the numbers must do.)"""
     run_dir = Path(shutil.copytree(records[name], tmp_path / name))
     lines = read_lines(run_dir)
-    lines.remove(told(lines, "Arrived")[5])
+    lines.remove(received(lines, "Arrived")[5])
     said = replayed(rewrite(run_dir, [{**line, "seq": seq} for seq, line in enumerate(lines)]))
     assert (said[0], "result    different at seq " in said[1]) == (1, True)
 
@@ -296,7 +296,7 @@ def test_another_setting_is_different(asp: Path, replayed: Replay) -> None:
 def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
     lines = read_lines(asp)
     line = spoil(lines, "more samples")
-    seq, grad, before = line["seq"], line["event"]["grad"], len(told([*lines[: line["seq"]], line]))
+    seq, grad, before = line["seq"], line["event"]["grad"], len(received([*lines[: line["seq"]], line]))
     out = assert_different(replayed(rewrite(asp, lines)), seq).splitlines()
     apply = f"        -> Apply: grads [{grad['id']}], weights [0.5], lr_scale 0.25"
     compute = f"        -> Compute: worker {grad['worker']}, num_samples"
@@ -310,14 +310,14 @@ def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
 def test_until_stops_there(asp: Path, replayed: Replay) -> None:
     lines = read_lines(asp)
     seq = spoil(lines, "more samples")["seq"]
-    num_events = sum(line["seq"] < seq for line in told(lines))
+    num_events = sum(line["seq"] < seq for line in received(lines))
     exit_code, out, _ = replayed(rewrite(asp, lines), f"--until={seq - 1}")
     assert (exit_code, f", seq 0 to {seq - 1}\n" in out, f"replayed  {num_events} events, " in out) == (0, True, True)
     assert_different(replayed(asp, f"--until={seq}"), seq)
 
 
 def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> None:
-    events = told(read_lines(records["bsp"]))
+    events = received(read_lines(records["bsp"]))
     exit_code, out, _ = replayed(records["bsp"], "--show")
     shown = out.splitlines()
     assert exit_code == 0

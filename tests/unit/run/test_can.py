@@ -68,7 +68,7 @@ def asked(line: str) -> tuple[Runtime, Config]:
 
 
 def test_the_vocabulary_is_whole() -> None:
-    """A command that nobody has put into ``AnyCommand`` could be asked for and would be refused as unknown."""
+    """A command missing in ``AnyCommand`` could be requested and would be refused as unknown."""
     classes = {one for one in vars(protocol).values() if isinstance(one, type) and issubclass(one, Command)}
     assert set(get_args(AnyCommand)) == classes - {Command}
     assert set(COMMANDS) == {one.__name__ for one in classes - {Command}}

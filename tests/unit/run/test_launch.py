@@ -1,4 +1,4 @@
-"""Jobs as this program starts them, held against jobs as Hydra's own ``main`` and a launcher of its kind start them."""
+"""Jobs started by this program, compared with jobs started by Hydra's own ``main`` and by a launcher."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def counted(parent):
 Strategy, Backend, Task = counted(BSP), counted(NumpyBackend), counted(SampleLedger)
 Pattern, Pending, Runtime = counted(NoStragglers), counted(ConstantPending), counted(VirtualRuntime)
 
-class Told(Callback):
+class Notified(Callback):
     def __getattribute__(self, name):
         if name.startswith("on_"):
             note(name)
@@ -92,7 +92,7 @@ def anew(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Words that make another launcher and another sweeper known; which are asked for by name."""
+    """Words that register another launcher and another sweeper, which are chosen by name."""
     (tmp_path / "lib" / "hydra_plugins").mkdir(parents=True)
     for kind, name, text in (("launcher", "crowd", LAUNCHER), ("sweeper", "other", SWEEPER)):
         (tmp_path / "lib" / "hydra_plugins" / f"{name}.py").write_text(text)
@@ -105,7 +105,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def stored(folder: Path) -> dict[str, Any]:
-    """What Hydra's part of a record says, without what must differ: the launcher, its folder, who was told to."""
+    """Hydra's part of a record, without what must differ: the launcher, its folder, the callback."""
     found = {path.stem: yaml.safe_load(path.read_text()) for path in (folder / ".hydra").iterdir()}
     hydra = found["hydra"]["hydra"]
     for name in ("launcher", "sweeper", "sweep", "run"):
@@ -165,7 +165,7 @@ def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(plugins: li
 
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Words that choose parts which write down that they are built, and a callback that writes what it is told."""
+    """Words that choose parts which note that they are built, and a callback that notes its calls."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "counted.py").write_text(COUNTED)
     monkeypatch.syspath_prepend(tmp_path / "lib")
@@ -177,7 +177,9 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (tmp_path / "conf" / group).mkdir(parents=True)
         (tmp_path / "conf" / group / "counted.yaml").write_text(text.replace(plain, target))
     (tmp_path / "conf" / "hydra" / "callbacks").mkdir(parents=True)
-    (tmp_path / "conf" / "hydra" / "callbacks" / "told.yaml").write_text("told:\n  _target_: counted.Told\n")
+    (tmp_path / "conf" / "hydra" / "callbacks" / "notified.yaml").write_text(
+        "notified:\n  _target_: counted.Notified\n"
+    )
     return [
         "--config-dir",
         str(tmp_path / "conf"),
@@ -202,7 +204,7 @@ def test_every_part_of_a_job_is_built_once(counted: list[str], tmp_path: Path) -
 def test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts(
     counted: list[str], tmp_path: Path
 ) -> None:
-    ok(*counted, "hydra/callbacks=told", "-m", "seed=0,1,2", "hydra.sweep.dir=out", cwd=tmp_path)
+    ok(*counted, "hydra/callbacks=notified", "-m", "seed=0,1,2", "hydra.sweep.dir=out", cwd=tmp_path)
     found = lines(tmp_path)
     begun = found.index("on_multirun_start")
     assert sorted(found[:begun]) == sorted(BUILT * 3)
@@ -210,9 +212,9 @@ def test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_start
 
 
 def test_callbacks_of_the_user_hear_of_a_single_run(counted: list[str], tmp_path: Path) -> None:
-    ok(*counted, "hydra/callbacks=told", "hydra.run.dir=out", cwd=tmp_path)
-    told = [line for line in lines(tmp_path) if line.startswith("on_")]
-    assert told == ["on_run_start", "on_job_start", "on_job_end", "on_run_end"]
+    ok(*counted, "hydra/callbacks=notified", "hydra.run.dir=out", cwd=tmp_path)
+    notified = [line for line in lines(tmp_path) if line.startswith("on_")]
+    assert notified == ["on_run_start", "on_job_start", "on_job_end", "on_run_end"]
 
 
 def test_a_job_that_is_refused_late_does_not_stop_a_sweep(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Standard streams that nobody reads: the program goes on, its exit code is its own, and no file gets their numbers."""
+"""Standard streams without a reader: the program continues with its own exit code, and no file gets their numbers."""
 
 from __future__ import annotations
 

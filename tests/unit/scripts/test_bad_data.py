@@ -1,4 +1,4 @@
-"""Data of no use, as a user meets it: ``run.py`` and ``scripts/prepare_data.py`` end with one line that names the file
+"""Invalid data, as a user meets it: ``run.py`` and ``scripts/prepare_data.py`` end with one line that names the file
 and the cure, exit code 2, and nothing that was not there before."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def many_words(raw: Path) -> None:
 
 
 class Case(NamedTuple):
-    """Files of a data set that are of no use, and what is said of them."""
+    """Invalid files of a data set, and the message about each."""
 
     workload: str
     dataset: str

@@ -42,9 +42,9 @@ class ExactRunner(FakeRunner):
 
     def leave(self, said: dict[str, str], new: Path) -> None:
         rows = read_plan(Path(said["straggler.path"].strip("'"))) if "straggler.path" in said else []
-        told = self._tell(said, rows)
-        told.story.meta["started_at"] = self.started_at()
-        told.write(new)
+        received = self._tell(said, rows)
+        received.story.meta["started_at"] = self.started_at()
+        received.write(new)
 
     def _tell(self, said: dict[str, str], rows: list[dict[str, str]]) -> Telling:
         by, end_s, batch = (
@@ -62,21 +62,21 @@ class ExactRunner(FakeRunner):
             )
             for row in rows
         ]
-        told = Telling(*plan, global_batch_samples=batch)
+        received = Telling(*plan, global_batch_samples=batch)
         linked = "cluster.hosts.cpu_cores" in said
         for one in plan:
-            self._work(told, one["start_s"], batch, linked)
+            self._work(received, one["start_s"], batch, linked)
             stretch = self.duty_off if by == "duty" else 1.0
-            self._work(told.rest(one["start_s"]), one["end_s"], batch, linked, one, stretch)
-            told.rest(one["end_s"])
+            self._work(received.rest(one["start_s"]), one["end_s"], batch, linked, one, stretch)
+            received.rest(one["end_s"])
             if one["kind"] != "delay":
-                told.noted(one["start_s"], one["target"], one["kind"], one["magnitude"], by="tc" if linked else by)
-        self._work(told, end_s, batch, linked)
-        return told
+                received.noted(one["start_s"], one["target"], one["kind"], one["magnitude"], by="tc" if linked else by)
+        self._work(received, end_s, batch, linked)
+        return received
 
     def _work(
         self,
-        told: Telling,
+        received: Telling,
         until_s: float,
         batch: int,
         linked: bool,
@@ -86,9 +86,9 @@ class ExactRunner(FakeRunner):
         level = 1.0 if one is None or one["kind"] == "delay" else one["magnitude"] / off
         added_s = one["magnitude"] if one is not None and one["kind"] == "delay" else 0.0
         if linked:
-            told.work(until_s, 1e-3, samples=batch, pull_s=TRANSFER_S / level, send_s=TRANSFER_S / level)
+            received.work(until_s, 1e-3, samples=batch, pull_s=TRANSFER_S / level, send_s=TRANSFER_S / level)
         else:
-            told.work(until_s, batch * SAMPLE_S / level + added_s, samples=batch, injected_s=added_s)
+            received.work(until_s, batch * SAMPLE_S / level + added_s, samples=batch, injected_s=added_s)
 
 
 def read_plan(path: Path) -> list[dict[str, str]]:
@@ -336,8 +336,8 @@ def test_records_without_disturbances_are_refused(bench: Bench, tmp_path: Path) 
 
 
 def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
-    told = Telling()
-    told.write(bench.out / "records" / "probe")
+    received = Telling()
+    received.write(bench.out / "records" / "probe")
     (bench.out / "records" / "probe" / ".hydra").mkdir()
     said = script.settings(probe(hosts=True), script.parse(["-o", str(bench.out)]))
     (bench.out / "records" / "probe" / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))

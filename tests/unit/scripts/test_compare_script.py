@@ -31,7 +31,7 @@ class ComparedRunner(FakeRunner):
 
     def leave(self, said: dict[str, str], new: Path) -> None:
         strategy, virtual = said["strategy"], said["runtime"] == "virtual"
-        told = story(
+        received = story(
             strategy,
             seed=int(said["seed"]),
             runtime="virtual" if virtual else "live",
@@ -41,9 +41,9 @@ class ComparedRunner(FakeRunner):
         )
         if virtual:
             model = load_costs(said["cluster.costs"].strip("'"))
-            told.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
-        told.meta["started_at"] = self.started_at()
-        told.write(new)
+            received.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
+        received.meta["started_at"] = self.started_at()
+        received.write(new)
 
 
 class Bench(ScriptBench):

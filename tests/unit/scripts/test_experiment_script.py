@@ -47,10 +47,10 @@ class ComposedRunner(FakeRunner):
 
     def leave(self, said: dict[str, str], new: Path) -> None:
         epochs = int(said["workload.epochs"])
-        told = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
-        told.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
-        told.meta["versions"]["commit"] = self.commit
-        told.write(new)
+        received = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
+        received.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
+        received.meta["versions"]["commit"] = self.commit
+        received.write(new)
 
     def configured(self, words: list[str], hydra: Path) -> None:
         hydra.mkdir()
@@ -153,7 +153,7 @@ def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not
     assert len(older.ran) == 4
     assert len(runner.ran) == 8
     assert bench.run("--fresh", runner=runner)[0] == 0
-    assert len(runner.ran) == 8, "so it goes on where it was interrupted"
+    assert len(runner.ran) == 8, "so it continues where it was interrupted"
 
 
 @pytest.mark.parametrize(("commit", "why"), [("1a2b3c4-dirty", "there are uncommitted"), ("unknown", "this is no git")])

@@ -57,15 +57,15 @@ def traces(phi: float, batches: Sequence[int] = BATCHES, **given: Any) -> list[T
 def story(batch: int, phi: float, updates: int = 120, lr_scale: float = 1.0, **given: Any) -> Story:
     """The same as a record: one worker, one gradient per update, an evaluation after every fourth update."""
     loss = given.pop("loss", 1.0)
-    told = Story(**{"num_workers": 1, "global_batch_samples": batch, "lr": 0.1, **given})
-    told.started()
+    received = Story(**{"num_workers": 1, "global_batch_samples": batch, "lr": 0.1, **given})
+    received.started()
     for k in range(updates):
         if k % 4 == 0:
-            told.evaluated(0.1 * k, float(learned(k * lr_scale / (1 + lr_scale * phi / batch))))
+            received.evaluated(0.1 * k, float(learned(k * lr_scale / (1 + lr_scale * phi / batch))))
         command = {**apply(k), "lr_scale": lr_scale}
-        told.arrived(0.1 * k + 0.05, 0, k, [command], samples=batch, iteration=k, loss=loss)
-    told.finished(0.1 * updates)
-    return told
+        received.arrived(0.1 * k + 0.05, 0, k, [command], samples=batch, iteration=k, loss=loss)
+    received.finished(0.1 * updates)
+    return received
 
 
 @pytest.fixture
@@ -217,8 +217,8 @@ UNUSABLE: dict[str, tuple[Callable[[], Story], str]] = {
 def test_a_run_that_the_model_cannot_describe_is_refused_in_one_line(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told, said = UNUSABLE[what]
-    path = told().write(tmp_path / "run")
+    received, said = UNUSABLE[what]
+    path = received().write(tmp_path / "run")
     assert script.main([str(path), "--phi", "1"]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"fit_progress.py: {path}: ")

@@ -100,7 +100,7 @@ def test_the_first_complete_group_is_enough() -> None:
 
 
 def test_a_broken_group_leaves_it_to_the_others() -> None:
-    """(1, 1, 2, 2, 2, 4, 4), s = 2: without worker 6 the group (0, 6) is no use; the coded rest stands in for it, with
+    """(1, 1, 2, 2, 2, 4, 4), s = 2: without worker 6 the group (0, 6) is useless; the coded rest replaces it, with
     another of them away."""
     mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
     groups = packed(mask)
@@ -136,7 +136,7 @@ def test_nobody_has_arrived() -> None:
 
 
 def test_more_stragglers_than_the_code_is_for_are_no_surprise() -> None:
-    """s = 1 and two away: decodable where all ones add nothing to the span of the rows that are there."""
+    """s = 1 and two away: decodable where all ones add nothing to the span of the present rows."""
     group, lone = FIVE[[2, 3]].astype(float), heter_aware(FIVE, chance())
     for matrix in (lone, np.vstack([group[:1], lone[1:2], group, lone[4:]])):
         for dead in combinations(range(5), 2):

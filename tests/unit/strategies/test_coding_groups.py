@@ -123,6 +123,6 @@ def test_when_groups_use_up_all_holders_everything_is_a_plain_sum() -> None:
 
 @pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0,)], [(0, 2), (1, 3)], [(0, 1, 2)]])
 def test_what_is_no_group_is_refused(groups: list[Group]) -> None:
-    """A worker in two of them; parts that are missing; parts that are there twice."""
+    """A worker in two groups; missing parts; duplicate parts."""
     with pytest.raises(ValueError, match="must be disjoint, and each must hold every part exactly once"):
         group_based(SIX_EQUAL, groups, chance())

@@ -45,7 +45,7 @@ CODES = [
 
 @pytest.mark.parametrize(("scheme", "m", "s"), CODES)
 def test_decoded_is_full_for_every_straggler_set(scheme: str, m: int, s: int) -> None:
-    """All sets up to 12 workers, here also above: float64 to 1e-9, float32 to 1e-5 and to what was foreseen."""
+    """All sets up to 12 workers, here also above: float64 to 1e-9, float32 to 1e-5 and to the predicted error."""
     rated = build(scheme, speeds(m), s, chance())
     dead = straggler_sets(m, s, chance())
     assert len(dead) == comb(m, s)

@@ -244,7 +244,7 @@ def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
 
 
 def test_a_worker_that_was_replaced_while_everything_stood_still_is_known_by_its_incarnation() -> None:
-    """Its ``Lost`` and its ``Joined`` are told to nobody then."""
+    """Its ``Lost`` and its ``Joined`` are not notified then."""
     seen = fed()
     seen.observe_event(ServerLost(t=20.0, server=1, incarnation=0, reason=""))
     seen.observe_event(Restored(t=22.0, version=0, workers=(0, 1)))

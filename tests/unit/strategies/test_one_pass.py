@@ -70,7 +70,7 @@ def test_a_workload_decides(workload: tuple[str, ...], seconds: float, tmp_path:
     done = run_cli(*calm, *small, "strategy=coding_cyclic", *workload)
     assert done.exit_code == 0, done.err
     lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    told = [line["event"] for line in lines if line["kind"] == "event" and line["event"]["type"] == "Arrived"]
-    whole = [event for event in told if event["grad"]["samples"] == event["grad"]["assigned_samples"]]
+    received = [line["event"] for line in lines if line["kind"] == "event" and line["event"]["type"] == "Arrived"]
+    whole = [event for event in received if event["grad"]["samples"] == event["grad"]["assigned_samples"]]
     assert len(whole) > 8
     assert {round(event["timings"]["compute_s"], 9) for event in whole} == {round(seconds, 9)}

@@ -22,8 +22,8 @@ from tests.unit.virtual.test_virtual_host_tasks import WorkerModel
 
 
 def test_own_time_leaves_out_what_is_waited_for_others() -> None:
-    told = Timings(wait_s=1.0, data_s=2.0, pull_s=4.0, recv_s=0.5, compute_s=8.0, send_s=16.0)
-    assert (told.bpt_s, told.iter_s, told.own_s) == (10.0, 26.0, 26.5)
+    received = Timings(wait_s=1.0, data_s=2.0, pull_s=4.0, recv_s=0.5, compute_s=8.0, send_s=16.0)
+    assert (received.bpt_s, received.iter_s, received.own_s) == (10.0, 26.0, 26.5)
 
 
 def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
@@ -45,8 +45,8 @@ def test_a_batch_that_loads_meanwhile_hides_the_way() -> None:
     costs = Costs(compute_base_s=0.5, data_base_s=0.75)
     group = WorkerModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
     group.begin(0.0)
-    told, _ = group.only()
-    assert told.recv_s == pytest.approx(told.pull_s) == pytest.approx(told.send_s - 0.75)
+    received, _ = group.only()
+    assert received.recv_s == pytest.approx(received.pull_s) == pytest.approx(received.send_s - 0.75)
 
 
 def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ def arrived(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> A
 
 def test_the_first_iterations_of_every_process_count_for_nothing() -> None:
     warmup = Warmup(2)
-    told = [warmup.tells(arrived(incarnation)) for incarnation in (0, 0, 0, 0, 1, 1, 1)]
-    assert told == [False, False, True, True, False, False, True]
+    received = [warmup.tells(arrived(incarnation)) for incarnation in (0, 0, 0, 0, 1, 1, 1)]
+    assert received == [False, False, True, True, False, False, True]
 
 
 def test_short_batches_and_those_that_took_no_time_tell_nothing() -> None:

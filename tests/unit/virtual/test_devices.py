@@ -158,7 +158,7 @@ def test_each_virtual_worker_has_its_own() -> None:
     job, tape = virtual_job(4, 32, global_batch_samples=16), Tape()
     run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), NoLearner(0, None), Costs(), parse_devices(MIX, 4))
     assert run_alone(run).t == 2 * 1.25
-    times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.told("Arrived")}
+    times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.received("Arrived")}
     assert times == {0: 0.25, 1: 1.25, 2: 0.25, 3: 1.25}
 
 

@@ -1,4 +1,4 @@
-"""Jobs in tight loops: the same rows, to the bit, as the full runtime, and only where they can be told beforehand."""
+"""The fast path: the same rows, to the bit, as the full runtime, and only where they are known beforehand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost models: worked numbers, files that load, and files of no use that are refused in one line with the cure."""
+"""Cost models: worked numbers, files that load, and invalid files, refused in one line with the cure."""
 
 from __future__ import annotations
 

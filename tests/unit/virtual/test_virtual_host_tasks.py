@@ -104,8 +104,8 @@ def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
     """But for its one thread: the parameters, there at 1.0136, are copied (6.4 ms) after the batch is loaded."""
     model = WorkerModel()
     model.begin(1.0)
-    told, at_s = model.only()
-    assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.0064, compute_s=0.201, send_s=0.01)
+    received, at_s = model.only()
+    assert fields(received) == approx(wait_s=1.01, data_s=0.025, pull_s=0.0064, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.2524)
 
 
@@ -113,8 +113,8 @@ def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
     """Loading and copying; pacing is sleep, and messages are the network's."""
     model = WorkerModel(cores=0.25)
     model.begin(1.0)
-    told, _ = model.only()
-    assert fields(told) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
+    received, _ = model.only()
+    assert fields(received) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, comp
     costs = Costs(compute_base_s=0.05, sleep_overshoot_s=0.001)
     model = WorkerModel(costs=costs, cores=cores)
     model.begin(0.0)
-    told, _ = model.only()
-    assert (told.compute_s, told.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
+    received, _ = model.only()
+    assert (received.compute_s, received.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
     )
     model.begin(0.0)
     model.begin(0.0, worker=1)
-    told = {worker: told.compute_s for worker, told, _ in model.run()}
-    assert told == pytest.approx({0: compute_s, 1: 0.2})
+    received = {worker: received.compute_s for worker, received, _ in model.run()}
+    assert received == pytest.approx({0: compute_s, 1: 0.2})
 
 
 def test_two_on_a_host_take_twice_as_long() -> None:
@@ -159,8 +159,8 @@ def test_injected_delays_come_on_top_of_what_it_took() -> None:
     costs = msgspec.structs.replace(REAL, sleep_overshoot_s=0.001)
     model = WorkerModel(costs=costs, profile=None, cores=0.25)
     model.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
-    told, _ = model.only()
-    assert fields(told) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
+    received, _ = model.only()
+    assert fields(received) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
 
 
 def test_the_parts_of_a_message_wait_for_each_other() -> None:
@@ -168,11 +168,11 @@ def test_the_parts_of_a_message_wait_for_each_other() -> None:
     model = WorkerModel(link=640.0)
     model.servers.update(1.0, 1)
     model.begin(1.0)
-    told, at_s = model.only()
+    received, at_s = model.only()
     pulled_s = 1.41 + 0.1 + 0.0036 + 0.0064
-    assert told.pull_s == pytest.approx(pulled_s - 1.035)
-    assert told.send_s == pytest.approx(0.0064 + 0.1 + 0.0036)
-    assert at_s == pytest.approx(pulled_s + 0.201 + told.send_s)
+    assert received.pull_s == pytest.approx(pulled_s - 1.035)
+    assert received.send_s == pytest.approx(0.0064 + 0.1 + 0.0036)
+    assert at_s == pytest.approx(pulled_s + 0.201 + received.send_s)
 
 
 @pytest.mark.parametrize("shares_memory", [False, True])
@@ -181,9 +181,9 @@ def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None
     model = WorkerModel(shares_memory=shares_memory)
     model.begin(1.0)
     model.servers.update(1.1, 1)
-    told, at_s = model.only()
+    received, at_s = model.only()
     if shares_memory:
-        assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
+        assert fields(received) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
     else:
         assert at_s == pytest.approx(1.51)
 
@@ -196,19 +196,19 @@ def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
         changes += [(start_s, "worker:0", "pause", 1.0), (end_s, "worker:0", "pause", 0.0)]
     model = WorkerModel(*changes)
     model.begin(1.0)
-    told, at_s = model.only()
-    assert told.data_s == pytest.approx(1.025)
-    assert told.compute_s == pytest.approx(3.1 - 2.0414), "what it slept for has long passed"
+    received, at_s = model.only()
+    assert received.data_s == pytest.approx(1.025)
+    assert received.compute_s == pytest.approx(3.1 - 2.0414), "what it slept for has long passed"
     assert at_s == pytest.approx(4.105 + (0.0064 - 0.005) + 0.0036)
-    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s)
+    assert sum(getattr(received, part) for part in PARTS) == pytest.approx(at_s)
 
 
 def test_an_order_waits_for_who_stands_still() -> None:
     model = WorkerModel((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
     model.begin(1.0)
-    told, at_s = model.only()
-    assert told.wait_s == pytest.approx(2.0)
-    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s)
+    received, at_s = model.only()
+    assert received.wait_s == pytest.approx(2.0)
+    assert sum(getattr(received, part) for part in PARTS) == pytest.approx(at_s)
 
 
 SECONDS = st.floats(0, 10)
@@ -236,7 +236,7 @@ def test_the_parts_make_up_the_whole(
     _, (_, second, second_s) = model.run()
     assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
     assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
-    assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
+    assert min(getattr(received, part) for received in (first, second) for part in PARTS) >= 0.0
 
 
 LOADING, COPYING, COMPUTING = (1.012, 1.03), (1.036, 1.04), (1.05, 1.2)
@@ -287,19 +287,19 @@ def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -
     group = servers(1.0, lambda target, t: (0.5, 2.0) if target == "server:1" else (0.0, 0.0))
     group.update(0.0, 2)
     assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.5942)
-    told = group.report() + group.report()  # what was reported is not reported again
-    assert [one.busy_s for one in told] == pytest.approx([0.0456, 0.0456 + 0.5942])
-    assert [one.injected_s for one in told] == pytest.approx([0.0, 0.5942])
+    received = group.report() + group.report()  # what was reported is not reported again
+    assert [one.busy_s for one in received] == pytest.approx([0.0456, 0.0456 + 0.5942])
+    assert [one.injected_s for one in received] == pytest.approx([0.0, 0.5942])
 
 
 def test_a_checkpoint_is_the_disks_and_queues_with_the_updates() -> None:
     """On half a core 45.6 ms of work and 0.1 s of writing; the checkpoint counts when the last server has written."""
-    group, told = servers(1.0, costs=msgspec.structs.replace(UPDATES, disk_bytes_per_s=640)), []
+    group, received = servers(1.0, costs=msgspec.structs.replace(UPDATES, disk_bytes_per_s=640)), []
     group.update(0.0, 2)
-    group.store(0.0, told.append)
+    group.store(0.0, received.append)
     group.update(0.0, 2)
     assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.1 + 0.0456)
-    assert told == [pytest.approx(0.001 + 0.0456 + 0.1)]
+    assert received == [pytest.approx(0.001 + 0.0456 + 0.1)]
 
 
 def test_a_server_that_stands_still_begins_nothing() -> None:
@@ -314,15 +314,15 @@ def test_a_server_that_stands_still_begins_nothing() -> None:
 @pytest.mark.parametrize("halted_s", [0.0005, 0.01])
 def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
     """Nothing of it is done, written or reported; also what is still on its way to them."""
-    group, told = servers(2.0), []
+    group, received = servers(2.0), []
     clock = group.machines.clock
     group.update(0.0, 2)
-    group.store(0.0, told.append)
-    group.deliver(0.0, told.append)
+    group.store(0.0, received.append)
+    group.deliver(0.0, received.append)
     clock.at(halted_s, MACHINE, group.halt)
     while clock.next_s < math.inf:
         clock.step()
-    assert (told, group.report()) == ([], [])
+    assert (received, group.report()) == ([], [])
     assert worked_off(group) == pytest.approx(clock.now)
 
 

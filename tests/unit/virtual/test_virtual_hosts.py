@@ -1,4 +1,4 @@
-"""Machines that tasks share, by worked numbers: processors, links, windows that open and close, standing still."""
+"""Machines that tasks share, by worked numbers: processors, links, windows that open and close, pauses."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_narrow_route_is_narrow_for_its_two_ends_only() -> None:
     assert lab.run() == approx({push(0)[::-1]: 0.032, push(1): 4 * MB / (0.75 * GIGABIT), push(0): 0.128})
 
 
-# ---- standing still -------------------------------------------------------------------------------------------------
+# ---- pauses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["worker:0", "host:0"])

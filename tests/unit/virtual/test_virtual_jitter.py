@@ -66,7 +66,7 @@ def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
 
 
 class Forgetful(Jitter):
-    """Planted: every block starts afresh."""
+    """Planted: every block starts with a new state."""
 
     def block(self) -> NDArray[np.float64]:
         self._level = None
@@ -111,7 +111,7 @@ def test_seeds_and_workers_have_streams_of_their_own() -> None:
 
 
 def test_no_worker_shifts_the_luck_of_another() -> None:
-    """Worker 0 computes three times as often beside worker 1 as alone."""
+    """Worker 0 computes three times as often with worker 1 as alone."""
 
     def of_worker_1(others: int) -> list[float]:
         both = [Jitter(0, worker, 0.3, 0.5) for worker in (0, 1)]

@@ -106,7 +106,7 @@ def test_a_jobs_time_starts_at_zero() -> None:
     lab, tape = VirtualLab(), Tape()
     lab.add("late", lambda clock, _: calm_session(tape, clock), start_s=LATER_S)
     assert lab.run()["late"].t == 10 * 0.25
-    assert tape.told("Started")[0]["t"] == 0.0
+    assert tape.received("Started")[0]["t"] == 0.0
 
 
 def calm_session(tape: Tape, clock: Clock, **more: Any) -> VirtualSession:

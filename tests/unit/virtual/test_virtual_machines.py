@@ -161,18 +161,18 @@ def approx(**given: float) -> Any:
     return pytest.approx(given)
 
 
-def fields(told: Timings) -> dict[str, float]:
+def fields(timings: Timings) -> dict[str, float]:
     """Those that are not zero."""
     every = (*PARTS, "injected_s", "overrun_s")
-    return {name: value for name in every if (value := getattr(told, name))}
+    return {name: value for name in every if (value := getattr(timings, name))}
 
 
 def test_parameters_come_while_the_batch_is_loaded() -> None:
     """Ordered at 1.0: there at 1.01; parameters at 1.02, the batch at 1.035; computed at 1.236, pushed at 1.246."""
     model = WorkerModel()
     model.begin(1.0)
-    told, at_s = model.only()
-    assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
+    timings, at_s = model.only()
+    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.246)
 
 
@@ -181,8 +181,8 @@ def test_parameters_wait_for_the_update_before_them() -> None:
     model = WorkerModel()
     model.servers.update(1.0, 1)
     model.begin(1.0)
-    told, at_s = model.only()
-    assert fields(told) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
+    timings, at_s = model.only()
+    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.631)
 
 
@@ -191,8 +191,8 @@ def test_a_push_waits_for_a_busy_server() -> None:
     model = WorkerModel()
     model.begin(1.0)
     model.servers.update(1.1, 1)
-    told, at_s = model.only()
-    assert told.send_s == pytest.approx(1.51 - 1.236)
+    timings, at_s = model.only()
+    assert timings.send_s == pytest.approx(1.51 - 1.236)
     assert at_s == pytest.approx(1.51)
 
 
@@ -203,9 +203,9 @@ def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per
     model.servers.update(1.0, 1)
     model.begin(1.0)
     model.servers.update(1.2, 1)
-    told, at_s = model.only()
-    assert told.pull_s == pytest.approx(1.41 - 1.035)
-    assert told.send_s == pytest.approx(0.0, abs=1e-9)
+    timings, at_s = model.only()
+    assert timings.pull_s == pytest.approx(1.41 - 1.035)
+    assert timings.send_s == pytest.approx(0.0, abs=1e-9)
     assert at_s == pytest.approx(1.611)
     assert model.servers.idle_s == pytest.approx(1.81)
 
@@ -215,8 +215,8 @@ def test_waiting_is_from_push_to_order() -> None:
     model.begin(1.0)
     model.run()
     model.begin(3.0)
-    told = model.run()[1][1]
-    assert told.wait_s == pytest.approx(3.01 - 1.246)
+    timings = model.run()[1][1]
+    assert timings.wait_s == pytest.approx(3.01 - 1.246)
     model.workers.ready(0, 7.0)
     model.begin(7.5)
     assert model.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
@@ -226,8 +226,8 @@ def test_injections_come_on_top() -> None:
     """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
     model = WorkerModel()
     model.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
-    told, at_s = model.only()
-    assert fields(told) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
+    timings, at_s = model.only()
+    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
     assert at_s == pytest.approx(2.149)
 
 
@@ -235,8 +235,8 @@ def test_what_cannot_be_held_is_an_overrun() -> None:
     """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
     model = WorkerModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
     model.begin(0.0)
-    told, _ = model.only()
-    assert fields(told) == approx(compute_s=0.25, overrun_s=0.05)
+    timings, _ = model.only()
+    assert fields(timings) == approx(compute_s=0.25, overrun_s=0.05)
 
 
 def test_jitter_makes_no_negative_overrun() -> None:
@@ -245,9 +245,9 @@ def test_jitter_makes_no_negative_overrun() -> None:
     for _ in range(40):
         model.begin(model.clock.now)
         model.run()
-    told = [one for _, one, _ in model.arrived]
-    assert [one.overrun_s for one in told] == pytest.approx([max(0.0, one.compute_s - 0.2) for one in told])
-    assert {one.overrun_s > 0 for one in told} == {False, True}
+    timings = [one for _, one, _ in model.arrived]
+    assert [one.overrun_s for one in timings] == pytest.approx([max(0.0, one.compute_s - 0.2) for one in timings])
+    assert {one.overrun_s > 0 for one in timings} == {False, True}
 
 
 def test_without_a_profile_the_model_says_how_long_computing_takes() -> None:
@@ -262,7 +262,7 @@ def test_jitter_multiplies_computing_and_nothing_else() -> None:
         model.begin(model.clock.now)
         model.run()
     expected = [{"data_s": 0.1, "compute_s": 0.2 * jitter.factor()} for _ in range(5)]
-    assert [fields(told) for _, told, _ in model.arrived] == [pytest.approx(each) for each in expected]
+    assert [fields(timings) for _, timings, _ in model.arrived] == [pytest.approx(each) for each in expected]
 
 
 SECONDS = st.floats(0, 10)
@@ -288,7 +288,7 @@ def test_the_parts_make_up_the_whole(
     _, (_, second, second_s) = model.run()
     assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
     assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
-    assert min(getattr(told, part) for told in (first, second) for part in PARTS) >= 0.0
+    assert min(getattr(timings, part) for timings in (first, second) for part in PARTS) >= 0.0
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_the_two_directions_do_not_share() -> None:
 
 
 def test_who_comes_later_shares_what_is_left() -> None:
-    """At 16 ms 2 MB are left of the first; at half the rate both go on, the first until 48 ms, then one alone."""
+    """At 16 ms 2 MB are left of the first; at half the rate both continue, the first until 48 ms, then one alone."""
     assert ends([(0.0, "push", 0), (0.016, "push", 1)]) == {("push", 0): 0.048, ("push", 1): 0.064}
 
 
@@ -340,11 +340,11 @@ def test_a_round_of_four_workers_on_gigabit_links() -> None:
     model = WorkerModel(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
     for worker in range(4):
         model.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
-    told = {worker: told for worker, told, _ in model.run()}
-    assert [told[worker].pull_s for worker in range(4)] == pytest.approx([0.128] * 4)
+    timings = {worker: timings for worker, timings, _ in model.run()}
+    assert [timings[worker].pull_s for worker in range(4)] == pytest.approx([0.128] * 4)
     three_s = 0.004 + 4 * (11.5 * MB / 3) / GIGABIT
     fourth_s = 15.5 * MB / GIGABIT  # the server's link is never idle
-    assert [told[worker].send_s for worker in range(4)] == pytest.approx([three_s, three_s, three_s, fourth_s])
+    assert [timings[worker].send_s for worker in range(4)] == pytest.approx([three_s, three_s, three_s, fourth_s])
 
 
 @pytest.mark.parametrize("shares_memory", [False, True])
@@ -358,9 +358,9 @@ def test_huge_links_are_no_links(shares_memory: bool) -> None:
         model.servers.update(1.0, 1)
         for worker in range(4):
             model.begin(1.0, worker, samples=20 + worker)
-        return [(worker, *msgspec.structs.astuple(told), at_s) for worker, told, at_s in sorted(model.run())]
+        return [(worker, *msgspec.structs.astuple(timings), at_s) for worker, timings, at_s in sorted(model.run())]
 
-    assert arrivals(1e18) == [pytest.approx(told, abs=1e-9) for told in arrivals(None)]
+    assert arrivals(1e18) == [pytest.approx(timings, abs=1e-9) for timings in arrivals(None)]
 
 
 # ---- the lost -------------------------------------------------------------------------------------------------------
@@ -379,10 +379,10 @@ def assert_void(model: Any, lost_s: float) -> None:
         model.begin(lost_s, 1)
 
     model.clock.at(lost_s, MACHINE, again)
-    (first, _, _), (second, told, at_s) = model.run()
+    (first, _, _), (second, timings, at_s) = model.run()
     assert (first, second) == (0, 1)
-    assert told.wait_s == pytest.approx(0.01)
-    assert sum(getattr(told, part) for part in PARTS) == pytest.approx(at_s - lost_s)
+    assert timings.wait_s == pytest.approx(0.01)
+    assert sum(getattr(timings, part) for part in PARTS) == pytest.approx(at_s - lost_s)
 
 
 @pytest.mark.parametrize(

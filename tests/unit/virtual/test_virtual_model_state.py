@@ -138,11 +138,11 @@ def test_orders_are_carried_out_in_their_order() -> None:
     assert isinstance(learner, Watched)
     scores: list[Any] = []
     clock, servers = Clock(), Servers(Costs(), learner.num_parameters, 1, lambda target, t: (0.0, 0.0))
-    about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *told: None}
+    about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *received: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
     outcomes = {
         "woke": print,
-        "evaluated": lambda *told: scores.append(told),
+        "evaluated": lambda *received: scores.append(received),
         "checkpointed": print,
         "restarted": print,
         "scorer": None,

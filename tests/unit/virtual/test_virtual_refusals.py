@@ -103,7 +103,7 @@ BAD_LINES = [
     ),
     (
         f"{HOSTS} cluster.hosts.device={{base_s:0.0}}",
-        "cluster.hosts.device: an iteration must take some time, or the clock would stand still; set base_s",
+        "cluster.hosts.device: an iteration must take some time, or the clock would not advance; set base_s",
     ),
     # what would show no effect
     (

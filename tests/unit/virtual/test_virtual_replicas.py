@@ -97,7 +97,7 @@ def test_nothing_is_pulled_or_pushed() -> None:
     costs = Costs(latency_s=1.0, transfer_per_byte_s=1.0)
     run, tape = session(BSP(), allreduce_job(), costs)
     assert finish(run, tape).t == 16 * 0.25
-    timings = [event["timings"] for event in tape.told("Arrived")]
+    timings = [event["timings"] for event in tape.received("Arrived")]
     assert {(one["pull_s"], one["send_s"]) for one in timings} == {(0.0, 0.0)}
 
 
@@ -105,7 +105,7 @@ def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
     """As live: parameters come from there. It loads its batch after that."""
     run, tape = session(BSP(), allreduce_job(), Costs(update_base_s=0.5, data_base_s=0.125))
     assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
-    after = [event["timings"] for event in tape.told("Arrived") if event["grad"]["iteration"]]
+    after = [event["timings"] for event in tape.received("Arrived") if event["grad"]["iteration"]]
     assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
 
 
@@ -151,32 +151,32 @@ COPY = Costs(ring_step_s=0.5, launch_s=3.0)
 def test_the_others_go_on_with_what_was_applied() -> None:
     """Two rounds are done at 3.75 s; the third is lost with worker 2 and computed again by three, of ten samples."""
     tape = struck(COPY, (6.625, 2, False))
-    [lost], [restored] = tape.told("Lost"), tape.told("Restored")
+    [lost], [restored] = tape.received("Lost"), tape.received("Restored")
     assert (lost["t"], lost["restarting"]) == (6.625, False)
     assert (restored["t"], restored["version"], restored["workers"]) == (7.125, 2, [0, 1, 3])
-    after = [event["t"] for event in tape.told("Arrived") if event["t"] > 7.125]
+    after = [event["t"] for event in tape.received("Arrived") if event["t"] > 7.125]
     assert after[:4] == [7.375] * 3 + [7.375 + 2.25]
 
 
 def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
     """Nobody computes meanwhile; 3 s to launch, half a second to copy."""
     tape = struck(COPY, (6.625, 2, True))
-    [restored] = tape.told("Restored")
+    [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"], restored["workers"]) == (6.625 + 3.5, 2, [0, 1, 2, 3])
-    assert tape.told("Joined") == []
+    assert tape.received("Joined") == []
 
 
 def test_losses_in_a_row_are_waited_for_together() -> None:
-    """The second while the first launches, the third while replicas are copied: that begins anew."""
+    """The second while the first launches, the third while replicas are copied, which begins again."""
     tape = struck(COPY, (6.625, 2, True), (7.0, 1, False), (9.75, 0, False))
-    [restored] = tape.told("Restored")
+    [restored] = tape.received("Restored")
     assert (restored["t"], restored["workers"]) == (10.25, [2, 3])
 
 
 def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
-    """The ring of the second update goes on from 3.5 to 6.5 s: its samples are computed again."""
+    """The ring of the second update lasts from 3.5 to 6.5 s: its samples are computed again."""
     struck_s = (6.25, 6.5)
-    versions = [struck(COPY, (at_s, 2, False)).told("Restored")[0]["version"] for at_s in struck_s]
+    versions = [struck(COPY, (at_s, 2, False)).received("Restored")[0]["version"] for at_s in struck_s]
     assert versions == [1, 2]
 
 
@@ -186,8 +186,8 @@ def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
     run.clock.at(0.5, MESSAGE, partial(run.supervisor.lose_worker, 0, "killed", restarting=False))
     finish(run, tape)
     first = next(line for line in tape.lines if line["kind"] == "event" and line["version"] == 1)
-    assert {event["grad"]["version"] for event in tape.told("Arrived") if event["t"] <= 0.5} == {0}
-    assert first["t"] == 1.0 + 1.0, "the three that stayed have computed anew, from 1.0 s on"
+    assert {event["grad"]["version"] for event in tape.received("Arrived") if event["t"] <= 0.5} == {0}
+    assert first["t"] == 1.0 + 1.0, "the three that stayed have computed again, from 1.0 s on"
 
 
 class RestartOnce(Strategy):
@@ -208,18 +208,23 @@ class RestartOnce(Strategy):
 
 
 def test_kill_restart_of_a_replica() -> None:
-    """The others go on half a second later, without the update that was ordered in the same breath.
+    """The others continue half a second later, without the update that was ordered at the same time.
 
     The next incarnation launches (3 s), copies (0.5 s) and joins a round.
     """
     run, tape = session(RestartOnce(), allreduce_job(samples=96), COPY, **LEDGER)
     finish(run, tape)
-    [restored], [joined] = tape.told("Restored"), tape.told("Joined")
+    [restored], [joined] = tape.received("Restored"), tape.received("Joined")
     killed_s = restored["t"] - 0.5
     assert (restored["version"], restored["workers"]) == (2, [0, 2, 3])
     assert (joined["t"], joined["worker"]) == (killed_s + 3.5, 1)
-    assert tape.told("Arrived")[-1]["grad"]["incarnation"] in (0, 1)
-    assert {event["grad"]["worker"] for event in tape.told("Arrived") if event["t"] > joined["t"] + 5} == {0, 1, 2, 3}
+    assert tape.received("Arrived")[-1]["grad"]["incarnation"] in (0, 1)
+    assert {event["grad"]["worker"] for event in tape.received("Arrived") if event["t"] > joined["t"] + 5} == {
+        0,
+        1,
+        2,
+        3,
+    }
     assert isinstance(run.learner, RealLearner)
     assert run.learner.params.tolist() == [1.0] * 96
 
@@ -230,7 +235,7 @@ def test_with_checkpoints_all_go_back_to_the_last() -> None:
     run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, **LEDGER)
     run.clock.at(2.125, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed"))
     finish(run, tape)
-    [restored] = tape.told("Restored")
+    [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
     assert isinstance(run.learner, RealLearner)
     assert run.learner.params.tolist() == [1.0] * 64

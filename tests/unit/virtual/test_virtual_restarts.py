@@ -36,11 +36,11 @@ def restarting(
 
 def test_a_worker_is_pending_then_launched_and_the_others_go_on() -> None:
     run, tape, _ = restarting("worker:1@1.6", epochs=6)
-    [lost], [joined] = tape.told("Lost"), tape.told("Joined")
+    [lost], [joined] = tape.received("Lost"), tape.received("Joined")
     assert (lost["t"], lost["worker"], lost["restarting"]) == (pytest.approx(1.6), 1, False)
     assert joined["t"] == pytest.approx(1.6 + 2.0 + 0.5 + 0.01, abs=0.02)
     assert (joined["worker"], joined["incarnation"]) == (1, 1)
-    between = [event for event in tape.told("Arrived") if lost["t"] < event["t"] < joined["t"]]
+    between = [event for event in tape.received("Arrived") if lost["t"] < event["t"] < joined["t"]]
     assert len({event["grad"]["iteration"] for event in between}) > 3
     assert {event["grad"]["worker"] for event in between} == {0, 2, 3}
     assert uses(run) == {6.0}
@@ -48,7 +48,7 @@ def test_a_worker_is_pending_then_launched_and_the_others_go_on() -> None:
 
 def test_a_server_comes_back_with_everything_that_was_applied() -> None:
     run, tape, _ = restarting("server:1@1.6")
-    [lost], [back] = tape.told("ServerLost"), tape.told("Restored")
+    [lost], [back] = tape.received("ServerLost"), tape.received("Restored")
     applied = max(line["version"] for line in tape.plain() if line["kind"] == "event" and line["t"] <= 1.6)
     assert back["version"] == applied > 0
     assert lost["t"] == pytest.approx(1.6 + 0.01 + 0.09 + 0.01, abs=0.02)
@@ -62,7 +62,7 @@ def test_whatever_is_restarted_every_sample_counts_once(rule: str, failover: str
     orders = ("worker:1@0.9", "server:0@1.3", "worker:2@1.31", "worker:3@4.0", "server:1@6.0", "server:0@6.05")
     run, tape, _ = restarting(*orders, rule=rule, failover=failover, pending_s=0.3)
     assert uses(run) == {3.0}
-    assert tape.told("ServerLost")  # what is asked for while everything stands still is void
+    assert tape.received("ServerLost")  # a command given during the pause is void
 
 
 def test_the_machine_s_disturbance_stays_behind() -> None:
@@ -77,7 +77,7 @@ def test_the_machine_s_disturbance_stays_behind() -> None:
         run, tape = session(strategy, job, Costs(), actuator=Schedule(build_plan("test", 0, 100.0, slow)))
         run_alone(run)
         for worker, delay_s in expected.items():
-            late = [e for e in tape.told("Arrived") if e["grad"]["worker"] == worker and e["t"] > 6.0]
+            late = [e for e in tape.received("Arrived") if e["grad"]["worker"] == worker and e["t"] > 6.0]
             assert late[-1]["timings"]["injected_s"] == delay_s, (node, worker)
 
 
@@ -91,9 +91,9 @@ def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
         run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
         waits[failover] = finish(run, tape).t
         assert uses(run) == {3.0}
-        assert len(tape.told("Restored")) == (failover == "checkpoint")
+        assert len(tape.received("Restored")) == (failover == "checkpoint")
         if failover == "checkpoint":
-            [back] = tape.told("Restored")
+            [back] = tape.received("Restored")
             assert back["t"] == pytest.approx(2.3 + 0.5 + 0.01 + 0.09 + 0.01, abs=0.02)
     assert waits["checkpoint"] > waits["shards"] + 0.09
 
@@ -108,7 +108,7 @@ def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> N
     run.clock.at(2.3, MACHINE, unregister("server:1"), run)
     run.clock.at(2.5, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
-    [back] = tape.told("Restored")
+    [back] = tape.received("Restored")
     assert back["t"] == pytest.approx(2.5 + 0.5 + 0.01 + 0.09 + 0.01)
     assert uses(run) == {3.0}
 
@@ -120,8 +120,8 @@ def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
     run, tape = session(strategy, job, READING, learner=ledger(job, strategy))
     run.clock.at(2.35, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
-    assert not tape.told("ServerLost")
-    assert len(tape.told("Restored")) == 1
+    assert not tape.received("ServerLost")
+    assert len(tape.received("Restored")) == 1
     assert uses(run) == {3.0}
 
 
@@ -133,24 +133,24 @@ def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
     run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
     run.clock.at(2.36, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
-    [back] = tape.told("Restored")
+    [back] = tape.received("Restored")
     assert back["t"] == pytest.approx(2.36 + 0.02 + 0.01 + 0.09 + 0.01)
 
 
 def test_servers_are_watched() -> None:
-    """Every update is told once; what was done since the last report is told to the record only, when the job is over.
-    A strategy that does not watch servers is told nothing."""
+    """Every update is reported once; work since the last report goes to the record only, when the job is over. A strategy
+    that does not watch servers receives nothing."""
     _, tape, end_s = restarting()
-    told, after = tape.told("Updated"), tape.noted("Updated")
+    received, after = tape.received("Updated"), tape.noted("Updated")
     assert sorted(note["server"] for _, note in after) == [0, 1]
     assert {t for t, _ in after} == {end_s}
     for server in (0, 1):
-        updates = sum(event["updates"] for event in told if event["server"] == server)
+        updates = sum(event["updates"] for event in received if event["server"] == server)
         assert 24 - updates == sum(note["updates"] for _, note in after if note["server"] == server) == 1
     job = virtual_job(4, 32, epochs=3, num_servers=2)
     run, tape = session(BSP(), job, COSTS, learner=ledger(job, BSP()))
     finish(run, tape)
-    assert not tape.told("Updated")
+    assert not tape.received("Updated")
     assert sum(note["updates"] for _, note in tape.noted("Updated")) == 2 * 24
 
 
@@ -167,6 +167,6 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
         run_alone(
             VirtualSession(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts)
         )
-        own = [event for event in tape.told("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
+        own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

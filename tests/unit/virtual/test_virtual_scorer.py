@@ -88,8 +88,8 @@ def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind:
     run(clock)
     parts = {server: now for now, server, _, _ in heard}
     assert parts == {0: 0.5 + (8.0 + 8.0) + 8.0 + 0.5, 1: 0.5 + (8.0 + 16.0) + 16.0 + 0.5}
-    told = {about.server: (about.updates, about.busy_s) for about in servers.report()}
-    assert told == {0: (1, 8.0 + 8.0 + 8.0), 1: (1, 8.0 + 16.0 + 16.0)}, "the time of a score is busy time"
+    received = {about.server: (about.updates, about.busy_s) for about in servers.report()}
+    assert received == {0: (1, 8.0 + 8.0 + 8.0), 1: (1, 8.0 + 16.0 + 16.0)}, "the time of a score is busy time"
 
 
 def test_updates_wait_for_scores() -> None:

@@ -53,8 +53,14 @@ class Tape:
         self.lines: list[Line] = []
 
     def event(self, t: float, event: Any, commands: Any, version: int, decide_us: float, state: Any) -> None:
-        told = {"event": event, "commands": tuple(commands), "version": version, "decide_us": decide_us, "state": state}
-        self.lines.append({"seq": len(self.lines), "t": t, "kind": "event", **told})
+        received = {
+            "event": event,
+            "commands": tuple(commands),
+            "version": version,
+            "decide_us": decide_us,
+            "state": state,
+        }
+        self.lines.append({"seq": len(self.lines), "t": t, "kind": "event", **received})
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         self.lines.append({"seq": len(self.lines), "t": t, "kind": "note", "note": {"type": kind, **fields}})
@@ -64,7 +70,7 @@ class Tape:
         lines: list[Line] = msgspec.json.decode(msgspec.json.encode(self.lines))
         return lines
 
-    def told(self, kind: str) -> list[Line]:
+    def received(self, kind: str) -> list[Line]:
         """Events of one type."""
         return [line["event"] for line in self.plain() if line["kind"] == "event" and line["event"]["type"] == kind]
 
@@ -213,7 +219,7 @@ def test_an_evaluation_takes_its_time_and_nobody_waits_for_it() -> None:
     costs, job = Costs(evaluation_s=0.375), virtual_job(1, 8, eval_every_s=1.0)
     run, tape = session(BSP(), job, costs, learner=Scored(0, None))
     assert finish(run, tape).t == 2.0
-    assert [(event["asked_s"], event["t"]) for event in tape.told("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
+    assert [(event["asked_s"], event["t"]) for event in tape.received("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
 
 
 # ---- accidents ------------------------------------------------------------------------------------------------------
@@ -262,7 +268,7 @@ def test_a_lost_server_takes_everybody_back() -> None:
     run, tape, outcome = accident(BSP(), RESTART, unregister("server:1"), 2.3)
     [stored] = [(t, note) for t, note in tape.noted("Checkpointed") if 2.0 < t < 2.3]
     assert stored[1]["seconds"] == pytest.approx(0.01 + 0.09 + 0.01)
-    [lost], [back] = tape.told("ServerLost"), tape.told("Restored")
+    [lost], [back] = tape.received("ServerLost"), tape.received("Restored")
     assert (lost["t"], lost["server"], lost["incarnation"]) == (2.3, 1, 0)
     assert back["t"] == pytest.approx(2.3 + 1.5 + 0.09 + 0.01)
     assert (back["version"], back["workers"]) == (stored[1]["version"], [0, 1, 2, 3])
@@ -272,14 +278,14 @@ def test_a_lost_server_takes_everybody_back() -> None:
 
 def test_before_the_first_checkpoint_it_is_all_over_again() -> None:
     run, tape, outcome = accident(BSP(), RESTART, unregister("server:0"), 0.9)
-    assert [event["version"] for event in tape.told("Restored")] == [0]
+    assert [event["version"] for event in tape.received("Restored")] == [0]
     assert (uses(run), outcome.version) == ({3.0}, 24)
 
 
 def test_a_checkpoint_that_was_not_finished_is_none() -> None:
-    """Ordered at 1.0, written and told of at 1.11."""
+    """Ordered at 1.0, written and reported at 1.11."""
     _, tape, _ = accident(BSP(), RESTART, unregister("server:0"), 1.05)
-    assert [event["version"] for event in tape.told("Restored")] == [0]
+    assert [event["version"] for event in tape.received("Restored")] == [0]
     assert [note["version"] for t, note in tape.noted("Checkpointed") if t < 3.0][:1] == [0]
 
 
@@ -287,7 +293,7 @@ def test_a_lost_worker_comes_back() -> None:
     """BSP waits for it and nothing but time is lost."""
     calm, _, before = accident(BSP(), RESTART, unregister())
     run, tape, outcome = accident(BSP(), RESTART, unregister("worker:2"), 1.6)
-    [lost], [joined] = tape.told("Lost"), tape.told("Joined")
+    [lost], [joined] = tape.received("Lost"), tape.received("Joined")
     assert (lost["t"], lost["worker"], lost["incarnation"], lost["restarting"]) == (1.6, 2, 0, True)
     assert joined["t"] == pytest.approx(1.6 + 1.5 + 0.01)
     assert (joined["worker"], joined["incarnation"]) == (2, 1)
@@ -297,8 +303,8 @@ def test_a_lost_worker_comes_back() -> None:
 
 def test_who_leaves_for_good_is_not_waited_for() -> None:
     run, tape, _ = accident(BSP(), RESTART, unregister("worker:2", restarting=False), 1.6)
-    assert [event["restarting"] for event in tape.told("Lost")] == [False]
-    assert tape.told("Joined") == []
+    assert [event["restarting"] for event in tape.received("Lost")] == [False]
+    assert tape.received("Joined") == []
     assert uses(run) == {3.0}
 
 

@@ -90,7 +90,7 @@ class Job:
     def times(self, kind: str, **about: Any) -> list[float]:
         """Of events or notes of one type, those with the given fields."""
         lines = [(line["t"], line.get("event") or line["note"]) for line in self.tape.plain()]
-        return [t for t, told in lines if told["type"] == kind and about.items() <= told.items()]
+        return [t for t, received in lines if received["type"] == kind and about.items() <= received.items()]
 
 
 # ---- processors -----------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_a_cut_link_stops_transfers_and_nothing_else() -> None:
     assert Job(pushing, hosts=hosts_of(link_mbps=1000), num_bytes=4 * MB, rounds=4).t == pytest.approx(calm.t + 1.0)
 
 
-# ---- standing still -------------------------------------------------------------------------------------------------
+# ---- pauses ---------------------------------------------------------------------------------------------------------
 
 
 def test_who_stands_still_is_waited_for() -> None:
@@ -193,7 +193,7 @@ LEASE = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01)
 
 
 def test_who_stands_still_for_longer_than_the_lease_is_fenced() -> None:
-    """At 3.0; its next incarnation, due at 4.5, stands still as well until the window closes, and starts then."""
+    """At 3.0; its next incarnation, due at 4.5, is paused as well until the window closes, and starts then."""
     job = Job(("pause", "worker:2", 1.0, 9.0, 1.0), costs=LEASE, lease_s=2.0)
     assert job.times("Fenced", role="worker", id=2, incarnation=0) == job.times("Exited") == job.times("Lost") == [3.0]
     assert job.times("Joined", worker=2, incarnation=1) == [pytest.approx(9.0 + 0.5 + 0.01)]
@@ -215,7 +215,7 @@ def test_nobody_is_fenced_who_goes_on_in_time(target: str) -> None:
 
 
 def test_a_server_that_stands_still_for_longer_than_the_lease_takes_everybody_back() -> None:
-    """Lost at 4.3; it stands still until 7.3, starts, reads its part (90 ms) and says so. And again."""
+    """Lost at 4.3; it is paused until 7.3, starts, reads its part (90 ms) and reports this. And again."""
     windows = [("pause", "server:1", start_s, start_s + 5.0, 1.0) for start_s in (2.3, 8.3)]
     job = Job(*windows, costs=RESTART, lease_s=2.0, **CHECKPOINTS)
     lost = [pytest.approx(4.3), pytest.approx(10.3)]
@@ -235,7 +235,7 @@ def test_who_is_lost_before_the_coordinator_hears_of_its_silence_is_lost_once() 
 
 
 def test_a_second_loss_of_who_waits_to_start_starts_it_once() -> None:
-    """Fenced at 3.0, killed from 5.0 to 5.5 on top of it, and it stands still until 6.0."""
+    """Fenced at 3.0, killed from 5.0 to 5.5 in addition, and paused until 6.0."""
     windows = [("pause", "worker:2", 1.0, 6.0, 1.0), ("kill", "worker:2", 5.0, 5.5, 1.0)]
     job = Job(*windows, costs=LEASE, lease_s=2.0)
     assert job.times("Exited") == [3.0, 5.0]
@@ -331,7 +331,7 @@ def test_who_has_left_for_good_is_not_scheduled_again() -> None:
 
 
 def test_the_killed_stand_still_where_their_host_does() -> None:
-    """Scheduled at 2.0 on a host that stands still until 5.0: it starts then."""
+    """Scheduled at 2.0 on a host that is paused until 5.0: it starts then."""
     windows = [("kill", "worker:0", 1.0, 2.0, 1.0), ("pause", "host:0", 1.5, 5.0, 1.0)]
     job = Job(*windows, costs=RESTART, hosts=hosts_of(), **CHECKPOINTS)
     assert job.times("Joined") == [pytest.approx(5.0 + BACK_S)]

@@ -246,7 +246,7 @@ def test_published_counts_are_known_without_data() -> None:
 
 
 def test_gzip_of_another_time_is_the_same_file(tmp_path: Path) -> None:
-    """Debian packs anew: the shell differs, what is compared does not."""
+    """Debian repacks: the archive differs, what is compared does not."""
     raw_files.fashion_mnist(tmp_path / "raw", packed=False)
     for path in list((tmp_path / "raw").iterdir()):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), compresslevel=1, mtime=1))

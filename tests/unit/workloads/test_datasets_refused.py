@@ -1,4 +1,4 @@
-"""Files of no use are refused with one line that names them, before anything appears under the data folder."""
+"""Invalid files are refused with one line that names them, before anything appears under the data folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepared arrays that are of no use are seen before any process starts: the file, what is wrong, the cure."""
+"""Invalid prepared arrays are refused before any process starts: the file, what is wrong, the cure."""
 
 from __future__ import annotations
 

@@ -66,14 +66,14 @@ def test_every_paper_s_workload_has_one() -> None:
 def test_the_page_tells_every_workload_and_its_parameters() -> None:
     catalogue = (ROOT / "docs" / "workloads.md").read_text().split("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+) \|[^|]*\|([^|]*)\|", catalogue, re.MULTILINE)
-    told: dict[str, str] = {}
+    received: dict[str, str] = {}
     for names, counts in rows:
         shown = re.findall(r"`(\w+)`", names)
         numbers = re.findall(r"\d[\d,]+(?=;| \||$| for| with)", counts.strip())
-        told |= dict(zip(shown, numbers or [""] * len(shown), strict=False))
-        assert set(shown) <= set(told)
-    assert set(told) == {name for name in NAMES if not name.endswith(LAPTOP)}
-    for name, number in told.items():
+        received |= dict(zip(shown, numbers or [""] * len(shown), strict=False))
+        assert set(shown) <= set(received)
+    assert set(received) == {name for name in NAMES if not name.endswith(LAPTOP)}
+    for name, number in received.items():
         count = getattr(instantiate(workload(name)["task"]), "num_parameters", None)
         if number and count is not None:
             assert number == f"{count:,}", name
