@@ -138,8 +138,8 @@ def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
 
 
 def test_servers_are_watched() -> None:
-    """Every update is reported once; work since the last report goes to the record only, when the job is over. A strategy
-    that does not watch servers receives nothing."""
+    """Every update is reported once; work since the last report goes only to the record, at the end. A strategy that
+    does not watch servers receives nothing."""
     _, tape, end_s = restarting()
     received, after = tape.received("Updated"), tape.noted("Updated")
     assert sorted(note["server"] for _, note in after) == [0, 1]
