@@ -15,8 +15,10 @@ from typing import Protocol
 
 import msgspec
 
+from runtime.core.course import Course
+from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
-from runtime.core.job import RecordSink, Status
+from runtime.core.job import RecordSink
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.scheduling import Scheduler
@@ -45,27 +47,23 @@ class Watched(Protocol):
     record: RecordSink
     scheduler: Scheduler
     promised: Promised
-    halted: bool
-    evaluating: bool
-    status: Status | None
+    course: Course
+    evaluations: Evaluations
 
     @property
     def version(self) -> int:
         """Updates applied."""
 
-    def finish(self, t: float, status: Status, reason: str) -> None:
-        """End the job."""
-
 
 def awaits(job: Watched) -> bool:
     """Whether something is to come that the strategy has asked for or was promised."""
     ledger, members = job.ledger, job.members
-    if ledger.busy or ledger.held or job.halted or job.promised.timers or job.executor.scoring.asked:
+    if ledger.busy or ledger.held or job.course.halted or job.promised.timers or job.executor.scoring.asked:
         return True
     return (
         members.anyone_launching()
         or members.anyone_pending()
-        or (job.evaluating and job.promised.scored != job.version)
+        or (job.evaluations.under_way and job.promised.scored != job.version)
     )
 
 
@@ -81,7 +79,7 @@ def declare(job: Watched, t: float) -> None:
     job.record.note(t, "Stuck", strategy=type(job.strategy).__name__, workers=told)
     words = [f"worker {worker}: {_last(events[worker])}" for worker in list(events)[:NAMED]]
     more = f" and {len(events) - NAMED} others" if len(events) > NAMED else ""
-    job.finish(
+    job.course.finish(
         t,
         "stuck",
         f"{type(job.strategy).__name__} is stuck at {t:.1f} s: it gives no order, and nothing that it has asked for is "
@@ -113,5 +111,5 @@ class Vigil:
             self._since_s, self._work = None, work
         elif self._since_s is None:
             self._since_s = t
-        elif self.after_s is not None and t - self._since_s >= self.after_s and not self.job.status:
+        elif self.after_s is not None and t - self._since_s >= self.after_s and not self.job.course.status:
             declare(self.job, t)

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.core import inputs
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -158,7 +159,7 @@ def counted(samples: int) -> str:
 def fire(desk: Desk) -> None:
     """The strategy's last timer; later than it is due, if more has happened since."""
     at_s, tag = [timer for timer in desk.timers if timer[1].startswith("strategy:")][-1]
-    desk.core.woke(desk.at(max(at_s, desk.t)), tag)
+    desk.core.receive(desk.at(max(at_s, desk.t)), inputs.TimerFired(tag))
 
 
 def score(desk: Desk, grad_id: int, cosine: float) -> None:
@@ -182,7 +183,7 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
     "server lost": lambda desk: desk.lose_server(),
     "server lost N": lambda desk, server: desk.lose_server(server=server),
-    "checkpoint": lambda desk: desk.core.woke(desk.at(None), "runtime:checkpoint"),
+    "checkpoint": lambda desk: desk.core.receive(desk.at(None), inputs.TimerFired("runtime:checkpoint")),
     "restored": lambda desk: desk.restore(),
     "timer": fire,
 }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.holdout import Holdout
 from runtime.core.job import ApplyOrder, ComputeOrder, Job
@@ -54,12 +55,14 @@ class Retracing:
         """All inputs from the beginning on; empty arrivals follow by themselves."""
         match event:
             case {"type": "Started"}:
-                self.core.start()
+                self.core.receive(0.0, inputs.JobStarted())
             case {"type": "Arrived", "grad": {"samples": 0}}:
                 pass
             case {"type": "Arrived", "t": t, "grad": grad, "timings": timings, "loss": loss}:
                 assert self.orders[grad["id"]].version == grad["version"]
-                self.core.arrived(t, grad["id"], grad["worker"], msgspec.convert(timings, Timings), loss)
+                self.core.receive(
+                    t, inputs.GradientArrived(grad["id"], grad["worker"], msgspec.convert(timings, Timings), loss)
+                )
             case {"type": "Scored", "t": t, "grad": grad}:
                 self.scored(t, grad["id"], event)
 
@@ -68,7 +71,7 @@ class Retracing:
         scoring = self.core.executor.scoring
         while grad_id not in self.score_parts:
             assert scoring.under_way is not None
-            scoring.reference_ready(scoring.under_way.number)
+            self.core.receive(t, inputs.ReferenceReady(scoring.under_way.number))
         reference = self.gradient(self.holdout.indices, self.versions[event["ref_version"]])
         held_out, samples = self.core.job.validation_samples, event["grad"]["samples"]
         g, r = self.grads[grad_id].astype(float) / samples, reference.astype(float) / held_out
@@ -76,7 +79,7 @@ class Retracing:
         dot, sqr_g, sqr_r = event["dot"], event["sqr_grad"], event["sqr_ref"]
         self.received.append((dot, sqr_g, sqr_r))
         part = Products(dot=dot * samples * held_out, sqr_grad=sqr_g * samples**2, sqr_ref=sqr_r * held_out**2)
-        self.core.score_parts(t, 0, grad_id, self.score_parts.pop(grad_id), part)
+        self.core.receive(t, inputs.ScorePart(0, grad_id, self.score_parts.pop(grad_id), part))
 
     def gradient(self, indices: NDArray[np.int64], params: NDArray[np.float32]) -> NDArray[np.float32]:
         """Of the summed loss."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import inputs
 from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
 from strategies.antdt_nd import AntDTND
@@ -266,7 +267,9 @@ class Serving(HeapRun):
 
     def tell(self, t: float) -> None:
         for server, busy_s in enumerate(self.busy_s):
-            self.core.updated(t, server, self.core.version, updates=4, busy_s=4 * busy_s, injected_s=0.0)
+            self.core.receive(
+                t, inputs.ServerBusy(server, self.core.version, updates=4, busy_s=4 * busy_s, injected_s=0.0)
+            )
         self.push(t + 0.5, 2, self.tell)
 
     def lose_server(self, t: float | None = None, server: int = 0, *about: Any) -> None:

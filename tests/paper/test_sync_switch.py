@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.fixed_duration import SlowFor
+from runtime.core import inputs
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Apply
@@ -76,13 +77,13 @@ def test_computes_in_progress_arrive_during_a_switch() -> None:
     desk.arrive(0, 1.0)
     desk.arrive(1, 4.0, compute_s=4.0)
     assert desk.busy_workers() == []
-    desk.core.woke(7.0, "strategy:switched")
+    desk.core.receive(7.0, inputs.TimerFired("strategy:switched"))
     assert desk.busy_workers() == [0, 1]
     desk.arrive(1, 8.0)
     desk.arrive(0, 8.5)
     assert [t for t, _, _ in desk.applied] == [4.0, 8.0]
     assert desk.busy_workers() == []
-    desk.core.woke(11.0, "strategy:switched")
+    desk.core.receive(11.0, inputs.TimerFired("strategy:switched"))
     assert desk.busy_workers() == [1]
 
 
@@ -93,9 +94,9 @@ def test_a_worker_lost_during_a_switch_gets_one_compute_only(restarting: bool) -
     desk.arrive(0, 1.0)
     desk.arrive(1, 4.0, compute_s=4.0)
     desk.lose(0, 5.0, restarting=restarting)
-    desk.core.woke(6.0, "strategy:switched")
+    desk.core.receive(6.0, inputs.TimerFired("strategy:switched"))
     assert desk.busy_workers() == [], "too early"
-    desk.core.woke(9.0, "strategy:switched")
+    desk.core.receive(9.0, inputs.TimerFired("strategy:switched"))
     assert desk.busy_workers() == [1]
     if restarting:
         desk.join(0, 10.0)

@@ -16,9 +16,10 @@ import msgspec
 
 from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder, ComputeOrder, Job
-from runtime.core.recovery import inputs
+from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, Strategy, Timings
 from tests.support.answers import Answers, Line
 from tests.support.faults import Crash, Fault, Outage
@@ -172,43 +173,45 @@ class Desk(Scores, Answers):
         return self.t
 
     def start(self) -> Desk:
-        self.core.start()
+        self.core.receive(0.0, inputs.JobStarted())
         return self
 
     def say(self, *commands: Any) -> None:
         """The puppet gives these commands now."""
         assert isinstance(self.core.strategy, Puppet)
         self.core.strategy.next = commands
-        self.core.woke(self.at(None), "strategy:say")
+        self.core.receive(self.at(None), inputs.TimerFired("strategy:say"))
 
     def arrive(self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0) -> None:
         """The worker's Compute is done."""
         grad_id = self.core.ledger.busy[worker].grad_id
-        self.core.arrived(self.at(t), grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
+        self.core.receive(
+            self.at(t), inputs.GradientArrived(grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
+        )
 
     def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
         """The worker's Compute has failed."""
-        self.core.worker_failed(self.at(t), worker, "out of luck", retryable)
+        self.core.receive(self.at(t), inputs.WorkerFailed(worker, "out of luck", retryable))
 
     def lose(self, worker: int, t: float | None = None, *, restarting: bool = True) -> None:
         """The worker is gone."""
-        self.core.worker_lost(self.at(t), worker, "killed", restarting)
+        self.core.receive(self.at(t), inputs.WorkerLost(worker, 0, "killed", restarting))
 
     def join(self, worker: int, t: float | None = None) -> None:
         """The worker's next incarnation is there."""
-        self.core.worker_joined(self.at(t), worker, self.core.members.members[worker].incarnation)
+        self.core.receive(self.at(t), inputs.WorkerJoined(worker, self.core.members.members[worker].incarnation))
 
     def lose_server(
         self, t: float | None = None, server: int = 0, incarnation: int = 0, reason: str = "killed"
     ) -> None:
         """The parameters are gone."""
-        self.core.server_lost(self.at(t), server, incarnation, reason)
+        self.core.receive(self.at(t), inputs.ServerLost(server, incarnation, reason))
 
     def restore(self, t: float | None = None) -> None:
         """The parameters are those of the last checkpoint again."""
         version, state = self.stable
         self.effective = [order for order in self.effective if order.version <= version]
-        self.core.restored(self.at(t), version, state)
+        self.core.receive(self.at(t), inputs.Restored(version, state))
 
 
 def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
@@ -250,14 +253,14 @@ class HeapRun(Recovering, Desk):
 
     def wake(self, at_s: float, tag: str) -> None:
         # a deadline comes after whatever arrives at the very same time
-        self.push(at_s, 2, lambda t: self.core.woke(t, tag))
+        self.push(at_s, 2, lambda t: self.core.receive(t, inputs.TimerFired(tag)))
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        self.core.evaluated(self.t, version, self.t, {})
+        self.core.receive(self.t, inputs.Evaluated(version, self.t, {}))
 
     def checkpoint(self, version: int, state: bytes) -> None:
         super().checkpoint(version, state)
-        self.happen(self.t, inputs.Save(version, state))
+        self.happen(self.t, recovery.Save(version, state))
 
     def restart(self, node: str, pending_s: float) -> None:
         super().restart(node, pending_s)
@@ -268,10 +271,12 @@ class HeapRun(Recovering, Desk):
             return
         outcome = self.outcome(order)
         if outcome == "failed" and order.grad_id in {work.grad_id for work in self.core.ledger.busy.values()}:
-            self.core.worker_failed(t, order.worker, "out of luck", retryable=True)
+            self.core.receive(t, inputs.WorkerFailed(order.worker, "out of luck", retryable=True))
         elif outcome != "failed":
             timings = Timings(compute_s=took)
-            self.core.arrived(t, order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+            self.core.receive(
+                t, inputs.GradientArrived(order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+            )
 
     # ---- faults ------------------------------------------------------------------------------------------------------
 

@@ -92,14 +92,10 @@ class Recovering:
 
     def _news(self, t: float, effect: effects.AnyEffect) -> None:
         match effect:
-            case effects.WorkerLost(worker, _, reason, restarting):
-                self.core.worker_lost(t, worker, reason, restarting)
-            case effects.WorkerJoined(worker, incarnation):
-                self.core.worker_joined(t, worker, incarnation)
+            case effects.WorkerLost() | effects.WorkerJoined() | effects.RolledBack():
+                self.core.receive(t, effect)
             case effects.ServerLost(server, incarnation, reason):
                 self.lose_server(t, server, incarnation, reason)
-            case effects.RolledBack():
-                self.core.halt(t, "all begin again from one version")
             case effects.Restored(version, state):
                 assert state is not None
                 self.stable = (version, state)

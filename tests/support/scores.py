@@ -7,6 +7,7 @@ from math import sqrt
 from random import Random
 from typing import Any
 
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.scoring import Products
 from strategies.protocol import Grad
@@ -47,9 +48,8 @@ class Scores:
     def compute_reference(self, number: int, version: int) -> None:
         self.references.append((number, version))
         if self.push:
-            self.push(
-                self.t + 0.5 * self.cosine(-number)[1], 0, lambda t: self.core.executor.scoring.reference_ready(number)
-            )
+            ready = inputs.ReferenceReady(number)
+            self.push(self.t + 0.5 * self.cosine(-number)[1], 0, lambda t: self.core.receive(t, ready))
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         self.weighings.append((grad_id, reference))
@@ -63,7 +63,7 @@ class Scores:
 
     def reference_ready(self) -> None:
         """The servers hold the reference requested last."""
-        self.core.executor.scoring.reference_ready(self.references[-1][0])
+        self.core.receive(self.t, inputs.ReferenceReady(self.references[-1][0]))
 
     def score_parts(
         self,
@@ -77,4 +77,4 @@ class Scores:
     ) -> None:
         """A server's part: squared norms are those of sums."""
         part = Products(dot=cosine * sqrt(sqr_grad * sqr_ref), sqr_grad=sqr_grad, sqr_ref=sqr_ref)
-        self.core.score_parts(self.at(None) if t is None else t, server, grad_id, reference, part)
+        self.core.receive(self.at(None) if t is None else t, inputs.ScorePart(server, grad_id, reference, part))

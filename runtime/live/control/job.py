@@ -15,6 +15,7 @@ from pathlib import Path
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
@@ -243,7 +244,7 @@ class LiveJob:
             return
         period_s, nodes = self.sampler.sample(self.loop.now, self.session.pids())
         if nodes:
-            self.session.observed(period_s, nodes)
+            self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
 
     def _announce(self) -> None:

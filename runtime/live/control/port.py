@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from runtime.core import inputs
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.live.transport.hub import Hub
@@ -23,8 +24,8 @@ EVALUATOR, SCORER = NodeId("evaluator", 0), NodeId("scorer", 0)
 class PortOwner(Protocol):
     """What the port hands on to the session."""
 
-    def woke(self, tag: str) -> None:
-        """A timer has fired."""
+    def receive(self, given: inputs.AnyInput) -> None:
+        """Tell the coordinator."""
         ...
 
     def wants_checkpoint(self, version: int, state: bytes) -> None:
@@ -99,7 +100,7 @@ class LivePort:
         self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
 
     def wake(self, at_s: float, tag: str) -> None:
-        self.loop.at(at_s, lambda: self.owner.woke(tag))
+        self.loop.at(at_s, lambda: self.owner.receive(inputs.TimerFired(tag)))
 
     def restart(self, node: str, pending_s: float) -> None:
         """When everything ordered before has been sent."""

@@ -9,13 +9,15 @@ from typing import Any, Protocol
 import msgspec
 
 from runtime.api import RunStatus
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import RecordSink
 from runtime.core.stuck import Vigil
 from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
-from runtime.live.control.port import REFERENCE_TICKETS, SCORER, LivePort
+from runtime.live.control.port import SCORER, LivePort
 from runtime.live.control.replica_port import ReplicaPort
+from runtime.live.control.reports import input_of
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.tasks import BESIDE
@@ -28,13 +30,10 @@ from runtime.live.transport.messages import (
     Busy,
     Goodbye,
     Message,
-    ReferenceReady,
-    Report,
-    ScoreParts,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import Evaluated, NodeId, NodeUse, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError
 
 EVALUATOR_JOINS_S = 5.0
 """How long the end of a run waits for an evaluator that is about to connect."""
@@ -103,39 +102,18 @@ class LiveSession:
         if self.supervisor.receive(identity, message):
             return
         match message:
-            case Report():
-                self._report(identity, message)
             case VersionEvaluated():
                 self._assessed(message)
-            case ReferenceReady():
-                number = message.ticket - REFERENCE_TICKETS
-                self._drive(lambda _: self.coordinator.executor.scoring.reference_ready(number))
-            case ScoreParts():
-                about = (message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
-                self._drive(lambda t: self.coordinator.score_parts(t, identity.id, *about))
             case Actuated():
                 self.injector.answered(message)
             case Busy():
                 self.served(identity.id, message.busy_s)
-                self._drive(lambda t: self.coordinator.updated(t, identity.id, **_fields(message)))
+        if (given := input_of(identity.id, message)) is not None:
+            self.receive(given)
 
     def on_closed(self, identity: Identity, reason: str) -> None:
         """A task's connection is gone."""
         self.supervisor.closed(identity, reason)
-
-    def _report(self, identity: Identity, report: Report) -> None:
-        timings = Timings(
-            wait_s=report.wait_s,
-            pull_s=report.pull_s,
-            data_s=report.data_s,
-            compute_s=report.compute_s,
-            send_s=report.send_s,
-            injected_s=report.injected_s,
-            overrun_s=report.overrun_s,
-            recv_s=report.recv_s,
-        )
-        with_grad = (report.grad_id, identity.id, timings, report.loss, report.sqr_norm, report.finite)
-        self._drive(lambda t: self.coordinator.arrived(t, *with_grad))
 
     def _assessed(self, assessed: VersionEvaluated) -> None:
         asked = self.port.tickets.pop(assessed.ticket, None)
@@ -147,7 +125,11 @@ class LiveSession:
             event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=assessed.metrics)
             self.record.event(t, event, (), self.coordinator.version, 0.0, None)
             return
-        self._drive(lambda t: self.coordinator.evaluated(t, asked[1], asked[0], assessed.metrics))
+        self.receive(inputs.Evaluated(asked[1], asked[0], assessed.metrics))
+
+    def receive(self, given: inputs.AnyInput) -> None:
+        """Tell the coordinator, then send what it orders."""
+        self._drive(lambda t: self.coordinator.receive(t, given))
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react, then send what it ordered."""
@@ -182,7 +164,7 @@ class LiveSession:
         self.started = True
         self.supervisor.save(0, self.initial_state)
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
-        self._drive(lambda _: self.coordinator.start({task.key.number: task.incarnation for task in workers}))
+        self.receive(inputs.JobStarted({task.key.number: task.incarnation for task in workers}))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
@@ -193,33 +175,33 @@ class LiveSession:
         self._drive(vigil.look)
         self.loop.after(vigil.period_s, lambda: self._watch_over(vigil))
 
-    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
-        """Its work goes back."""
-        self._drive(lambda t: self.coordinator.worker_lost(t, worker, reason, restarting))
+    def recovery_says(self, news: inputs.OfRecovery) -> None:
+        """Tell the coordinator, after what it means for what is under way here."""
+        match news:
+            case inputs.AuxiliaryLost(role="evaluator"):
+                self._forget_evaluations()
+            case inputs.ServerLost():
+                self._void()
+                self.receive(news)
+                self.port.discard()
+            case inputs.RolledBack():
+                self._void()
+                self.coordinator.receive(self.t, news)
+            case inputs.Restored():
+                state = self._state_of(news.version) if news.state is None else news.state
+                self.receive(inputs.Restored(news.version, state or self.initial_state))
+            case _:
+                self.receive(news)
 
-    def worker_joined(self, worker: int, incarnation: int) -> None:
-        """It may compute again."""
-        self._drive(lambda t: self.coordinator.worker_joined(t, worker, incarnation))
-
-    def scorer_joined(self) -> None:
-        """What its predecessor was asked, it is asked now."""
-        self._drive(lambda _: self.coordinator.executor.scoring.repeat())
-
-    def evaluator_lost(self) -> None:
-        """Whatever it was asked is void, the last score too: nobody waits for one that cannot come."""
+    def _forget_evaluations(self) -> None:
+        """All that are under way are void, the last one too: nobody waits for one that cannot come."""
         self.port.tickets.clear()
         self._final_ticket = None
         self.cannot_evaluate()
 
-    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
-        """Everything stands still until the servers are back."""
-        self._void()
-        self._drive(lambda t: self.coordinator.server_lost(t, server, incarnation, reason))
+    def _void(self) -> None:
         self.port.discard()
-
-    def restored(self, version: int, state: bytes) -> None:
-        """On from the checkpoint."""
-        self._drive(lambda t: self.coordinator.restored(t, version, state or self.initial_state))
+        self._forget_evaluations()
 
     def failed(self, reason: str) -> None:
         if not self.over:
@@ -253,10 +235,6 @@ class LiveSession:
         tasks = self.supervisor.tasks.items()
         return [(str(key), task.pid) for key, task in tasks if task.pid and key.role not in BESIDE]
 
-    def observed(self, period_s: float, nodes: tuple[NodeUse, ...]) -> None:
-        """What tasks and hosts use."""
-        self._drive(lambda t: self.coordinator.observed(t, period_s, nodes))
-
     # ---- where the workers are replicas ------------------------------------------------------------------------------
 
     def replicas(self) -> tuple[int, ...]:
@@ -271,7 +249,7 @@ class LiveSession:
         """What of the data has been applied."""
         return self.coordinator.shards.state()
 
-    def state_of(self, version: int) -> bytes:
+    def _state_of(self, version: int) -> bytes:
         """The same, as a checkpoint carries it, when ``version`` was the newest."""
         assert isinstance(self.port, ReplicaPort)
         if version == self.coordinator.version:
@@ -279,9 +257,6 @@ class LiveSession:
         return msgspec.json.encode(self.port.states[version])
 
     # ---- from the port -----------------------------------------------------------------------------------------------
-
-    def woke(self, tag: str) -> None:
-        self._drive(lambda t: self.coordinator.woke(t, tag))
 
     def wants_checkpoint(self, version: int, state: bytes) -> None:
         """All servers store their part."""
@@ -294,15 +269,6 @@ class LiveSession:
     def moved(self, node: NodeId) -> Place | None:
         """A task's next incarnation will be somewhere else."""
         return self.injector.moved(str(node))
-
-    def rolled_back(self) -> None:
-        """What is under way is void, and so is what was ordered."""
-        self._void()
-        self.coordinator.halt(self.t, "all begin again from one version")
-
-    def _void(self) -> None:
-        self.port.discard()
-        self.evaluator_lost()
 
     def evaluator_incarnation(self) -> int | None:
         """Who evaluates; None while nobody can."""
@@ -326,14 +292,14 @@ class LiveSession:
     def cannot_evaluate(self) -> None:
         """Not to be had: go on without."""
         if self.started:
-            self.coordinator.evaluated(self.t, self.coordinator.version, self.t, {})
+            self.coordinator.receive(self.t, inputs.AuxiliaryLost("evaluator"))
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def interrupt(self, reason: str) -> None:
         """The user wants it to end."""
         if self.started:
-            self.coordinator.finish(self.t, "interrupted", reason)
+            self.coordinator.receive(self.t, inputs.Interrupted(reason))
         elif self.failure is None:
             self.failure = reason
 
@@ -372,7 +338,3 @@ def unique_memory_bytes(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
-
-
-def _fields(message: Message) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.to_builtins(message).items() if key != "type"}

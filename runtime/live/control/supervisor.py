@@ -276,29 +276,11 @@ class LiveSupervisor:
             case _:
                 assert_never(effect)
 
-    def _announce(self, news: effects.News) -> None:  # noqa: C901  (a table)
-        listener = self.listener
+    def _announce(self, news: effects.News) -> None:
         match news:
-            case effects.WorkerLost():
-                listener.worker_lost(news.worker, news.reason, news.restarting)
-            case effects.WorkerJoined():
-                listener.worker_joined(news.worker, news.incarnation)
-            case effects.AuxiliaryLost(role="evaluator"):
-                listener.evaluator_lost()
-            case effects.AuxiliaryJoined(role="scorer"):
-                listener.scorer_joined()
-            case effects.AuxiliaryLost() | effects.AuxiliaryJoined():
-                pass
-            case effects.ServerLost():
-                listener.server_lost(news.server, news.incarnation, news.reason)
-            case effects.RolledBack():
-                listener.rolled_back()
-            case effects.Restored():
-                state = listener.state_of(news.version) if news.state is None else news.state
-                listener.restored(news.version, state)
             case effects.Started():
-                listener.all_attached()
+                self.listener.all_attached()
             case effects.Failed():
-                (listener.out_of_space if news.full else listener.failed)(news.reason)
+                (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
             case _:
-                assert_never(news)
+                self.listener.recovery_says(news)

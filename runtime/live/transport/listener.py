@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from runtime.core.inputs import OfRecovery
 from runtime.live.transport.messages import AgentReady
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
@@ -30,40 +31,12 @@ class Listener(Protocol):
         """All tasks are connected: the job can start."""
         ...
 
-    def worker_lost(self, worker: int, reason: str, restarting: bool) -> None:
-        """A worker's process is lost."""
-        ...
-
-    def worker_joined(self, worker: int, incarnation: int) -> None:
-        """A new or restarted worker is connected to all servers."""
-        ...
-
-    def scorer_joined(self) -> None:
-        """A new or restarted scorer is connected to all servers: request pending references again."""
-        ...
-
-    def evaluator_lost(self) -> None:
-        """The evaluator is lost: pending evaluations will not be answered."""
-        ...
-
-    def server_lost(self, server: int, incarnation: int, reason: str) -> None:
-        """A server is lost; the job is paused."""
-        ...
-
-    def restored(self, version: int, state: bytes) -> None:
-        """All servers have restored a checkpoint, and all workers are connected to them."""
-        ...
-
-    def state_of(self, version: int) -> bytes:
-        """The data service's state when ``version``, which replicas hold, was the newest."""
+    def recovery_says(self, news: OfRecovery) -> None:
+        """Who is lost, who has joined, and when all are at one version again."""
         ...
 
     def moved(self, node: NodeId) -> Place | None:
         """A task will be started on another machine; returns its place if machines are emulated."""
-        ...
-
-    def rolled_back(self) -> None:
-        """All tasks roll back to the last checkpoint: work in progress is void."""
         ...
 
     def failed(self, reason: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runtime.core import inputs
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.virtual.clock import TIMER, Clock
+from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.scorer import Scorer
@@ -14,7 +15,7 @@ from runtime.virtual.tasks.servers import ServerGroup
 
 
 class VirtualPort:
-    """See :class:`runtime.core.job.Port`. ``evaluated`` and ``checkpointed`` are told what was asked for, and when."""
+    """See :class:`runtime.core.job.Port`. ``tell`` gets what the coordinator is told."""
 
     def __init__(
         self,
@@ -23,16 +24,16 @@ class VirtualPort:
         servers: ServerGroup,
         workers: WorkerModel,
         *,
-        woke: Callable[[str], None],
-        evaluated: Callable[[float, int, dict[str, float]], None],
+        tell: Callable[[inputs.AnyInput], None],
+        evaluation_s: float,
         checkpointed: Callable[[float, int, bytes, Any], None],
         restarted: Callable[[float, str, float], None],
         scorer: Scorer,
         updating: Callable[[int], None] | None = None,
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
-        self._woke, self._evaluated, self._checkpointed = woke, evaluated, checkpointed
-        self._restarted, self._updating = restarted, updating
+        self.tell, self._evaluation_s = tell, evaluation_s
+        self._checkpointed, self._restarted, self._updating = checkpointed, restarted, updating
         self._scorer = scorer
         self._orders: list[Callable[[float], None]] = []
 
@@ -58,7 +59,7 @@ class VirtualPort:
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Metrics of the parameters of now."""
-        self._orders.append(lambda sent_s: self._evaluated(sent_s, version, self.learner.evaluate()))
+        self._orders.append(lambda sent_s: self._evaluate(sent_s, version))
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Keep the parameters of now."""
@@ -68,7 +69,7 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._restarted(sent_s, node, pending_s))
 
     def wake(self, at_s: float, tag: str) -> None:
-        self.clock.at(at_s, TIMER, self._woke, tag)
+        self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
         """Carry out what was ordered; the orders leave the coordinator at ``sent_s``."""
@@ -79,6 +80,10 @@ class VirtualPort:
     def discard(self) -> None:
         """Forget what was ordered but not carried out."""
         self._orders = []
+
+    def _evaluate(self, sent_s: float, version: int) -> None:
+        evaluated = inputs.Evaluated(version, sent_s, self.learner.evaluate())
+        self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
 
     def _apply(self, order: ApplyOrder, sent_s: float) -> None:
         self.learner.apply(order)

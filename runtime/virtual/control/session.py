@@ -6,14 +6,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
+from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.scoring import Products
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
@@ -99,8 +98,8 @@ class VirtualSession:
             learner,
             self.servers,
             self.workers,
-            woke=self._woke,
-            evaluated=self._evaluated,
+            tell=self._tell,
+            evaluation_s=costs.evaluation_s,
             checkpointed=lambda *about: self.supervisor.save(*about),
             restarted=lambda *about: self.supervisor.restart(*about),
             scorer=Scorer(
@@ -110,8 +109,7 @@ class VirtualSession:
                 self.servers,
                 samples=job.validation_samples,
                 shares_memory=experiment.transport == "shm",
-                reference_ready=self._referred,
-                score_parts=self._weighed,
+                tell=self._tell,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
@@ -159,7 +157,7 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self._drive(lambda _: self.coordinator.start())
+        self._tell(inputs.JobStarted())
         self.clock.at(REPORT_EVERY_S, TIMER, self._report)
 
     def end(self) -> Outcome:
@@ -169,7 +167,7 @@ class VirtualSession:
             t = coordinator.finished_s
             self.port.flush(t)
             for about in self.servers.report():
-                self._updated(about, coordinator.version, t)
+                coordinator.receive(t, _busy(about, coordinator.version))
             if metrics := self.learner.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
@@ -195,7 +193,7 @@ class VirtualSession:
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.experiment.interrupted_by = number
-        self.coordinator.finish(self.clock.now, "interrupted", f"signal {number}")
+        self.coordinator.receive(self.clock.now, inputs.Interrupted(f"signal {number}"))
 
     def leave(self) -> None:
         """Nobody of this job needs the machines that it shares any more."""
@@ -203,6 +201,9 @@ class VirtualSession:
             self.machines.leave()
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
+
+    def _tell(self, given: inputs.AnyInput) -> None:
+        self._drive(lambda t: self.coordinator.receive(t, given))
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react to something now, or when it is free; its orders leave when it has decided."""
@@ -240,23 +241,8 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, (loss, sqr_norm, finite) = iteration.order, iteration.result
-        about = (order.grad_id, order.worker, timings, loss, sqr_norm, finite)
-        self.clock.at(
-            taken_s + self.costs.control_s, MESSAGE, self._drive, lambda t: self.coordinator.arrived(t, *about)
-        )
-
-    def _referred(self, number: int) -> None:
-        self._drive(lambda _: self.coordinator.executor.scoring.reference_ready(number))
-
-    def _weighed(self, server: int, grad_id: int, reference: int, part: Products) -> None:
-        self._drive(lambda t: self.coordinator.score_parts(t, server, grad_id, reference, part))
-
-    def _woke(self, tag: str) -> None:
-        self._drive(lambda t: self.coordinator.woke(t, tag))
-
-    def _evaluated(self, asked_s: float, version: int, metrics: dict[str, float]) -> None:
-        ready_s = asked_s + self.costs.evaluation_s
-        self.clock.at(ready_s, MESSAGE, self._drive, lambda t: self.coordinator.evaluated(t, version, asked_s, metrics))
+        arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, loss, sqr_norm, finite)
+        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
@@ -269,14 +255,12 @@ class VirtualSession:
     def _report(self) -> None:
         version = self.coordinator.version
         for about in self.servers.report():
+            busy = _busy(about, version)
             if self.coordinator.strategy.watches_servers:
-                self._drive(partial(self._updated, about, version))
+                self._tell(busy)
             else:
-                self._updated(about, version, self.clock.now)
+                self.coordinator.receive(self.clock.now, busy)
         self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
-
-    def _updated(self, about: BusyServer, version: int, t: float) -> None:
-        self.coordinator.updated(t, about.server, version, about.updates, about.busy_s, about.injected_s)
 
     def _announce(self) -> None:
         """Write down which disturbances are open, now and whenever that changes."""
@@ -284,3 +268,7 @@ class VirtualSession:
         self._note("Injecting", active=self.schedule.active(now))
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
+
+
+def _busy(about: BusyServer, version: int) -> inputs.ServerBusy:
+    return inputs.ServerBusy(about.server, version, about.updates, about.busy_s, about.injected_s)

@@ -322,33 +322,31 @@ class VirtualSupervisor:
     def _announce(self, news: effects.News) -> None:
         t, coordinator = self._t, self.coordinator
         match news:
-            case effects.WorkerLost():
-                coordinator.worker_lost(t, news.worker, news.reason, news.restarting)
-            case effects.WorkerJoined():
-                coordinator.worker_joined(t, news.worker, news.incarnation)
+            case effects.WorkerLost() | effects.WorkerJoined() | effects.AuxiliaryLost() | effects.AuxiliaryJoined():
+                coordinator.receive(t, news)
             case effects.ServerLost():
                 self._void()
-                coordinator.server_lost(t, news.server, news.incarnation, news.reason)
+                coordinator.receive(t, news)
                 self.discard()
             case effects.RolledBack():
-                self._roll_back(t)
+                self._roll_back(t, news)
             case effects.Restored():
                 self._restore(t, news)
             case effects.Failed():
                 self.fail(news.reason)
-            case effects.Started() | effects.AuxiliaryLost() | effects.AuxiliaryJoined():
+            case effects.Started():
                 pass
             case _:
                 assert_never(news)
 
-    def _roll_back(self, t: float) -> None:
+    def _roll_back(self, t: float, news: effects.RolledBack) -> None:
         """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
         if isinstance(self.servers, Replicas) and not self._agreeing:
             within = t < self.servers.summed_s
             self._held = self._before if within else self._as_of_now(self.coordinator.version)
             self._agreeing = True
         self._void()
-        self.coordinator.halt(t, "all begin again from one version")
+        self.coordinator.receive(t, news)
         if self._copies:  # those who stay compare versions, whoever is still to come
             self._agree_by(t + self._copy_s)
 
@@ -367,4 +365,4 @@ class VirtualSupervisor:
         self.servers.begin_again(t)
         for worker in self.coordinator.members.members:
             self.workers.ready(worker, t)
-        self.coordinator.restored(t, news.version, self._held.state)
+        self.coordinator.receive(t, effects.Restored(news.version, self._held.state))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import final
 
-from runtime.core.scoring import Products
+from runtime.core import inputs
 from runtime.virtual.clock import MACHINE, MESSAGE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState
@@ -23,10 +23,8 @@ from runtime.virtual.tasks.servers import ServerGroup
 class Scorer:
     """Computes reference gradients and inner products, in modelled time.
 
-    ``reference_ready(number)`` and ``score_parts(server, grad, reference, part)`` are called when the coordinator
-    receives these results.
-
-    ``samples`` are held out; ``shares_memory``: parameters need not travel.
+    ``tell`` receives the results when the coordinator would. ``samples`` are held out; ``shares_memory``: parameters
+    need not travel.
     """
 
     def __init__(
@@ -38,11 +36,10 @@ class Scorer:
         *,
         samples: int,
         shares_memory: bool,
-        reference_ready: Callable[[int], None],
-        score_parts: Callable[[int, int, int, Products], None],
+        tell: Callable[[inputs.AnyInput], None],
     ) -> None:
         self.clock, self.costs, self.learner, self.servers = clock, costs, learner, servers
-        self.reference_ready, self.score_parts = reference_ready, score_parts
+        self.tell = tell
         transfer_s = costs.transfer_s(sum(servers.num_bytes))
         self._reference_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if shares_memory else 2)
 
@@ -54,16 +51,15 @@ class Scorer:
     def _pushed(self, number: int) -> None:
         """The servers take the reference after their earlier orders."""
         now, control_s = self.clock.now, self.costs.control_s
-        self.servers.free(
-            now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.reference_ready, number)
-        )
+        ready = inputs.ReferenceReady(number)
+        self.servers.free(now - control_s, lambda at_s: self.clock.at(at_s + control_s, MESSAGE, self.tell, ready))
 
     def inner_products(self, grad_id: int, reference: int, sent_s: float) -> None:
         """Compute the inner products; no result follows if the gradient was discarded."""
         parts = self.learner.inner_products(grad_id, len(self.servers.names))
         for server, part in enumerate(parts):
-            told = partial(self.score_parts, server, grad_id, reference, part)
-            self.servers.inner_products(server, sent_s, partial(self._tell, told))
+            answer = inputs.ScorePart(server, grad_id, reference, part)
+            self.servers.inner_products(server, sent_s, partial(self._answer, answer))
 
-    def _tell(self, told: Callable[[], None], at_s: float) -> None:
-        self.clock.at(at_s + self.costs.control_s, MESSAGE, told)
+    def _answer(self, answer: inputs.ScorePart, at_s: float) -> None:
+        self.clock.at(at_s + self.costs.control_s, MESSAGE, self.tell, answer)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core import executor
+from runtime.core import executor, inputs
 from runtime.core.convergence import Convergence
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -190,7 +190,7 @@ def test_the_job_is_done_with_its_last_epoch() -> None:
     desk.lose(0)
     desk.join(0)
     desk.lose_server()
-    desk.core.restored(99.0, 0, desk.stable[1])
+    desk.core.receive(99.0, inputs.Restored(0, desk.stable[1]))
     assert len(desk.lines) == lines
 
 
@@ -258,20 +258,20 @@ def test_timers_come_back_under_the_name_that_the_strategy_gave() -> None:
     desk.say(Wake(at_s=7.5, tag="kids:3"))
     at_s, tag = desk.timers[-1]
     assert at_s == 7.5
-    desk.core.woke(7.5, tag)
+    desk.core.receive(7.5, inputs.TimerFired(tag))
     assert desk.events[-1] == Woke(t=7.5, tag="kids:3")
 
 
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:
     desk = puppet_desk(eval_every_s=2.0, checkpoint_every_s=5.0)
     assert sorted(desk.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
-    desk.core.woke(2.0, "runtime:evaluate")
+    desk.core.receive(2.0, inputs.TimerFired("runtime:evaluate"))
     assert desk.evaluations == [0], "one at a time"
-    desk.core.evaluated(2.5, 0, 0.0, {"accuracy": 0.1})
-    desk.core.woke(4.0, "runtime:evaluate")
-    desk.core.woke(5.0, "runtime:checkpoint")
+    desk.core.receive(2.5, inputs.Evaluated(0, 0.0, {"accuracy": 0.1}))
+    desk.core.receive(4.0, inputs.TimerFired("runtime:evaluate"))
+    desk.core.receive(5.0, inputs.TimerFired("runtime:checkpoint"))
     assert desk.timers[3:] == [(4.0, "runtime:evaluate"), (6.0, "runtime:evaluate"), (10.0, "runtime:checkpoint")]
-    desk.core.evaluated(6.0, 0, 4.0, {})
+    desk.core.receive(6.0, inputs.Evaluated(0, 4.0, {}))
     desk.t = 6.0
     desk.say(Evaluate(), Checkpoint())
     assert (desk.evaluations, len(desk.checkpoints)) == ([0, 0, 0], 2)
@@ -280,7 +280,7 @@ def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() ->
 
 def test_the_job_ends_at_its_time_limit() -> None:
     desk = puppet_desk(max_time_s=3.0)
-    desk.core.woke(3.0, "runtime:limit")
+    desk.core.receive(3.0, inputs.TimerFired("runtime:limit"))
     assert (desk.core.status, desk.core.reason, desk.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
     desk.core.finish(4.0, "failed", "too late")
     assert desk.core.status == "done"
@@ -300,7 +300,7 @@ def test_the_job_ends_at_its_time_limit() -> None:
 )
 def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str, float], status: str | None) -> None:
     desk = puppet_desk(target=0.9, higher_is_better=higher, stop_at_target=stop)
-    desk.core.evaluated(3.0, 0, 2.0, metrics)
+    desk.core.receive(3.0, inputs.Evaluated(0, 2.0, metrics))
     assert desk.core.status == status
     assert desk.events[-1].metrics is metrics
 
@@ -320,7 +320,7 @@ def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: 
     rule = Convergence(evaluations=3, max_change=0.001)
     desk = puppet_desk(convergence=rule, stop_at_convergence=stop)
     for at, value in enumerate(values):
-        desk.core.evaluated(float(at), 0, at - 0.5, {"accuracy": value})
+        desk.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
         if at == ends_at:
             assert desk.core.reason == "accuracy has converged"
         assert (desk.core.status == "done") == (ends_at is not None and at >= ends_at)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import inputs
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
@@ -96,12 +97,12 @@ def test_what_the_dead_still_say_is_not_heard() -> None:
     desk = puppet_desk(num_samples=100)
     desk.say(*compute(0))
     desk.lose(0)
-    desk.core.arrived(desk.at(None), 0, 0, Timings())
-    desk.core.worker_failed(desk.at(None), 0, "late", True)
+    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
+    desk.core.receive(desk.at(None), inputs.WorkerFailed(0, "late", True))
     desk.join(0)
-    desk.core.arrived(desk.at(None), 0, 0, Timings())
+    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
     desk.say(*compute(0))
-    desk.core.arrived(desk.at(None), 0, 0, Timings())
+    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
     assert desk.received(Arrived, Failed) == []
     desk.arrive(0)
     assert [event.grad.id for event in desk.received(Arrived)] == [1]
@@ -121,9 +122,9 @@ def test_a_restart_that_fails_is_told_once() -> None:
     desk.lose(0)
     desk.lose(0)
     assert len(desk.received(Lost)) == 1
-    desk.core.worker_joined(desk.at(None), 0, 1)
+    desk.core.receive(desk.at(None), inputs.WorkerJoined(0, 1))
     assert desk.received(Joined) == []
-    desk.core.worker_joined(desk.at(None), 0, 2)
+    desk.core.receive(desk.at(None), inputs.WorkerJoined(0, 2))
     assert [event.incarnation for event in desk.received(Joined)] == [2]
 
 

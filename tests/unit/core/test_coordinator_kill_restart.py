@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.core import inputs
 from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Arrived,
@@ -29,7 +30,7 @@ def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     assert (lost.worker, lost.incarnation, lost.restarting, lost.t) == (1, 0, False, desk.t)
     assert desk.restarts == [(desk.t, "worker:1", 0.0)]
     assert desk.noted("Requeued")[0]["samples"] == 1
-    desk.core.arrived(desk.at(None), desk.orders[1].grad_id, 1, None)  # type: ignore[arg-type]
+    desk.core.receive(desk.at(None), inputs.GradientArrived(desk.orders[1].grad_id, 1, None))  # type: ignore[arg-type]
     assert not desk.received(Arrived), "what the dead one still says is not heard"
     desk.join(1)
     assert desk.received(Joined)[0].incarnation == 1
@@ -50,7 +51,7 @@ def test_a_gradient_that_had_arrived_stays_valid() -> None:
 def test_the_scheduler_says_how_long() -> None:
     desk = Desk(Restarting(orders=("worker:1@3",)), make_job(), scheduler=ConstantPending(pending_s=7.0)).start()
     assert [event.pending_s for event in desk.received(Scheduling)] == [7.0]
-    desk.core.woke(3.0, "strategy:worker:1")
+    desk.core.receive(3.0, inputs.TimerFired("strategy:worker:1"))
     assert desk.restarts == [(0.0, "worker:1", 7.0)]
     assert desk.noted("Restarting") == [{"node": "worker:1", "pending_s": 7.0}]
 
@@ -67,7 +68,7 @@ def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
     assert desk.checkpoints[-1][0] == desk.core.version == 0
     assert desk.restarts[-1][1] == "server:0"
     received = len(desk.events)
-    desk.core.arrived(desk.at(None), desk.orders[1].grad_id, 1, None)  # type: ignore[arg-type]
+    desk.core.receive(desk.at(None), inputs.GradientArrived(desk.orders[1].grad_id, 1, None))  # type: ignore[arg-type]
     assert len(desk.events) == received, "nothing counts any more"
     desk.lose_server()
     assert desk.received(ServerLost)
@@ -109,9 +110,9 @@ def test_a_checkpoint_based_failover_takes_everybody_back() -> None:
     desk.lose(1)
     assert desk.received(Lost)[0].restarting
     received = len(desk.events)
-    desk.core.arrived(desk.at(None), desk.orders[2].grad_id, 2, None)  # type: ignore[arg-type]
+    desk.core.receive(desk.at(None), inputs.GradientArrived(desk.orders[2].grad_id, 2, None))  # type: ignore[arg-type]
     assert len(desk.events) == received
-    desk.core.worker_joined(desk.at(None), 1, 1)
+    desk.core.receive(desk.at(None), inputs.WorkerJoined(1, 1))
     assert not desk.received(Joined)
     desk.restore()
     assert desk.received(Restored)[0].workers == (0, 1, 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import inputs
 from strategies.bsp import BSP
 from strategies.protocol import Apply, Drop, ProtocolError, Woke
 from tests.support.answers import Line
@@ -82,7 +83,7 @@ def test_a_gradient_used_twice_is_refused_with_its_workers_last_events() -> None
 def test_the_state_is_recorded_where_it_changed() -> None:
     desk = Desk(BSP()).start()
     desk.arrive(0)
-    desk.core.woke(9.0, "strategy:nothing")
+    desk.core.receive(9.0, inputs.TimerFired("strategy:nothing"))
     assert [line.state for line in desk.lines] == [{"arrived": 0}, {"arrived": 1}, None]
     assert [line.version for line in desk.lines] == [0, 0, 0]
 
@@ -108,5 +109,5 @@ def test_the_event_that_a_strategy_falls_over_is_recorded() -> None:
 
     desk = Desk(Clumsy()).start()
     with pytest.raises(KeyError, match="banana"):
-        desk.core.woke(3.0, "strategy:banana")
+        desk.core.receive(3.0, inputs.TimerFired("strategy:banana"))
     assert desk.lines[-1] == Line(event=Woke(t=3.0, tag="banana"), commands=(), version=0, state=None)

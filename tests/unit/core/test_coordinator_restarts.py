@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.core import inputs
 from strategies.asp import ASP
 from strategies.protocol import (
     Arrived,
@@ -109,12 +110,12 @@ def test_a_lost_server_voids_everything() -> None:
     desk.arrive(0)
     desk.lose_server()
     assert desk.events[-1] == ServerLost(t=desk.t, server=0, incarnation=0, reason="killed")
-    desk.core.arrived(desk.at(None), 1, 1, Timings())
-    desk.core.worker_failed(desk.at(None), 2, "late", True)
+    desk.core.receive(desk.at(None), inputs.GradientArrived(1, 1, Timings()))
+    desk.core.receive(desk.at(None), inputs.WorkerFailed(2, "late", True))
     assert desk.received(Arrived, Failed)[1:] == []
     desk.restore()
     assert desk.events[-1] == Restored(t=desk.t, version=0, workers=(0, 1, 2, 3))
-    desk.core.arrived(desk.at(None), 1, 1, Timings())
+    desk.core.receive(desk.at(None), inputs.GradientArrived(1, 1, Timings()))
     desk.say(*compute(0, 1, 2, 3))
     assert [event.grad.id for event in desk.received(Arrived)] == [0]
     with pytest.raises(ProtocolError):
@@ -128,7 +129,7 @@ def test_commands_while_a_server_is_lost_are_void() -> None:
     desk.lose_server()
     before = (len(desk.timers), len(desk.orders))
     desk.say(apply(0), *compute(0), Wake(at_s=50.0, tag="x"), Checkpoint(), Evaluate())
-    desk.core.woke(desk.at(None), "runtime:checkpoint")
+    desk.core.receive(desk.at(None), inputs.TimerFired("runtime:checkpoint"))
     assert (len(desk.timers), len(desk.orders)) == before
     assert (desk.applied, desk.checkpoints, desk.evaluations) == ([], [], [0])
 
@@ -175,7 +176,7 @@ def test_workers_lost_and_restarted_meanwhile_are_there_with_the_restore() -> No
 def test_a_second_server_may_be_lost_meanwhile() -> None:
     desk = puppet_desk()
     desk.lose_server()
-    desk.core.server_lost(desk.at(None), 1, 0, "killed")
+    desk.core.receive(desk.at(None), inputs.ServerLost(1, 0, "killed"))
     assert [event.server for event in desk.received(ServerLost)] == [0, 1]
     desk.restore()
     desk.say(*compute(0))

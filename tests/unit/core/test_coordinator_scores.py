@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import inputs
 from runtime.core.scoring import Products
 from strategies.protocol import Arrived, Drop, ProtocolError, Score, Scored
 from tests.support.harness import Desk, Puppet, apply, compute, make_job
@@ -32,7 +33,7 @@ def desk(num_servers: int = 1, num_workers: int = 3, **changes: Any) -> Desk:
 
 def part(at: Desk, server: int, grad_id: int, numbers: Sequence[float], reference: int | None = None) -> None:
     number = at.references[-1][0] if reference is None else reference
-    at.core.score_parts(at.at(None), server, grad_id, number, Products(*numbers))
+    at.core.receive(at.at(None), inputs.ScorePart(server, grad_id, number, Products(*numbers)))
 
 
 def test_means_are_told_of_sums_over_all_servers() -> None:
@@ -98,7 +99,7 @@ def test_what_is_asked_for_while_a_reference_is_computed_waits_for_it() -> None:
 def test_old_answers_are_not_heard() -> None:
     at = desk()
     at.say(Score(grad=0))
-    at.core.executor.scoring.reference_ready(7)
+    at.core.receive(at.t, inputs.ReferenceReady(7))
     assert at.weighings == []
     at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0), reference=7)

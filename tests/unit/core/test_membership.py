@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.core import inputs
 from runtime.core.membership import Membership
 from strategies.bsp import BSP
 from tests.support.harness import Desk, make_job
@@ -83,7 +84,7 @@ def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
 def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     """A worker may have died while the job was starting: an order to its first incarnation would reach nobody."""
     desk = Desk(BSP(), make_job(num_workers=2))
-    desk.core.start({1: 2})
+    desk.core.receive(0.0, inputs.JobStarted({1: 2}))
     assert {order.worker: order.incarnation for order in desk.orders.values()} == {0: 0, 1: 2}
 
 

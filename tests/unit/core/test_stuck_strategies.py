@@ -12,6 +12,7 @@ import pytest
 from analysis.records.load import load_run
 from injectors.plan import Disturbance, Plan
 from injectors.schedule import Schedule
+from runtime.core import inputs
 from runtime.core.answers import checked
 from runtime.core.scheduling import ConstantPending
 from runtime.core.stuck import Vigil, awaits, declare
@@ -58,7 +59,7 @@ def desk() -> Desk:
 
 def settle(desk: Desk) -> None:
     """The first evaluation, with which every job begins, is notified."""
-    desk.core.evaluated(desk.at(None), desk.core.version, 0.0, {"accuracy": 0.5})
+    desk.core.receive(desk.at(None), inputs.Evaluated(desk.core.version, 0.0, {"accuracy": 0.5}))
 
 
 def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(desk: Desk) -> None:
@@ -83,9 +84,9 @@ def test_a_timer_is_to_come_until_it_fires(desk: Desk) -> None:
     settle(desk)
     desk.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
     assert awaits(desk.core)
-    desk.core.woke(20.0, "strategy:later")
+    desk.core.receive(20.0, inputs.TimerFired("strategy:later"))
     assert awaits(desk.core)
-    desk.core.woke(30.0, "strategy:later")
+    desk.core.receive(30.0, inputs.TimerFired("strategy:later"))
     assert not awaits(desk.core)
 
 
@@ -155,7 +156,7 @@ def test_it_can_be_switched_off(desk: Desk, after_s: float | None) -> None:
 def test_time_that_runs_out_while_nothing_is_to_come_is_no_success(after_s: float | None, status: str) -> None:
     desk = Desk(Puppet(), make_job(stuck_after_s=after_s)).start()
     settle(desk)
-    desk.core.woke(40.0, "runtime:limit")
+    desk.core.receive(40.0, inputs.TimerFired("runtime:limit"))
     assert (desk.core.status, desk.core.finished_s) == (status, 40.0)
 
 
@@ -163,7 +164,7 @@ def test_time_that_runs_out_while_somebody_computes_is_one() -> None:
     desk = Desk(Puppet(), make_job(stuck_after_s=30.0)).start()
     settle(desk)
     desk.say(*compute(0))
-    desk.core.woke(40.0, "runtime:limit")
+    desk.core.receive(40.0, inputs.TimerFired("runtime:limit"))
     assert (desk.core.status, desk.core.reason) == ("done", "max_time_s=40 reached")
 
 
@@ -306,7 +307,7 @@ def test_lists_and_tuples_of_commands_are_answers(answer: Any) -> None:
 @pytest.mark.parametrize(("answer", "words"), NOT_ANSWERS)
 def test_the_event_is_in_the_record_and_replay_says_the_same(answer: Any, words: str, tmp_path: Path) -> None:
     session = virtual(tmp_path, lambda event: ())
-    session.coordinator.strategy = Mute(answer)
+    session.coordinator.dialogue.strategy = Mute(answer)
     outcome = run_alone(session)
     assert (outcome.status, words in outcome.reason) == ("failed", True)
     (event,) = [line for line in read_lines(tmp_path) if line["kind"] == "event"][:1]

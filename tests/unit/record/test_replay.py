@@ -18,6 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
+from runtime.core import inputs
 from runtime.record.recorder import Recorder
 from scripts.replay import main
 from strategies.composition.composition import Composition
@@ -87,7 +88,7 @@ class Recorded(HeapRun):
 
     def evaluate(self, version: int, *, last: bool) -> None:
         asked_s, metrics = self.t, {"loss": self.score(version)}
-        self.push(asked_s + 0.25, 1, lambda t: self.core.evaluated(t, version, asked_s, metrics))
+        self.push(asked_s + 0.25, 1, lambda t: self.core.receive(t, inputs.Evaluated(version, asked_s, metrics)))
 
 
 def make(run_dir: Path, strategy: dict[str, Any], score: Callable[[int], float] = float) -> Path:

@@ -141,8 +141,8 @@ def test_orders_are_carried_out_in_their_order() -> None:
     about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *received: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
     outcomes = {
-        "woke": print,
-        "evaluated": lambda *received: scores.append(received),
+        "tell": scores.append,
+        "evaluation_s": -1.0,
         "checkpointed": print,
         "restarted": print,
         "scorer": None,
@@ -157,7 +157,10 @@ def test_orders_are_carried_out_in_their_order() -> None:
     assert learner.read == [0.0], "nothing happens before the decision is taken"
     port.flush(1.5)
     assert learner.read == [0.0, 0.0, BATCH]
-    assert [(t, version, metrics["mean_uses"]) for t, version, metrics in scores] == [(1.5, 0, 0.0), (1.5, 1, 0.25)]
+    while len(scores) < 2:
+        clock.step()
+    told = [(score.asked_s, score.version, score.metrics["mean_uses"]) for score in scores]
+    assert told == [(1.5, 0, 0.0), (1.5, 1, 0.25)]
     port.compute(compute(3))
     port.discard()
     port.flush(2.0)

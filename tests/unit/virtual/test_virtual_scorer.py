@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.core.scoring import Products
@@ -58,8 +59,7 @@ def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, lis
         servers,
         samples=3,
         shares_memory=fields.get("shares_memory", False),
-        reference_ready=lambda number: heard.append((clock.now, number)),
-        score_parts=lambda *about: heard.append((clock.now, *about[:3])),
+        tell=lambda given: heard.append((clock.now, *msgspec.structs.astuple(given)[:3])),
     )
     return clock, servers, scorer, heard
 

@@ -1,0 +1,142 @@
+"""Carries out what a strategy commands of the whole job: restarts, evaluations, checkpoints, timers, its end (pure).
+
+What it commands of workers, gradients and data is the :class:`runtime.core.executor.Executor`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from runtime.core.course import Course
+from runtime.core.evaluations import Evaluations
+from runtime.core.executor import Executor
+from runtime.core.job import Job, Port, RecordSink
+from runtime.core.recovery.automaton import RESTARTED
+from runtime.core.scheduling import Scheduler
+from runtime.core.stuck import Promised
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Checkpoint,
+    Compute,
+    Drop,
+    Evaluate,
+    Lost,
+    NodeId,
+    Partition,
+    ProtocolError,
+    Restart,
+    Scheduling,
+    Score,
+    Stop,
+    Wake,
+)
+
+
+class Commands:
+    """``tell`` notifies the strategy of what follows at once from a command."""
+
+    def __init__(
+        self,
+        job: Job,
+        port: Port,
+        record: RecordSink,
+        executor: Executor,
+        course: Course,
+        evaluations: Evaluations,
+        promised: Promised,
+        scheduler: Scheduler,
+        tell: Callable[[AnyEvent], None],
+    ) -> None:
+        self.job, self.port, self.record, self.executor = job, port, record, executor
+        self.course, self.evaluations, self.promised = course, evaluations, promised
+        self.scheduler, self.tell = scheduler, tell
+        self._restarts = 0
+
+    def carry_out(self, command: AnyCommand) -> None:
+        """One command, at the time of the event that it answers."""
+        t = self.course.t
+        match command:
+            case Compute() | Partition() | Apply() | Drop() | Score():
+                self.executor.carry_out(t, command)
+            case Restart():
+                self._restart(t, command)
+            case Wake():
+                self.promised.timers += 1
+                self.port.wake(command.at_s, f"strategy:{command.tag}")
+            case Evaluate():
+                self.evaluate()
+            case Checkpoint():
+                self.checkpoint()
+            case Stop():
+                self.course.finish(t, "done" if command.ok else "failed", command.reason)
+            case _:
+                assert_never(command)
+
+    def evaluate(self) -> None:
+        """The current parameters, unless an evaluation is under way."""
+        self.evaluations.ask(self.executor.version)
+
+    def checkpoint(self) -> None:
+        """The current parameters, with the state of the data that belongs to them."""
+        if not self.course.halted:
+            self.port.checkpoint(self.executor.version, self.snapshot())
+
+    def snapshot(self) -> bytes:
+        """The data service's state as a checkpoint carries it."""
+        return msgspec.json.encode(self.executor.shards.state())
+
+    # ---- restarts ----------------------------------------------------------------------------------------------------
+
+    def _restart(self, t: float, command: Restart) -> None:
+        """KILL_RESTART: a worker is gone from now on; a server when all servers have stored what they hold."""
+        members, ledger = self.executor.members, self.executor.ledger
+        try:
+            role, node = NodeId.parse(command.node)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: there is no such node; {error}") from None
+        if node >= {"worker": self.job.num_workers, "server": self.job.num_servers}.get(role, 0):
+            raise ProtocolError(f"{command}: there is no such node")
+        if role == "worker" and not members.is_here(node):
+            raise ledger.error(node, f"{command} although it is not there")
+        pending_s = self.scheduler.draw_s(t, self.job.seed, self._restarts)
+        self._restarts += 1
+        self.record.note(t, "Restarting", node=command.node, pending_s=pending_s)
+        if role == "server":
+            self.checkpoint()
+            self.void()
+        else:
+            incarnation = members.restarted(node)
+            self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
+            self.tell_lost(t, node, incarnation, RESTARTED, restarting=False)
+        self.port.restart(command.node, pending_s)
+
+    def quote(self, t: float) -> None:
+        """Tell what the scheduler expects, now and whenever that changes."""
+        self.tell(Scheduling(t=t, pending_s=self.scheduler.expected_s(t)))
+        if math.isfinite(following := self.scheduler.next_change_s(t)):
+            self.port.wake(following, "runtime:scheduling")
+
+    # ---- what halts the job ------------------------------------------------------------------------------------------
+
+    def tell_lost(self, t: float, worker: int, incarnation: int, reason: str, restarting: bool) -> None:
+        """What the strategy answers does not count where all now roll back."""
+        if self.job.halts_on_loss:
+            self.halt(t, f"worker {worker} is lost")
+        self.tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
+
+    def halt(self, t: float, reason: str) -> None:
+        """Nothing counts until the runtime has brought everybody to one version and says so (``Restored``)."""
+        if not self.course.halted and not self.course.status:
+            self.record.note(self.course.advance(t), "GoingBack", reason=reason)
+            self.void()
+
+    def void(self) -> None:
+        """What is under way is without effect, and so is what is commanded, until ``Restored``."""
+        self.course.halted = True
+        self.executor.void()

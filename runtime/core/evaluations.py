@@ -1,0 +1,33 @@
+"""Evaluations of the parameters: one at a time, and what follows from their metrics for the job (pure)."""
+
+from __future__ import annotations
+
+from runtime.core.course import Course
+from runtime.core.job import Job, Port
+
+
+class Evaluations:
+    """``under_way`` while an evaluation that the port was asked for has not been answered."""
+
+    def __init__(self, job: Job, port: Port, course: Course) -> None:
+        self.job, self.port, self.course = job, port, course
+        self.under_way = False
+        self._values: list[float] = []
+
+    def ask(self, version: int) -> None:
+        """Of the current parameters, unless one is under way or everybody rolls back."""
+        if not self.under_way and not self.course.halted:
+            self.under_way = True
+            self.port.evaluate(version, last=False)
+
+    def judge(self, t: float, metrics: dict[str, float]) -> None:
+        """End the job if these metrics meet its target, or if they have converged."""
+        job, value = self.job, metrics.get(self.job.metric)
+        if value is None:
+            return
+        if job.stop_at_target and job.reached(value):
+            self.course.finish(t, "done", f"target {job.metric} reached")
+        if job.stop_at_convergence and job.convergence is not None:
+            self._values.append(value)
+            if job.convergence.reached(self._values):
+                self.course.finish(t, "done", f"{job.metric} has converged")

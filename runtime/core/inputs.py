@@ -1,0 +1,134 @@
+"""Everything that a runtime tells the coordinator: one struct each, for :meth:`Coordinator.receive` (pure).
+
+None of them holds the time at which it is told, since a message may wait until the coordinator is free: the time is
+``receive``'s. What the recovery announces is an input as it is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from runtime.core.recovery.effects import (
+    AuxiliaryJoined,
+    AuxiliaryLost,
+    Restored,
+    RolledBack,
+    ServerLost,
+    WorkerJoined,
+    WorkerLost,
+)
+from runtime.core.scoring import Products
+from strategies.protocol import NodeUse, Timings
+
+
+class Input(msgspec.Struct, frozen=True, gc=False):
+    """Base class."""
+
+
+class JobStarted(Input, frozen=True):
+    """All workers and servers are ready: the job's clock starts now.
+
+    ``incarnations``: of the workers that are connected, by worker; some may have died while the job was starting.
+    """
+
+    incarnations: dict[int, int] = {}
+
+
+class GradientArrived(Input, frozen=True):
+    """All servers hold a gradient, or have refused it because it is not ``finite``."""
+
+    grad_id: int
+    worker: int
+    timings: Timings
+    loss: float | None = None
+    sqr_norm: float | None = None
+    finite: bool = True
+
+
+class TimerFired(Input, frozen=True):
+    """The time of a ``Port.wake`` has come."""
+
+    tag: str
+
+
+class ServerBusy(Input, frozen=True):
+    """What a server was busy with since its last report."""
+
+    server: int
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float
+
+
+class ScorePart(Input, frozen=True):
+    """A server has compared its part of a gradient with its part of reference number ``reference``."""
+
+    server: int
+    grad_id: int
+    reference: int
+    part: Products
+
+
+class ReferenceReady(Input, frozen=True):
+    """All servers hold reference gradient ``number``."""
+
+    number: int
+
+
+class WorkerFailed(Input, frozen=True):
+    """A Compute ended without a gradient although its worker lives."""
+
+    worker: int
+    reason: str
+    retryable: bool
+
+
+class Evaluated(Input, frozen=True):
+    """The evaluator has finished one snapshot, or has given up: then there are no ``metrics``."""
+
+    version: int
+    asked_s: float
+    metrics: dict[str, float]
+
+
+class Observed(Input, frozen=True):
+    """A sample of what tasks and hosts have used in the last ``period_s`` seconds."""
+
+    period_s: float
+    nodes: tuple[NodeUse, ...]
+
+
+class Interrupted(Input, frozen=True):
+    """The user wants the job to end."""
+
+    reason: str
+
+
+OfRecovery = WorkerLost | WorkerJoined | ServerLost | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
+OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
+AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
+
+__all__ = [
+    "AnyInput",
+    "AuxiliaryJoined",
+    "AuxiliaryLost",
+    "Evaluated",
+    "GradientArrived",
+    "Input",
+    "Interrupted",
+    "JobStarted",
+    "Observed",
+    "OfRecovery",
+    "OfTasks",
+    "ReferenceReady",
+    "Restored",
+    "RolledBack",
+    "ScorePart",
+    "ServerBusy",
+    "ServerLost",
+    "TimerFired",
+    "WorkerFailed",
+    "WorkerJoined",
+    "WorkerLost",
+]

@@ -1,0 +1,33 @@
+"""What tasks report of their work, as the coordinator is told it (pure)."""
+
+from __future__ import annotations
+
+from runtime.core import inputs
+from runtime.live.control.port import REFERENCE_TICKETS
+from runtime.live.transport.messages import Busy, Message, ReferenceReady, Report, ScoreParts
+from strategies.protocol import Timings
+
+
+def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
+    """Of the ``sender``-th worker, server or scorer; None for a message that is not for the coordinator."""
+    match message:
+        case Report():
+            timings = Timings(
+                wait_s=message.wait_s,
+                pull_s=message.pull_s,
+                data_s=message.data_s,
+                compute_s=message.compute_s,
+                send_s=message.send_s,
+                injected_s=message.injected_s,
+                overrun_s=message.overrun_s,
+                recv_s=message.recv_s,
+            )
+            about = (message.loss, message.sqr_norm, message.finite)
+            return inputs.GradientArrived(message.grad_id, sender, timings, *about)
+        case Busy():
+            return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
+        case ScoreParts():
+            return inputs.ScorePart(sender, message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
+        case ReferenceReady():
+            return inputs.ReferenceReady(message.ticket - REFERENCE_TICKETS)
+    return None
