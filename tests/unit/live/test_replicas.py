@@ -61,9 +61,6 @@ class Replicas(World):
         self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
         self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
-    def state_of(self, version: int) -> bytes:
-        return f"state of {version}".encode()
-
     def connect(self, key: Key) -> None:
         incarnation = self.launched[key]
         self.tell(("agent", 0), Forked(role=key[0], id=key[1], incarnation=incarnation, pid=100))
@@ -118,13 +115,13 @@ def test_at_the_start_all_begin_anew_as_soon_as_the_last_is_there() -> None:
     assert "all_attached" not in world.names()
     world.attach(("evaluator", 0))
     assert "all_attached" in world.names()
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
 
 
 def test_a_loss_halts_all_and_the_newest_version_goes_on() -> None:
     world = started()
     world.die(("worker", 1))
-    assert world.names() == ["worker_lost", "rolled_back"]
+    assert world.names() == ["WorkerLost", "RolledBack"]
     assert {key for key, message in world.sent if isinstance(message, Halt)} == {("worker", 0), ("worker", 2)}
     world.halted(w0=6, w2=7)
     assert not world.forms
@@ -134,9 +131,9 @@ def test_a_loss_halts_all_and_the_newest_version_goes_on() -> None:
     assert donations == [(("worker", 2), 0, 0), (("worker", 2), 1, 1)]
     assert [peer.incarnation for peer in world.forms[0].peers] == [0, 1, 0]
     world.form(0, 1)
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
     world.form(2)
-    assert world.heard[-1] == ("restored", 7, b"state of 7")
+    assert world.heard[-1] == ("Restored", 7, None)
 
 
 def test_another_loss_meanwhile_begins_all_over() -> None:
@@ -148,13 +145,13 @@ def test_another_loss_meanwhile_begins_all_over() -> None:
     world.die(("worker", 0))
     assert world.supervisor.replicas == ()
     world.tell(("worker", 2), Attached(generation=1))
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
     world.halted(w2=7, w1=NOTHING)
     world.connect(("worker", 0))
     assert {worker: form.source for worker, form in world.forms.items()} == {0: 2, 1: 2, 2: -1}
     assert world.forms[2].generation == 2
     world.form(0, 1, 2)
-    assert world.heard[-1] == ("restored", 7, b"state of 7")
+    assert world.heard[-1] == ("Restored", 7, None)
 
 
 def test_who_is_not_started_again_is_not_waited_for() -> None:
@@ -163,7 +160,7 @@ def test_who_is_not_started_again_is_not_waited_for() -> None:
     world.halted(w1=3, w2=3)
     assert [peer.worker for peer in world.forms[1].peers] == [1, 2]
     world.form(1, 2)
-    assert world.heard[-1] == ("restored", 3, b"state of 3")
+    assert world.heard[-1] == ("Restored", 3, None)
     assert (world.supervisor.replicas, world.supervisor.speaker) == ((1, 2), 1)
 
 
@@ -178,7 +175,7 @@ def test_with_nobody_left_the_last_checkpoint_goes_on() -> None:
     world.halted(w0=NOTHING)
     assert all((form.source, form.checkpoint, form.anew) == (-1, 1, False) for form in world.forms.values())
     world.form(0, 1)
-    assert world.heard[-1] == ("restored", 9, b"nine")
+    assert world.heard[-1] == ("Restored", 9, b"nine")
 
 
 def test_without_a_checkpoint_that_is_the_beginning() -> None:
@@ -192,7 +189,7 @@ def test_without_a_checkpoint_that_is_the_beginning() -> None:
     world.connect(("worker", 0))
     world.form(0)
     assert world.forms[0].anew
-    assert world.heard[-1] == ("restored", 0, b"")
+    assert world.heard[-1] == ("Restored", 0, b"")
 
 
 def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() -> None:
@@ -200,7 +197,7 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
     world.supervisor.restart(NodeId.worker(0), 5.0)
     world.halted(w1=4, w2=4)
     world.form(1, 2)
-    assert world.heard[-1] == ("restored", 4, b"state of 4")
+    assert world.heard[-1] == ("Restored", 4, None)
     assert world.supervisor.replicas == (1, 2)
     world.forget()
     world.live(6.0)
@@ -209,10 +206,10 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
     assert world.supervisor.replicas == (0, 1, 2)
     assert {worker: form.source for worker, form in world.forms.items()} == {0: 1, 1: -1, 2: -1}
     assert [(key, message.id) for key, message in world.sent if isinstance(message, Deliver)] == [(("worker", 1), 0)]
-    assert "worker_joined" not in world.names()
+    assert "WorkerJoined" not in world.names()
     world.form(0)
-    assert ("worker_joined", 0, 1) in world.heard
-    assert not {"rolled_back", "restored"} & set(world.names())
+    assert ("WorkerJoined", 0, 1) in world.heard
+    assert not {"RolledBack", "Restored"} & set(world.names())
 
 
 def test_a_newcomer_that_dies_unseen_disturbs_nobody_and_one_that_is_in_the_ring_does() -> None:
@@ -223,10 +220,10 @@ def test_a_newcomer_that_dies_unseen_disturbs_nobody_and_one_that_is_in_the_ring
     world.live(2.0)
     world.forget()
     world.die(("worker", 0))
-    assert world.names() == ["worker_lost"]
+    assert world.names() == ["WorkerLost"]
     world.connect(("worker", 0))
     world.die(("worker", 0))
-    assert world.names() == ["worker_lost", "worker_lost", "rolled_back"]
+    assert world.names() == ["WorkerLost", "WorkerLost", "RolledBack"]
 
 
 def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
@@ -245,7 +242,7 @@ def test_who_breaks_without_anybody_dead_is_started_anew() -> None:
     world.live(SEVERED_GRACE_S / 2)
     assert world.names() == []
     world.live(2 * SEVERED_GRACE_S)
-    assert world.names() == ["worker_lost", "rolled_back"]
+    assert world.names() == ["WorkerLost", "RolledBack"]
 
 
 def test_native_ddp_ends_with_its_first_loss() -> None:
@@ -262,4 +259,4 @@ def test_with_failover_by_checkpoint_all_read_the_last_one() -> None:
     world.connect(("worker", 1))
     assert all((form.source, form.checkpoint) == (-1, 0) for form in world.forms.values())
     world.form(0, 1, 2)
-    assert world.heard[-1] == ("restored", 0, b"start")
+    assert world.heard[-1] == ("Restored", 0, b"start")

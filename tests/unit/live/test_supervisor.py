@@ -8,6 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from runtime.core import inputs
 from runtime.live.control.agents import Agents
 from runtime.live.control.settings import Settings
 from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
@@ -89,6 +92,10 @@ class World:
     # the session
     def __getattr__(self, name: str) -> Any:
         return lambda *words, **more: self.heard.append((name, *words, *more.values()))
+
+    def recovery_says(self, news: inputs.OfRecovery) -> None:
+        if not isinstance(news, inputs.AuxiliaryJoined):
+            self.heard.append((type(news).__name__, *msgspec.structs.astuple(news)))
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
         return []
@@ -208,11 +215,11 @@ def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
     world.die(("worker", 1))
     assert world.launched[("worker", 1)] == 1
     assert len(world.said(Fence)) == 2
-    assert ("worker_lost", 1, "killed by signal 9", True) in world.heard
+    assert ("WorkerLost", 1, 0, "killed by signal 9", True) in world.heard
     assert not world.supervisor.admit(Identity("worker", 1, 0)), "the dead do not call"
     world.connect(("worker", 1))
     world.attach(("worker", 1))
-    assert ("worker_joined", 1, 1) in world.heard
+    assert ("WorkerJoined", 1, 1) in world.heard
 
 
 def test_an_error_of_its_own_ends_the_run() -> None:
@@ -255,7 +262,7 @@ def test_silence_is_death_when_the_lease_is_over() -> None:
     world.live(3.0)
     assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)] == [("worker", 1, 0)]
     assert world.launched[("worker", 1)] == 1
-    assert world.names() == ["worker_lost"]
+    assert world.names() == ["WorkerLost"]
 
 
 def test_when_our_own_clock_jumps_nobody_else_is_to_blame() -> None:
@@ -270,7 +277,7 @@ def test_when_our_own_clock_jumps_nobody_else_is_to_blame() -> None:
 def test_without_restarts_a_worker_leaves_and_the_last_one_is_missed() -> None:
     world = started(max_restarts=0)
     world.die(("worker", 0))
-    assert ("worker_lost", 0, "killed by signal 9", False) in world.heard
+    assert ("WorkerLost", 0, 0, "killed by signal 9", False) in world.heard
     assert not world.said(Launch)
     incarnation = world.supervisor.tasks["worker", 1].incarnation
     world.tell(
@@ -306,7 +313,7 @@ def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> No
     world.supervisor.save(5, b"later")
     world.tell(("server", 0), Saved(id=1, seconds=0.1))  # but not its other half
     world.die(("server", 1))
-    assert world.heard[-1] == ("server_lost", 1, 0, "killed by signal 9")
+    assert world.heard[-1] == ("ServerLost", 1, 0, "killed by signal 9")
     world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     assert not world.said(LoadCheckpoint)
     world.connect(("server", 1))
@@ -315,9 +322,9 @@ def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> No
     recover(world)
     assert {(m.generation, len(m.servers)) for m in world.said(Attach)} == {(1, 2)}
     world.attach(("worker", 0))
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
     world.attach(("worker", 1))
-    assert ("restored", 7, b"then") in world.heard
+    assert ("Restored", 7, b"then") in world.heard
     world.live(5.0)
     assert not world.said(KillTask), "the connection was lost because of the server"
 
@@ -333,7 +340,7 @@ def test_a_server_that_dies_during_the_recovery_begins_it_again() -> None:
     world.connect(("server", 0))
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
-    assert world.names().count("restored") == 1
+    assert world.names().count("Restored") == 1
     assert world.supervisor.recovery.state.generation == 2
 
 
@@ -344,10 +351,10 @@ def test_a_worker_that_dies_during_the_recovery_is_waited_for() -> None:
     world.connect(("server", 1))
     recover(world)
     world.attach(("worker", 1))
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
     world.connect(("worker", 0))
     world.attach(("worker", 0))
-    assert world.names()[-1] == "restored"
+    assert world.names()[-1] == "Restored"
 
 
 def test_a_worker_that_cannot_attach_after_a_recovery_starts_anew() -> None:
@@ -362,7 +369,7 @@ def test_a_worker_that_cannot_attach_after_a_recovery_starts_anew() -> None:
     assert [(m.role, m.id) for m in world.said(KillTask)] == [("worker", 0)]
     world.connect(("worker", 0))
     world.attach(("worker", 0))
-    assert world.names()[-1] == "restored"
+    assert world.names()[-1] == "Restored"
 
 
 def test_parts_of_a_checkpoint_from_before_the_recovery_do_not_make_a_whole() -> None:
@@ -394,10 +401,10 @@ def test_without_restarts_a_dead_server_ends_the_run() -> None:
 def test_a_dead_evaluator_holds_nobody_up() -> None:
     world = started()
     world.die(("evaluator", 0))
-    assert world.names() == ["evaluator_lost"]
+    assert world.names() == ["AuxiliaryLost"]
     assert world.launched[("evaluator", 0)] == 1
     world.die(("server", 0))
     world.connect(("server", 0))
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
-    assert world.names()[-1] == "restored"
+    assert world.names()[-1] == "Restored"

@@ -23,7 +23,7 @@ from tests.unit.live.test_supervisor import World, recover, started
 def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
     world = started()
     world.supervisor.hold(("worker", 0), "killed by the plan")
-    assert world.heard[-1] == ("worker_lost", 0, "killed by the plan", True)
+    assert world.heard[-1] == ("WorkerLost", 0, 0, "killed by the plan", True)
     kills = [message for _, message in world.sent if isinstance(message, KillTask)]
     assert [(kill.role, kill.id, kill.incarnation) for kill in kills] == [("worker", 0, 0)]
     launches = len([message for _, message in world.sent if isinstance(message, Launch)])
@@ -48,7 +48,7 @@ def test_planned_kills_are_no_failures() -> None:
 def test_a_held_server_stops_everything_until_it_is_back() -> None:
     world = started()
     world.supervisor.hold(("server", 1), "killed by the plan")
-    assert world.heard[-1][:2] == ("server_lost", 1)
+    assert world.heard[-1][:2] == ("ServerLost", 1)
     assert world.supervisor.recovery.state.phase == Phase.GATHERING
     world.clock.pass_to(world.clock.now + 5)
     assert world.supervisor.recovery.state.phase == Phase.GATHERING
@@ -81,21 +81,21 @@ def test_a_recovery_does_not_wait_for_who_is_pending() -> None:
     for server in range(2):
         world.tell(("server", server), Loaded(id=0, generation=1, version=0, state=b"start"))
     world.attach(("worker", 1))
-    assert world.heard[-1] == ("restored", 0, b"start")
+    assert world.heard[-1] == ("Restored", 0, b"start")
 
 
 def test_a_checkpoint_based_failover_waits_for_who_is_pending() -> None:
     world = started(failover="checkpoint")
     world.supervisor.restart(NodeId.worker(0), 5.0)
-    assert world.names() == ["moved", "rolled_back"]
+    assert world.names() == ["moved", "RolledBack"]
     for server in range(2):
         world.tell(("server", server), Loaded(id=0, generation=1, version=0, state=b"start"))
     world.attach(("worker", 1))
-    assert "restored" not in world.names()
+    assert "Restored" not in world.names()
     world.live(world.clock.now + 5.5)
     world.connect(("worker", 0))
     world.attach(("worker", 0))
-    assert world.heard[-1] == ("restored", 0, b"start")
+    assert world.heard[-1] == ("Restored", 0, b"start")
 
 
 def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -> None:
@@ -106,7 +106,7 @@ def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold() -
     assert not world.said(KillTask)
     world.tell(("server", 1), Saved(id=1, seconds=0.1))
     assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
-    assert world.heard[-1][:2] == ("server_lost", 1)
+    assert world.heard[-1][:2] == ("ServerLost", 1)
     assert world.supervisor.recovery.state.checkpoints.complete == 1
 
 
@@ -129,7 +129,7 @@ def test_a_restart_that_a_loss_has_overtaken_kills_nobody_later() -> None:
     world.connect(("server", 0))
     recover(world)
     world.attach(("worker", 0), ("worker", 1))
-    assert world.names()[-1] == "restored"
+    assert world.names()[-1] == "Restored"
     world.supervisor.save(9, b"nine")
     for server in range(2):
         world.tell(("server", server), Saved(id=2, seconds=0.1))
