@@ -32,7 +32,8 @@ def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     allowed or does not exist, for unknown, missing and mistyped fields, and for what the constructor refuses.
     """
     if not isinstance(spec.get(TARGET), str):
-        raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build")
+        group = f"; choose one with {path.partition('.')[0]}=NAME" if path else ""
+        raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build{group}")
     cls = locate(spec[TARGET], join(path, TARGET))
     fields = {str(key): _build(value, join(path, str(key))) for key, value in spec.items() if key != TARGET}
     _check_names(cls, {**fields, **built}, path)

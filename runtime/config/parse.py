@@ -135,8 +135,6 @@ def parse(raw: Mapping[str, Any]) -> Config:
     """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
     checking.refuse_nonfinite(raw)
     config: Config = checking.convert(raw, Config, "")
-    for path in ("strategy", "straggler", "workload.task", "runtime", "backend", "scheduler"):
-        _refuse_without_target(_at(raw, path), path)
     for path, kind in CORE.items():
         checking.convert(_at(raw, path), kind, path)
     batch = config.workload.global_batch_samples
@@ -171,8 +169,3 @@ def _at(raw: Mapping[str, Any], path: str) -> Any:
             raise ConfigError(f"{path}: missing")
         value = value[name]
     return value
-
-
-def _refuse_without_target(spec: Mapping[str, Any], path: str) -> None:
-    if not isinstance(spec.get("_target_"), str):
-        raise ConfigError(f"{path}: nothing is chosen; choose one of its group with {path.partition('.')[0]}=NAME")

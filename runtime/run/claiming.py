@@ -1,7 +1,4 @@
-"""A run's directory belongs to one run: claimed by a lock before it is written to, which ends with the process.
-
-Preflight only looks whether there is a record already; two runs that look at the same moment both find none.
-"""
+"""A run's directory belongs to one run: claimed by a lock before it is written to, which ends with the process."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from runtime.errors import ConfigError
+from runtime.run.probing import reason
 
 _held: dict[Path, int] = {}
 """Descriptors of directories that are locked; nobody closes them but the end of the process."""
@@ -23,9 +21,7 @@ def claim(setting: str, directory: Path) -> None:
     except BlockingIOError:
         raise ConfigError(f"{setting}={directory}: another run is writing there; choose another directory") from None
     except OSError as error:
-        raise ConfigError(
-            f"{setting}={directory}: cannot be written ({(error.strerror or str(error)).lower()})"
-        ) from None
+        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
     if holds_record(directory):
         os.close(descriptor)
         raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")

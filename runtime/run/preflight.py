@@ -1,8 +1,8 @@
 """Everything that is checked before the first process starts.
 
 A command line is refused here, with one line and exit code 2, or its jobs can start: every job of a sweep is composed,
-parsed and built, its straggler plan made, its output directory and port tried out. Who starts the jobs gets what was
-built (``runtime/run/launch.py``).
+parsed and built, its straggler plan made, its port tried out. Who starts the jobs gets what was built
+(``runtime/run/launch.py``); the output directory is claimed right before that.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from runtime.config.parse import parse
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
 from runtime.run.checks import CheckedJob, check_job
-from runtime.run.claiming import holds_record
-from runtime.run.probing import probe_folder, reason
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is no group: its files describe many runs."""
@@ -85,7 +83,6 @@ def preflight(argv: Sequence[str]) -> Ready:
                 pending.append((composed, job))
         announce(master)
         setting, directory = output_directory(composer, master)
-        check_output(setting, directory)
         jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, pending)
         return Ready(hydra_argv(composer, argv), needs, jobs)
 
@@ -148,16 +145,6 @@ def output_directory(composer: Composer, master: DictConfig) -> tuple[str, Path]
         return setting, Path(str(OmegaConf.select(master, setting)))
     except REFUSALS as error:
         raise explain(error) from None
-
-
-def check_output(setting: str, directory: Path) -> None:
-    """The directory holds no record yet and can be created; nothing stays behind."""
-    try:
-        if holds_record(directory):
-            raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
-        probe_folder(directory)
-    except OSError as error:
-        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
 
 
 def hydra_argv(composer: Composer, argv: Sequence[str]) -> list[str]:

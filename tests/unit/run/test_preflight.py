@@ -154,19 +154,21 @@ def test_hydra_gets_flags_first() -> None:
     assert preflight(["strategy=ssp", "-m", "seed=0,1"]).argv == ["-m", "strategy=ssp", "seed=0,1"]
 
 
-def test_a_used_directory_is_not_used_again(tmp_path: Path) -> None:
-    (tmp_path / "meta.json").touch()
-    with pytest.raises(ConfigError, match=r"hydra\.run\.dir=.*: holds a record already; choose another directory"):
-        preflight([f"hydra.run.dir={tmp_path}"])
-    with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir=.*: holds a record already"):
-        preflight([f"hydra.sweep.dir={tmp_path.parent}", "-m", "seed=1,2"])
+@pytest.mark.parametrize(("setting", "more"), [("run", ()), ("sweep", ("-m", "seed=1,2"))])
+def test_a_used_directory_is_not_used_again(setting: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "meta.json").touch()
+    finished = run_cli("runtime=virtual", *more, f"hydra.{setting}.dir={tmp_path}/x", cwd=tmp_path)
+    where = f"hydra.{setting}.dir={tmp_path}/x"
+    assert (finished.exit_code, finished.out) == (REFUSED, "")
+    assert finished.err == f"run.py: {where}: holds a record already; choose another directory\n"
+    assert [path.name for path in tmp_path.rglob("*")] == ["x", "meta.json"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_directory(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    with pytest.raises(ConfigError, match="cannot be written"):
-        preflight([f"hydra.run.dir={tmp_path}/x"])
+    assert "cannot be written" in run_cli("runtime=virtual", f"hydra.run.dir={tmp_path}/x", cwd=tmp_path).err
 
 
 def test_a_port_in_use() -> None:
