@@ -1,1 +1,1 @@
-"""What both runtimes share, and all of it pure: the coordinator, its books, the data service."""
+"""The parts that both runtimes share, all pure: coordinator, ledger, membership, data service, recovery."""

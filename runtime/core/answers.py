@@ -1,4 +1,4 @@
-"""What a strategy may answer an event with, whoever asks it: a list (or tuple) of commands (pure)."""
+"""The form of a strategy's answer to an event: a list (or tuple) of commands (pure)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SHOWN_CHARS = 80
 
 
 def checked(strategy: Strategy, event: AnyEvent, answer: object) -> Sequence[AnyCommand]:
-    """The answer, if it is one; else :class:`ProtocolError` with the class, the event and what it answered, in a line.
+    """The answer, if valid; else :class:`ProtocolError` with the class, the event and the answer, in one line.
 
-    A string is a sequence and a generator can be gone through once, so neither is taken for a list of commands.
+    A string is a sequence and a generator can be read only once, so neither is accepted as a list of commands.
     """
     wrong: object = answer
     if isinstance(answer, list | tuple):

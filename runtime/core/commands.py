@@ -1,6 +1,6 @@
-"""Carries out what a strategy commands of the whole job: restarts, evaluations, checkpoints, timers, its end (pure).
+"""Carries out a strategy's commands to the whole job: restarts, evaluations, checkpoints, timers, its end (pure).
 
-What it commands of workers, gradients and data is the :class:`runtime.core.executor.Executor`'s business.
+The :class:`runtime.core.executor.Executor` carries out those to workers, gradients and data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from strategies.protocol import (
 
 
 class Commands:
-    """``tell`` notifies the strategy of what follows at once from a command."""
+    """``tell`` notifies the strategy of events that follow at once from a command."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Commands:
         self._restarts = 0
 
     def carry_out(self, command: AnyCommand) -> None:
-        """One command, at the time of the event that it answers."""
+        """Carry out one command, at the time of the event that it answers."""
         t = self.course.t
         match command:
             case Compute() | Partition() | Apply() | Drop() | Score():
@@ -79,11 +79,11 @@ class Commands:
                 assert_never(command)
 
     def evaluate(self) -> None:
-        """The current parameters, unless an evaluation is under way."""
+        """Evaluate the current parameters, unless an evaluation is in progress."""
         self.evaluations.ask(self.executor.version)
 
     def checkpoint(self) -> None:
-        """The current parameters, with the state of the data that belongs to them."""
+        """Store the current parameters, with the data service's state at their version."""
         if not self.course.halted:
             self.port.checkpoint(self.executor.version, self.snapshot())
 
@@ -94,7 +94,7 @@ class Commands:
     # ---- restarts ----------------------------------------------------------------------------------------------------
 
     def _restart(self, t: float, command: Restart) -> None:
-        """KILL_RESTART: a worker is gone from now on; a server when all servers have stored what they hold."""
+        """KILL_RESTART: a worker is gone from now on; a server once all servers have stored their parts."""
         members, ledger = self.executor.members, self.executor.ledger
         try:
             role, node = NodeId.parse(command.node)
@@ -103,7 +103,7 @@ class Commands:
         if node >= {"worker": self.job.num_workers, "server": self.job.num_servers}.get(role, 0):
             raise ProtocolError(f"{command}: there is no such node")
         if role == "worker" and not members.is_here(node):
-            raise ledger.error(node, f"{command} although it is not there")
+            raise ledger.error(node, f"{command} although it is not running")
         pending_s = self.scheduler.draw_s(t, self.job.seed, self._restarts)
         self._restarts += 1
         self.record.note(t, "Restarting", node=command.node, pending_s=pending_s)
@@ -117,26 +117,26 @@ class Commands:
         self.port.restart(command.node, pending_s)
 
     def quote(self, t: float) -> None:
-        """Tell what the scheduler expects, now and whenever that changes."""
+        """Notify the scheduler's expectation, now and whenever it changes."""
         self.tell(Scheduling(t=t, pending_s=self.scheduler.expected_s(t)))
         if math.isfinite(following := self.scheduler.next_change_s(t)):
             self.port.wake(following, "runtime:scheduling")
 
-    # ---- what halts the job ------------------------------------------------------------------------------------------
+    # ---- halts and rollbacks -----------------------------------------------------------------------------------------
 
     def tell_lost(self, t: float, worker: int, incarnation: int, reason: str, restarting: bool) -> None:
-        """What the strategy answers does not count where all now roll back."""
+        """Notify the strategy of a lost worker; its answer is void if all tasks now roll back."""
         if self.job.halts_on_loss:
             self.halt(t, f"worker {worker} is lost")
         self.tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
 
     def halt(self, t: float, reason: str) -> None:
-        """Nothing counts until the runtime has brought everybody to one version and says so (``Restored``)."""
+        """Void all work until the runtime has brought all tasks to one version (``Restored``)."""
         if not self.course.halted and not self.course.status:
             self.record.note(self.course.advance(t), "GoingBack", reason=reason)
             self.void()
 
     def void(self) -> None:
-        """What is under way is without effect, and so is what is commanded, until ``Restored``."""
+        """Void work in progress, and all commands until ``Restored``."""
         self.course.halted = True
         self.executor.void()

@@ -1,12 +1,12 @@
 """The coordinator: events to the strategy, its commands to the ledger, the data service and the runtime (pure).
 
-Both runtimes drive this one object: they tell it what happened (:mod:`runtime.core.inputs`), it answers through a
+Both runtimes drive this one object: they pass it inputs (:mod:`runtime.core.inputs`), it answers through a
 :class:`runtime.core.job.Port`. It knows no clock and no socket; ``stopwatch`` only measures what a decision cost.
 
-What a command does to gradients and data is the :class:`runtime.core.executor.Executor`'s business, the order in which
-the strategy is asked the :class:`runtime.core.dialogue.Dialogue`'s. A Compute that is held for want of data ends as an
-arrival of zero samples when nothing else is under way that could bring any: so a barrier at the end of an epoch is not
-waited for in vain, and an asynchronous worker that has finished its part idles instead of spinning.
+The :class:`runtime.core.executor.Executor` carries out what a command does to gradients and data, the
+:class:`runtime.core.dialogue.Dialogue` orders events and answers. A Compute that is held for lack of data ends as an
+arrival of zero samples when nothing in progress could bring any: so a barrier at the end of an epoch does not hang, and
+an asynchronous worker that has finished its part idles instead of spinning.
 """
 
 from __future__ import annotations
@@ -85,22 +85,22 @@ class Coordinator:
 
     @property
     def status(self) -> Status | None:
-        """How the job has ended; None while it runs."""
+        """The way in which the job has ended; None while it runs."""
         return self.course.status
 
     @property
     def reason(self) -> str:
-        """Why it has ended so."""
+        """The reason for the job's end."""
         return self.course.reason
 
     @property
     def finished_s(self) -> float:
-        """When it ended."""
+        """The time at which the job ended."""
         return self.course.finished_s
 
     @property
     def strategy_state(self) -> dict[str, float | int | str]:
-        """What the strategy has logged last of its state."""
+        """The strategy's last logged state."""
         return self.dialogue.state
 
     def snapshot(self) -> bytes:
@@ -114,10 +114,10 @@ class Coordinator:
         """End the job (the first reason counts)."""
         self.course.finish(t, status, reason)
 
-    # ---- what a runtime tells ----------------------------------------------------------------------------------------
+    # ---- inputs of a runtime -----------------------------------------------------------------------------------------
 
     def receive(self, t: float, given: inputs.AnyInput) -> None:  # noqa: C901  (a table)
-        """Something has happened, and is told at ``t``. What comes after the end of the job has no effect."""
+        """Process an input at time ``t``. Inputs after the end of the job have no effect."""
         if self.course.status:
             self._ended(t, given)
             return
@@ -160,7 +160,7 @@ class Coordinator:
                 assert_never(given)
 
     def _ended(self, t: float, given: inputs.AnyInput) -> None:
-        """What still counts when the job has ended: that nothing of the kind is under way any more."""
+        """Process an input after the end of the job: it only ends pending work of its kind."""
         if isinstance(given, inputs.Evaluated):
             self.evaluations.under_way = False
         elif isinstance(given, inputs.ServerBusy):
@@ -223,7 +223,7 @@ class Coordinator:
         self._tell(Failed(t=t, worker=given.worker, reason=given.reason, retryable=given.retryable))
 
     def _worker_lost(self, t: float, given: inputs.WorkerLost) -> None:
-        """Its process is gone, or is fenced off because it no longer answers."""
+        """A worker's process is lost, or fenced because it no longer answers."""
         t, worker, restarting = self.course.advance(t), given.worker, given.restarting
         here = self.members.is_here(worker)
         incarnation = self.members.lost(worker, restarting)
@@ -238,10 +238,10 @@ class Coordinator:
             self.executor.joined(t, worker)
             self._tell(Joined(t=t, worker=worker, incarnation=incarnation))
 
-    # ---- of all ------------------------------------------------------------------------------------------------------
+    # ---- recovery ----------------------------------------------------------------------------------------------------
 
     def _server_lost(self, t: float, given: inputs.ServerLost) -> None:
-        """With it every version since the last checkpoint is gone."""
+        """A server is lost, with every version since the last checkpoint."""
         self.commands.void()
         self._tell(
             ServerLost(t=t, server=given.server, incarnation=given.incarnation, reason=given.reason),
@@ -258,7 +258,7 @@ class Coordinator:
                 self.shards.leave(worker)
         self._tell(Restored(t=t, version=given.version, workers=self.members.here()))
 
-    # ---- what is measured --------------------------------------------------------------------------------------------
+    # ---- measurements ------------------------------------------------------------------------------------------------
 
     def _evaluated(self, t: float, given: inputs.Evaluated) -> None:
         self.evaluations.under_way = False
@@ -288,12 +288,12 @@ class Coordinator:
         self.record.note(t, "Updated", **msgspec.structs.asdict(given))
 
     def _auxiliary_lost(self, given: inputs.AuxiliaryLost) -> None:
-        """What the evaluator was asked is not answered; a reference is asked for again when a scorer joins."""
+        """A pending evaluation is not answered; a pending reference is ordered again when a scorer joins."""
         if given.role == "evaluator":
             self.evaluations.under_way = False
 
     def _auxiliary_joined(self, given: inputs.AuxiliaryJoined) -> None:
-        """What its predecessor was asked, it is asked now."""
+        """Order its predecessor's pending work from the new task."""
         if given.role == "scorer":
             self.executor.scoring.repeat()
 

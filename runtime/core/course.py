@@ -1,4 +1,4 @@
-"""Where a job stands: its time, and whether it goes on, is halted, or has ended (pure)."""
+"""The course of a job: its time, and whether it runs, is halted, or has ended (pure)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from runtime.core.job import Status
 
 
 class Course:
-    """Shared by all that decides about one job.
+    """The state of one job that all deciding objects share.
 
-    ``halted``: nothing counts until the runtime has brought everybody to one version. ``status`` is None while the job
-    runs; then ``reason`` says why it has ended so, at ``finished_s``.
+    ``halted``: all work is void until the runtime has brought all tasks to one version. ``status`` is None while the
+    job runs; then ``reason`` explains it, and ``finished_s`` is its time.
     """
 
     __slots__ = ("finished_s", "halted", "reason", "status", "t")
@@ -22,7 +22,7 @@ class Course:
         self.finished_s = 0.0
 
     def advance(self, t: float) -> float:
-        """Time never decreases, however late a message is."""
+        """Advance the time, which never decreases, however late a message is."""
         self.t = max(self.t, t)
         return self.t
 

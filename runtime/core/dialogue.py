@@ -1,7 +1,7 @@
-"""What is said between a job and its strategy: one event after another, each with its answer in the record (pure).
+"""The exchange between a job and its strategy: one event after another, each recorded with its answer (pure).
 
-A command may lead to another event at once (a restarted worker is lost); that waits until the answer at hand has been
-carried out. When all has been said, Computes that are held and that nothing could free any more end as empty arrivals.
+A command may cause another event at once (a restarted worker is lost); that event waits until the current answer has
+been carried out. At the end, held Computes that nothing could free any more end as empty arrivals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strategies.protocol import AnyCommand, AnyEvent, Arrived, Scored, Strategy,
 
 
 class Dialogue:
-    """``carry_out`` gets the commands one by one; ``stopwatch`` measures what a decision costs."""
+    """``carry_out`` gets the commands one by one; ``stopwatch`` measures the time of a decision."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class Dialogue:
         self.strategy, self.executor, self.course, self.record = strategy, executor, course, record
         self.stopwatch, self.carry_out = stopwatch, carry_out
         self.state: dict[str, float | int | str] = {}
-        """What ``Strategy.log_state`` returned last."""
+        """The last result of ``Strategy.log_state``."""
         self._queue: deque[AnyEvent] = deque()
 
     def tell(self, event: AnyEvent) -> None:
-        """Ask the strategy what to do, now or when it has answered what comes before."""
+        """Pass an event to the strategy, now or after it has answered earlier ones."""
         queue, course = self._queue, self.course
         queue.append(event)
         if len(queue) > 1:
@@ -60,7 +60,7 @@ class Dialogue:
         begun = stopwatch()
         try:
             commands = checked(self.strategy, event, self.strategy.handle(event))
-        except Exception:  # what it fell over must be in the record; its state is not to be trusted
+        except Exception:  # the event on which it failed must be in the record; its state is unreliable
             self.record.event(t, event, (), self.executor.version, (stopwatch() - begun) * 1e6, None)
             raise
         decide_us = (stopwatch() - begun) * 1e6

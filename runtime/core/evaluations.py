@@ -1,4 +1,4 @@
-"""Evaluations of the parameters: one at a time, and what follows from their metrics for the job (pure)."""
+"""Evaluations of the parameters: one at a time, and the end of the job by their metrics (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runtime.core.job import Job, Port
 
 
 class Evaluations:
-    """``under_way`` while an evaluation that the port was asked for has not been answered."""
+    """``under_way`` while a requested evaluation has not been answered."""
 
     def __init__(self, job: Job, port: Port, course: Course) -> None:
         self.job, self.port, self.course = job, port, course
@@ -15,7 +15,7 @@ class Evaluations:
         self._values: list[float] = []
 
     def ask(self, version: int) -> None:
-        """Of the current parameters, unless one is under way or everybody rolls back."""
+        """Evaluate the current parameters, unless an evaluation is in progress or all tasks roll back."""
         if not self.under_way and not self.course.halted:
             self.under_way = True
             self.port.evaluate(version, last=False)

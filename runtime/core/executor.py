@@ -1,7 +1,7 @@
-"""Carries out what a strategy commands of workers and gradients: ledger, data service, orders to the port (pure).
+"""Carries out a strategy's commands to workers and gradients: ledger, data service, orders to the port (pure).
 
 A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
-ends as an arrival of zero samples when nothing else is under way that could bring either (see ``Coordinator``). One for
+ends as an arrival of zero samples when nothing in progress could bring either (see ``Coordinator``). One for
 a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back. A
 Compute of parts takes nothing: its samples are the round's (:mod:`runtime.core.parts`), and if there are none, as at
 the end of an epoch, it ends at once.
@@ -23,10 +23,10 @@ from runtime.core.shards import Cut, Range, Shards, cut_epoch
 from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
-"""Rounds of empty arrivals without any progress after which the strategy is said to be stuck."""
+"""Rounds of empty arrivals without progress after which the strategy counts as stuck."""
 
 Disturb = Callable[[str, float], tuple[float, float]]
-"""(target, t) -> (delay in seconds, slow-down fraction) injected there and then."""
+"""(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
 
 
 def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ class Executor:
     # ---- commands ----------------------------------------------------------------------------------------------------
 
     def carry_out(self, t: float, command: Compute | Partition | Apply | Drop | Score) -> None:
-        """What is commanded of workers, gradients and data."""
+        """Carry out a command to workers, gradients or data."""
         match command:
             case Compute():
                 self.compute(t, command)
@@ -95,7 +95,7 @@ class Executor:
                 assert_never(command)
 
     def compute(self, t: float, command: Compute) -> None:
-        """Start it, or hold it until there is data."""
+        """Start a Compute, or hold it until there is data."""
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
         if not self._begin(t, command):
             self.ledger.held[command.worker] = command
@@ -139,10 +139,10 @@ class Executor:
             completed = self._round_applied(number, command)
         self._epochs_moved(t, newest)
         if completed and not self.shards.finished:
-            self.feed_held(t)  # with overlapping epochs the next but one may open now
+            self.feed_held(t)  # with overlapping epochs, the one after the next may open now
 
     def drop(self, t: float, command: Drop) -> None:
-        """Forget gradients; their samples are computed again or, by request, given up."""
+        """Discard gradients; their samples are computed again or, by request, given up."""
         grads = self.ledger.use(command.grads, "Drop")
         self.scoring.forget(command.grads)
         self.port.drop(command.grads)
@@ -196,7 +196,7 @@ class Executor:
         return True
 
     def _samples(self, command: Compute, grad_id: int) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
-        """Free data for the worker, or its parts of the round; none if there is none now."""
+        """Free data for the worker, or its parts of the round; empty if there is none now."""
         if not command.parts:
             return self.shards.take(grad_id, command.worker, command.num_samples), ()
         try:
@@ -236,13 +236,13 @@ class Executor:
         )
 
     def _passes(self, command: Compute, samples: int, pieces: tuple[Piece, ...]) -> int:
-        """Micro-batches of a Compute; of one of parts: one for all where samples can be weighted, else one for each."""
+        """Micro-batches of a Compute; with parts: one where samples can be weighted, else one for each part."""
         if pieces:
             return 1 if self.job.supports_sample_weights else len(pieces)
         return min(command.accum, samples)
 
     def joined(self, t: float, worker: int) -> None:
-        """A worker is back: what it was ordered meanwhile starts now, on the parameters of now."""
+        """A worker is back: a Compute reserved for it starts now, on the current parameters."""
         self.shards.back(worker)
         if worker in self.reserved:
             reserved = self.reserved.pop(worker)
@@ -251,7 +251,7 @@ class Executor:
             self._send(t, order, *reserved)
 
     def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
-        """A worker's Compute is gone with it; one that was ordered while it restarts waits for its next incarnation."""
+        """A worker's Compute is lost with it; one reserved while it restarts waits for its next incarnation."""
         if here or not restarting:
             self.ledger.held.pop(worker, None)
             self.reserved.pop(worker, None)
@@ -262,14 +262,14 @@ class Executor:
             self.feed_held(t)
 
     def void(self) -> None:
-        """Everything outstanding is void."""
+        """Void all Computes and gradients."""
         self.ledger.void()
         self.parts.void()
         self.scoring.void()
         self.reserved.clear()
 
     def arrived(self, order: Order) -> Grad:
-        """The handle of what a worker has computed; it may be used from now on."""
+        """The handle of a worker's gradient, which may be used from now on."""
         self.iterations[order.worker] += 1
         grad = Grad(
             id=order.grad_id,
@@ -288,7 +288,7 @@ class Executor:
     # ---- data that comes back, Computes that wait for it -------------------------------------------------------------
 
     def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
-        """Work that ended without a gradient: to the restarting holder, or to the tail of the queue."""
+        """Return the samples of work without a gradient: to the restarting holder, or to the tail of the queue."""
         self.port.drop((order.grad_id,))
         if order.round is not None:  # the samples are the round's
             return
@@ -298,15 +298,15 @@ class Executor:
             self.feed_held(t)
 
     def feed_held(self, t: float) -> None:
-        """Start what was held, in worker order, as long as there is data."""
+        """Start held Computes, in worker order, as long as there is data."""
         for worker in sorted(self.ledger.held):
             if self._begin(t, self.ledger.held[worker]):
                 del self.ledger.held[worker]
 
     def empty_arrivals(self) -> list[Grad]:
-        """Gradients of zero samples for everything held, if nothing is under way that could free data.
+        """Gradients of zero samples for all held Computes, if nothing in progress could free data.
 
-        For parts without samples always: nothing could free any.
+        For parts without samples always, since nothing could free any.
         """
         held = self.ledger.held
         if without := {worker: command for worker, command in held.items() if command.parts}:
@@ -316,7 +316,7 @@ class Executor:
         self._empty_rounds += 1
         if self._empty_rounds > MAX_EMPTY_ROUNDS:
             unused = sorted(self.ledger.grads)
-            raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait for ever")
+            raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait forever")
         orders = []
         for worker in sorted(held):
             orders.append(self._order(held[worker], self._next_grad_id, 0))

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from runtime.core.permutation import permute
 
 HELD_OUT = 0x686F6C64
-"""Keeps this draw apart from those of other uses of the seed."""
+"""Key that makes this draw independent of other uses of the seed."""
 
 
 class Holdout:
-    """``count`` of ``total`` samples; the others are numbered anew, 0 to total - count - 1, in their old order.
+    """``count`` of ``total`` samples; the others are renumbered, 0 to total - count - 1, in their old order.
 
-    ``indices`` are those held out, sorted, int64 [count]. Needs memory for these only.
+    ``indices`` are the held-out ones, sorted, int64 [count]. Memory is used for these only.
     """
 
     def __init__(self, total: int, count: int, seed: int) -> None:
@@ -22,5 +22,5 @@ class Holdout:
         self._kept_before = self.indices - np.arange(count)
 
     def kept(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Dataset indices of samples that are not held out."""
+        """Dataset indices of samples, numbered without the held-out ones."""
         return numbers + np.searchsorted(self._kept_before, numbers, side="right")

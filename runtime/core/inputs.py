@@ -1,7 +1,7 @@
-"""Everything that a runtime tells the coordinator: one struct each, for :meth:`Coordinator.receive` (pure).
+"""All inputs from a runtime to the coordinator: one struct each, for :meth:`Coordinator.receive` (pure).
 
-None of them holds the time at which it is told, since a message may wait until the coordinator is free: the time is
-``receive``'s. What the recovery announces is an input as it is.
+None of them holds its time, since a message may wait until the coordinator is free: the time is an argument of
+``receive``. Notifications of the recovery are inputs, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TimerFired(Input, frozen=True):
 
 
 class ServerBusy(Input, frozen=True):
-    """What a server was busy with since its last report."""
+    """A server's work since its last report."""
 
     server: int
     version: int
@@ -93,7 +93,7 @@ class Evaluated(Input, frozen=True):
 
 
 class Observed(Input, frozen=True):
-    """A sample of what tasks and hosts have used in the last ``period_s`` seconds."""
+    """The resource use of tasks and hosts during the last ``period_s`` seconds."""
 
     period_s: float
     nodes: tuple[NodeUse, ...]

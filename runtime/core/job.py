@@ -1,4 +1,4 @@
-"""What a job is, independent of who runs it."""
+"""The description of a job, independent of the runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.core.convergence import Convergence
 from runtime.core.shards import Range
 
 Status = Literal["done", "failed", "stuck", "interrupted"]
-"""How a job ends."""
+"""Ways in which a job ends."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,9 +20,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     num_workers: int
     num_servers: int
     num_samples: int
-    """Of the training data, without those held out."""
+    """Samples of the training data, without those held out."""
     validation_samples: int = 0
-    """Held out of the training data, for the reference gradients of scores."""
+    """Samples held out of the training data, for the reference gradients of scores."""
     global_batch_samples: int
     batches_per_shard: int
     epochs: int | None
@@ -36,26 +36,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     target: float | None
     stop_at_target: bool
     failover: Literal["shards", "checkpoint"] = "shards"
-    """What a lost worker costs: its own samples, computed again; or everything since the last checkpoint, by all."""
+    """The cost of a lost worker: its own samples are computed again, or all roll back to the last checkpoint."""
     convergence: Convergence | None = None
     """When the metric has converged, and whether the job ends then."""
     stop_at_convergence: bool = False
     stuck_after_s: float | None = None
-    """How long it may be idle without waiting for anything; None: for ever."""
+    """Seconds for which it may be idle without waiting for anything; None: forever."""
     supports_sample_weights: bool = False
     """Whether parts of a coded round are computed in one pass, each sample with the weight of its part."""
     lr: float
     lr_at: Callable[[int], float]
-    """Factor of the schedule after so many applied samples."""
+    """The schedule's learning-rate factor after a number of applied samples."""
 
     @property
     def total_samples(self) -> int | None:
-        """Of all epochs together; None without a number of epochs."""
+        """Samples of all epochs together; None without a number of epochs."""
         return None if self.epochs is None else self.epochs * self.num_samples
 
     @property
     def halts_on_loss(self) -> bool:
-        """Whether all stands still when a worker is lost: it goes back to a checkpoint, or held a replica."""
+        """Whether a worker's loss pauses the job: it rolls back to a checkpoint, or the worker held a replica."""
         return self.failover == "checkpoint" or self.num_servers == 0
 
     def reached(self, value: float) -> bool:
@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """So many samples one after another, whose gradient sum counts ``coefficient`` times."""
+    """Consecutive samples whose gradient sum counts ``coefficient`` times."""
 
     samples: int
     coefficient: float
@@ -91,7 +91,7 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """One update, to be carried out by every server: the result is ``version``."""
+    """One update on every server, which results in ``version``."""
 
     version: int
     grads: tuple[int, ...]
@@ -101,10 +101,10 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(Protocol):
-    """What the coordinator asks of a runtime. Calls return at once; their outcome comes back as input."""
+    """The coordinator's orders to a runtime. Calls return at once; their outcome comes back as input."""
 
     def compute(self, order: ComputeOrder) -> None:
-        """Deliver the parameters of now to the worker and let it compute."""
+        """Deliver the current parameters to the worker and let it compute."""
         ...
 
     def apply(self, order: ApplyOrder) -> None:
@@ -112,7 +112,7 @@ class Port(Protocol):
         ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Servers may forget these gradients."""
+        """Let servers discard these gradients."""
         ...
 
     def compute_reference(self, number: int, version: int) -> None:
@@ -127,11 +127,11 @@ class Port(Protocol):
         ...
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Metrics of the parameters of now; answers with ``Coordinator.evaluated``."""
+        """Compute metrics of the current parameters; answers with ``Coordinator.evaluated``."""
         ...
 
     def checkpoint(self, version: int, state: bytes) -> None:
-        """Store the parameters of now and ``state`` in the same atomic file."""
+        """Store the current parameters and ``state`` in the same atomic file."""
         ...
 
     def restart(self, node: str, pending_s: float) -> None:
@@ -148,12 +148,12 @@ class Port(Protocol):
 
 
 class RecordSink(Protocol):
-    """Where the coordinator writes down what happens."""
+    """The record to which the coordinator writes."""
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        """An event and what the strategy answered."""
+        """Record an event and the strategy's answer."""
         ...
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """A fact that the strategy is not told."""
+        """Record a fact that the strategy does not receive."""
         ...

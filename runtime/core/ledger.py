@@ -1,4 +1,4 @@
-"""The ledger of lawful commands: what every worker is busy with, and which gradients may still be used (pure)."""
+"""The ledger of lawful commands: every worker's Compute, and gradients that may still be used (pure)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from strategies.protocol import Compute, Event, Grad, ProtocolError, Score
 
 HISTORY = 6
-"""Events of a worker that an error message shows."""
+"""Number of a worker's events that an error message shows."""
 REMEMBERED = 256
-"""Used gradients whose worker is still known, for the same purpose."""
+"""Number of used gradients whose worker is remembered, for the same purpose."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A Compute that a worker is carrying out."""
+    """A Compute in progress on a worker."""
 
     grad_id: int
     worker: int
@@ -28,7 +28,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GradientLedger:
-    """Refuses what the laws of the protocol forbid; shared by all runtimes."""
+    """Refuses commands that the laws of the protocol forbid; shared by all runtimes."""
 
     def __init__(self) -> None:
         self.busy: dict[int, Order] = {}
@@ -45,7 +45,7 @@ class GradientLedger:
         """A Compute needs a living, idle worker and at least one sample."""
         worker = command.worker
         if not alive:
-            raise self.error(worker, f"{command} for a worker that is not there")
+            raise self.error(worker, f"{command} for a worker that is not running")
         if worker in self.busy or worker in self.held:
             raise self.error(worker, f"{command} while it is busy with an earlier one")
         if command.num_samples < 1 or not 1 <= command.accum <= command.num_samples:
@@ -54,7 +54,7 @@ class GradientLedger:
             raise self.error(worker, f"{command}: each part is a micro-batch of its own")
 
     def arrived(self, grad: Grad) -> None:
-        """The gradient may be used from now on (an empty one has nothing to use)."""
+        """Book a gradient as usable (an empty one has nothing to use)."""
         if grad.samples:
             self.grads[grad.id] = grad
 
@@ -89,16 +89,16 @@ class GradientLedger:
         return grad
 
     def void(self) -> None:
-        """Everything outstanding is void."""
+        """Void all Computes and gradients."""
         self.busy.clear()
         self.held.clear()
         self.grads.clear()
 
     def last_events(self, worker: int) -> list[Event]:
-        """Of a worker, the newest last."""
+        """The last events of a worker, the newest last."""
         return list(self._history.get(worker, ()))
 
     def error(self, worker: int, what: str) -> ProtocolError:
-        """An error that shows what last happened to the worker."""
+        """A ``ProtocolError`` with the worker's last events."""
         history = "\n".join(f"  {event}" for event in self._history.get(worker, ()))
         return ProtocolError(f"worker {worker}: {what}\nits last events:\n{history or '  none'}")

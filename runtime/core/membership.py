@@ -1,4 +1,4 @@
-"""Who is there, in which incarnation (pure)."""
+"""Members of a job and their incarnations (pure)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Literal
 import msgspec
 
 MemberState = Literal["launching", "here", "pending", "left"]
-"""``pending``: its next incarnation waits for a place."""
+"""States of a worker; ``pending``: its next incarnation waits for a place."""
 
 
 class Member(msgspec.Struct):
-    """One worker: its current incarnation and whether that is there, on its way, or gone for good."""
+    """One worker: its current incarnation, and whether that is connected, starting, pending or gone for good."""
 
     incarnation: int = 0
     state: MemberState = "launching"
 
 
 class Membership:
-    """Incarnations fence the dead off: what a former incarnation still says is not heard."""
+    """Members with incarnations, by which messages of earlier processes are fenced."""
 
     def __init__(self, workers: range) -> None:
         self.members = {worker: Member() for worker in workers}
 
     def begin(self, worker: int, incarnation: int) -> None:
-        """The job begins with this one, which is here."""
+        """Begin the job with this connected incarnation."""
         self.members[worker] = Member(incarnation=incarnation, state="here")
 
     def joined(self, worker: int, incarnation: int) -> bool:
-        """True if this is the incarnation that we wait for."""
+        """Mark as connected; True if this is the expected incarnation."""
         member = self.members[worker]
         if member.state not in ("launching", "pending") or member.incarnation != incarnation:
             return False
@@ -36,7 +36,7 @@ class Membership:
         return True
 
     def lost(self, worker: int, restarting: bool) -> int:
-        """The current incarnation is gone; returns its number."""
+        """Mark the current incarnation as gone; returns its number."""
         member = self.members[worker]
         gone = member.incarnation
         member.state = "launching" if restarting else "left"
@@ -44,27 +44,27 @@ class Membership:
         return gone
 
     def restarted(self, worker: int) -> int:
-        """The current incarnation is killed, to be started again elsewhere, some time; returns its number."""
+        """Mark the current incarnation as killed and the next as pending; returns the old number."""
         gone = self.lost(worker, restarting=False)
         self.members[worker].state = "pending"
         return gone
 
     def is_here(self, worker: int) -> bool:
-        """Connected and able to compute."""
+        """Whether a worker is connected and able to compute."""
         return worker in self.members and self.members[worker].state == "here"
 
     def is_expected(self, worker: int) -> bool:
-        """Here, or on its way."""
+        """Whether a worker is connected or starting."""
         return worker in self.members and self.members[worker].state not in ("left", "pending")
 
     def here(self) -> tuple[int, ...]:
-        """Everybody who can compute."""
+        """All workers that can compute."""
         return tuple(worker for worker, member in self.members.items() if member.state == "here")
 
     def anyone_pending(self) -> bool:
-        """Somebody waits for a place."""
+        """Whether some worker waits for a place."""
         return any(member.state == "pending" for member in self.members.values())
 
     def anyone_launching(self) -> bool:
-        """Somebody is on its way."""
+        """Whether some worker is starting."""
         return any(member.state == "launching" for member in self.members.values())

@@ -1,4 +1,4 @@
-"""Rounds whose samples several workers compute: cut into parts, counted once however many have them (pure)."""
+"""Coded rounds: samples are split into parts, and counted once however many workers compute them (pure)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from runtime.core.shards import Range, Shards
 from strategies.protocol import Part, split_evenly
 
 DRAWER = -1
-"""Who draws the samples of rounds from the data service, as a worker does its own."""
+"""The id under which rounds draw samples from the data service, like a worker's."""
 UNEVEN = 1e-6
 """Largest difference between the weights of two parts in an update, against their mean."""
 
 
 @dataclass
 class Round:
-    """``parts[j]`` are the ranges of part j; ``work_id`` is what the data service knows the round by."""
+    """``parts[j]`` are the ranges of part j; ``work_id`` identifies the round in the data service."""
 
     number: int
     samples: int
@@ -27,12 +27,12 @@ class Round:
 
     @property
     def work_id(self) -> int:
-        """Below those of gradients."""
+        """The id in the data service, below those of gradients."""
         return -1 - self.number
 
 
 class Parts:
-    """The round of now, and what every gradient of it is a sum of. Refusals are ``ValueError``."""
+    """The current round, and the parts in each of its gradients. Refusals are ``ValueError``."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -56,7 +56,7 @@ class Parts:
         return self.now
 
     def take(self, grad_id: int, parts: tuple[Part, ...]) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
-        """The samples of some parts of the round of now, part by part, and how each part counts; empty parts not."""
+        """The samples of some parts of the current round, with the coefficient of each; empty parts are omitted."""
         if self.now is None:
             raise ValueError("there is no round; begin one with a Partition")
         indices = [part.index for part in parts]
@@ -68,9 +68,9 @@ class Parts:
         return tuple(one for ranges, _ in held for one in ranges), tuple(pieces)
 
     def applied(self, number: int, grads: Sequence[int], weights: Sequence[float]) -> int:
-        """The round is in the parameters. Returns the number of epochs that this completed."""
+        """Book the round as applied. Returns the number of epochs that this completed."""
         if self.now is None or self.now.number != number:
-            raise ValueError(f"round {number} is over; what is left of it can only be dropped")
+            raise ValueError(f"round {number} is over; its remaining gradients can only be dropped")
         total = np.zeros(len(self.now.parts))
         for grad, weight in zip(grads, weights, strict=True):
             for part in self._rows[grad]:
@@ -85,7 +85,7 @@ class Parts:
         return self.shards.applied(work_id)
 
     def void(self) -> None:
-        """Everything outstanding is void, and the data service has gone back or is about to."""
+        """Void the round: the data service has rolled back or is about to."""
         self.now = None
         self._rows = {}
 

@@ -1,4 +1,4 @@
-"""Shuffles that are computed, not stored: keyed bijections of ``range(length)``.
+"""Shuffles computed on demand: keyed bijections of ``range(length)``.
 
 A Feistel network over pairs (left, right) of about sqrt(length) values each: every round adds to one half, modulo its
 size, a keyed hash of the other half. That is invertible whatever the hash does, so it permutes the ``size_left *
@@ -25,9 +25,9 @@ Words = NDArray[np.uint64]
 
 MAX_LENGTH = 2**62
 ROUNDS = 16
-"""Four are pseudo-random on large domains, small ones need more: with 12, not all orders of 6 were equally likely."""
+"""Rounds of the network: 4 suffice for large domains; with 12, not all orders of 6 were equally likely."""
 MAX_SORTED = 1024
-"""Up to this length the whole permutation is made by sorting keyed hashes: ten times faster for a worker's batch."""
+"""Length up to which the whole permutation is a sort of keyed hashes: ten times faster for a worker's batch."""
 MAX_TABLE = 4096
 """Halves up to this size (lengths up to 16 million) have their hashes looked up, which is several times faster."""
 
@@ -36,7 +36,7 @@ _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1331
 
 
 def permute(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.int64]:
-    """Where the permutation of ``range(length)`` that ``key`` selects puts each of ``positions``.
+    """The images of ``positions`` under the permutation of ``range(length)`` that ``key`` selects.
 
     Args:
         positions: any number of positions in ``range(length)``.

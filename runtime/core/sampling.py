@@ -12,12 +12,12 @@ from runtime.core.shards import Cut, Range
 
 
 def sample_epochs(ranges: Sequence[Range]) -> NDArray[np.int64]:
-    """Epoch of each of the samples of :func:`sample_indices`."""
+    """Epochs of the samples of :func:`sample_indices`, int64 [samples]."""
     return np.repeat([work.epoch for work in ranges], [work.samples for work in ranges]).astype(np.int64)
 
 
 def sample_indices(ranges: Sequence[Range], cut: Cut, seed: int) -> NDArray[np.int64]:
-    """Dataset indices of the samples, in the order in which they are to be used."""
+    """Dataset indices of the samples in their order of use, int64 [samples]."""
     parts = []
     for work in ranges:
         positions = np.arange(work.start, work.stop, dtype=np.int64)

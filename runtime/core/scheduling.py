@@ -1,6 +1,6 @@
-"""The cluster's scheduler: how long a node that is asked for is pending until it has a place.
+"""The cluster's scheduler: how long a requested node is pending until it has a place.
 
-A cluster that is idle has one at once, a busy one after minutes or hours (AntDT section V-E2: negligible when idle,
+An idle cluster has one at once, a busy one after minutes or hours (AntDT section V-E2: negligible when idle,
 dozens of minutes at peak). Waiting times depend on the seed and the number of the restart alone, or on the time, so
 they can be replayed.
 """
@@ -20,18 +20,18 @@ MAX_PENDING_S = 7 * 24 * 3600.0
 
 
 class Scheduler(Protocol):
-    """Of a cluster that other jobs use, too."""
+    """The scheduler of a cluster that other jobs use, too."""
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
-        """How long the node asked for at ``t`` (seconds since the job's start) as number 0, 1, ... will wait."""
+        """Pending seconds of the node requested at ``t`` (seconds since the job's start) as number 0, 1, ..."""
         ...
 
     def expected_s(self, t: float) -> float:
-        """What it tells a strategy that asks at ``t``."""
+        """Expected pending seconds of a node requested at ``t``."""
         ...
 
     def next_change_s(self, t: float) -> float:
-        """When it will tell something else; infinity: never."""
+        """The time at which the expectation changes; infinity: never."""
         ...
 
 
@@ -65,7 +65,7 @@ class ConstantPending:
 class LognormalPending:
     """Waiting times are lognormal: half of them longer than ``median_s``, ``sigma`` the deviation of the logarithm.
 
-    A strategy is told the mean.
+    A strategy receives the mean.
     """
 
     median_s: float = 5.0

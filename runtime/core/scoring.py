@@ -1,9 +1,9 @@
-"""Gradients that wait for their score, and the reference gradient that they are compared with (pure).
+"""Gradients with a pending score, and the reference gradient to which they are compared (pure).
 
-Two orders go to the port: ``compute_reference`` (somebody computes the gradient of the validation samples on the
-current parameters, and hands it to all servers) and ``inner_products`` (every server multiplies its part of a gradient
-with its part of the reference). Both are asked for one after another, so a server never holds a reference other than
-the one asked about.
+Two orders go to the port: ``compute_reference`` (the scorer computes the gradient of the validation samples on the
+current parameters, and pushes it to all servers) and ``inner_products`` (every server multiplies its part of a gradient
+with its part of the reference). They are ordered one after another, so a server never holds a reference other than the
+requested one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Products(msgspec.Struct, frozen=True, gc=False):
 
 
 def products(grad: FloatVector, reference: FloatVector) -> Products:
-    """Of two vectors of one length."""
+    """Inner products of two vectors of equal length."""
     return Products(
         dot=inner_product(reference, grad),
         sqr_grad=inner_product(grad, grad),
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Of per-sample means: what :class:`strategies.protocol.Scored` tells."""
+    """Inner products of per-sample means, the values of :class:`strategies.protocol.Scored`."""
 
     dot: float
     sqr_grad: float
@@ -65,7 +65,7 @@ class Scoring:
         self.port, self.num_servers, self.validation_samples = port, num_servers, validation_samples
         self.version = version
         self.reference: Reference | None = None
-        """That all servers hold."""
+        """The reference that all servers hold."""
         self.under_way: Reference | None = None
         self._waiting: deque[tuple[Grad, bool]] = deque()
         self._weighed: dict[int, _Weighing] = {}
@@ -73,11 +73,11 @@ class Scoring:
 
     @property
     def asked(self) -> set[int]:
-        """Gradients that are to be scored."""
+        """Gradients whose score is pending."""
         return {grad.id for grad, _ in self._waiting} | self._weighed.keys()
 
     def ask(self, grad: Grad, *, refresh: bool) -> None:
-        """Score a gradient, against a new reference if so wished."""
+        """Score a gradient, against a new reference if requested."""
         self._waiting.append((grad, refresh))
         self._advance()
 
@@ -98,12 +98,12 @@ class Scoring:
         self.port.compute_reference(*self.under_way)
 
     def repeat(self) -> None:
-        """Who was computing a reference is gone, and somebody else is there now."""
+        """Order the pending reference again from a new scorer."""
         if self.under_way is not None:
             self._refer()
 
     def reference_ready(self, number: int) -> None:
-        """All servers hold a reference; reports of others than the one asked for last are ignored."""
+        """All servers hold a reference; only reports of the last requested one count."""
         if self.under_way is not None and self.under_way.number == number:
             self.reference, self.under_way = self.under_way, None
             self._advance()
@@ -111,7 +111,7 @@ class Scoring:
     def score_parts(
         self, server: int, grad_id: int, number: int, part: Products
     ) -> tuple[Grad, int, Comparison] | None:
-        """A server's part. The last one completes the score: (gradient, version of the reference, comparison)."""
+        """Add a server's part. The last one completes the score: (gradient, version of the reference, comparison)."""
         weighing = self._weighed.get(grad_id)
         if weighing is None or weighing.reference.number != number:
             return None
@@ -123,7 +123,7 @@ class Scoring:
         return weighing.grad, weighing.reference.version, self._compare(parts, weighing.grad.samples)
 
     def _compare(self, parts: list[Products], samples: int) -> Comparison:
-        """From sums over samples to means; a reference that is not finite points nowhere."""
+        """Convert sums over samples to means; a reference that is not finite becomes zero."""
         sqr_grad = sum(part.sqr_grad for part in parts) / samples**2
         dot = sum(part.dot for part in parts) / (samples * self.validation_samples)
         sqr_ref = sum(part.sqr_ref for part in parts) / self.validation_samples**2
@@ -132,13 +132,13 @@ class Scoring:
         return Comparison(dot, sqr_grad, sqr_ref)
 
     def forget(self, grads: tuple[int, ...]) -> None:
-        """They have been used or dropped: nobody is told their score."""
+        """Cancel the scores of gradients that were used or dropped."""
         self._waiting = deque(wanted for wanted in self._waiting if wanted[0].id not in grads)
         for grad_id in grads:
             self._weighed.pop(grad_id, None)
 
     def void(self) -> None:
-        """The servers go back in time: everything asked for is void, and so is the reference."""
+        """The servers roll back: all pending scores and the reference are void."""
         self.reference = self.under_way = None
         self._waiting.clear()
         self._weighed.clear()

@@ -1,15 +1,15 @@
-"""The stateful data sharding service: who trains on which samples, and which have been applied (pure).
+"""The stateful data sharding service: which worker trains on which samples, and which are applied (pure).
 
 An epoch of N samples is K shards. A shard is TODO until a worker needs data (then DOING, in that worker's local queue)
 and DONE once **every** sample of it has been applied: "pushed" would not do, since a pushed gradient may be dropped.
-Samples of a lost worker or a dropped gradient go back to the tail of the queue and are never given up, so each sample
+Samples of a lost worker or a dropped gradient return to the tail of the queue and are never given up, so each sample
 of an epoch is applied at least once, and exactly once as long as parameters are restored together with this state.
-Whose gradient was dropped gets something else, if there is anything: a straggler that drew its own samples again would
-be late with them again, and hold their epoch open until the others have nothing left to do.
+A worker whose gradient was dropped gets other samples, if there are any: a straggler that drew its own again would be
+late again, and hold their epoch open until the others have nothing left to do.
 
-Policies: ``dynamic``, a queue from which workers draw; ``shared``, the same, and who finds it empty gets half of what
-the worker with the most samples has drawn and not begun (batch sizes that differ by much would otherwise leave the last
-shards to those who take longest); ``even``, a static part of every epoch for each worker.
+Policies: ``dynamic``, a queue from which workers draw; ``shared``, the same, and a worker that finds it empty gets half
+of what the worker with the most samples has drawn and not begun (very different batch sizes would otherwise leave the
+last shards to the slowest); ``even``, a static part of every epoch for each worker.
 
 Source: AntDT's stateful dynamic data sharding (TODO/DOING/DONE).
 """
@@ -42,13 +42,13 @@ class Range(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.stop - self.start
 
     def cut(self, samples: int) -> tuple[Range, Range]:
-        """The first ``samples`` of them, and the others."""
+        """The first ``samples`` of the range, and the rest."""
         middle = self.start + samples
         return Range(self.epoch, self.shard, self.start, middle), Range(self.epoch, self.shard, middle, self.stop)
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
-    """How an epoch is cut: shard k is ``length(k)`` samples from ``offset(k)`` on."""
+    """The division of an epoch: shard k is ``length(k)`` samples from ``offset(k)`` on."""
 
     num_samples: int
     num_shards: int
@@ -56,14 +56,14 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     """Fixed length (the last shard is shorter), or None for parts that differ by at most one sample."""
 
     def offset(self, shard: int) -> int:
-        """First sample of a shard."""
+        """The first sample of a shard."""
         if self.shard_samples is not None:
             return shard * self.shard_samples
         share, rest = divmod(self.num_samples, self.num_shards)
         return shard * share + min(shard, rest)
 
     def length(self, shard: int) -> int:
-        """Samples of a shard."""
+        """The number of samples of a shard."""
         return min(self.num_samples, self.offset(shard + 1)) - self.offset(shard)
 
 
@@ -75,7 +75,7 @@ def cut_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: in
 
 
 class Returned(NamedTuple):
-    """Samples that came back to the queue, and the worker that had them (-1: nobody knows any more)."""
+    """Samples returned to the queue, and the worker that had them (-1: unknown)."""
 
     work: Range
     worker: int = -1
@@ -111,7 +111,7 @@ class Shards:
         cut: how an epoch is cut into shards.
         num_workers: workers that draw from the queue.
         policy: ``dynamic`` or ``even``.
-        epochs: how many there are; None for no end.
+        epochs: number of epochs; None for no end.
         seed: of the order of the shards (the order inside a shard is the worker's business, same seed).
         overlap: open the next epoch when no free sample is left, although work of the last is still out.
     """
@@ -135,17 +135,17 @@ class Shards:
 
     @property
     def finished(self) -> bool:
-        """Every sample of every epoch has been applied."""
+        """Whether every sample of every epoch has been applied."""
         return self.epochs is not None and self.epochs_done >= self.epochs
 
     @property
     def samples_passed(self) -> int:
-        """Applied or given up: how far the job is on its way through the data, which is what schedules go by."""
+        """Samples applied or given up: the job's progress through the data, on which schedules depend."""
         return self.samples_applied + self.samples_given_up
 
     @property
     def newest_epoch(self) -> int:
-        """The last epoch that was opened."""
+        """The number of the epoch opened last."""
         return self.epochs_opened - 1
 
     def take(self, work_id: int, worker: int, num_samples: int) -> tuple[Range, ...]:
@@ -165,7 +165,7 @@ class Shards:
         return tuple(taken)
 
     def applied(self, work_id: int) -> int:
-        """The work is in the parameters. Returns the number of epochs that this completed."""
+        """Book the work as applied. Returns the number of epochs that this completed."""
         _, ranges = self.out.pop(work_id)
         before = self.epochs_done
         for work in ranges:
@@ -182,7 +182,7 @@ class Shards:
         return self.epochs_done - before
 
     def returned(self, work_id: int, *, to_holder: bool) -> int:
-        """The work is not in the parameters: back to the tail, or to the front of its restarting holder's own queue."""
+        """Return unapplied work: to the tail, or to the front of its restarting holder's own queue."""
         worker, ranges = self.out.pop(work_id)
         if to_holder:
             self.local.setdefault(worker, deque()).extendleft(reversed(ranges))
@@ -191,7 +191,7 @@ class Shards:
         return sum(work.samples for work in ranges)
 
     def forget(self, work_id: int) -> int:
-        """The work is given up by request (a lossy method): counts as done without being applied."""
+        """Give up work by request (a lossy method): it counts as done without being applied."""
         samples = sum(work.samples for work in self.out[work_id][1])
         self.applied(work_id)
         self.samples_applied -= samples
@@ -199,19 +199,19 @@ class Shards:
         return samples
 
     def leave(self, worker: int) -> None:
-        """A worker has gone: what it had drawn goes to the others."""
+        """A worker has left: its drawn samples go to the others."""
         self.departed.add(worker)
         self.requeued.extend(Returned(work, worker) for work in self.local.pop(worker, ()))
 
     def back(self, worker: int) -> None:
-        """A worker that had gone is there again: from the next epoch on it has its part."""
+        """A worker has returned: from the next epoch on it has its part."""
         self.departed.discard(worker)
 
     def _draw(self, local: deque[Range], worker: int) -> bool:
         """Move the head of the queue into a worker's local queue.
 
-        Fresh shards come first, then what came back; but what came back of an older epoch goes before the newer one, or
-        it would hold that epoch open. What came back from this very worker comes last, for the same reason.
+        Fresh shards come first, then returned samples; but those of an older epoch precede the newer one, or they would
+        hold their epoch open. Samples that this very worker returned come last, for the same reason.
         """
         if (found := self._queued(worker)) is not None:
             local.append(found)
@@ -227,7 +227,7 @@ class Shards:
         return True
 
     def _queued(self, worker: int) -> Range | None:
-        """The next of the queue but for what this worker has returned."""
+        """The next range of the queue, except those that this worker has returned."""
         others = [place for place, one in enumerate(self.requeued) if one.worker != worker]
         older = [place for place in others if self.requeued[place].work.epoch < self.newest_epoch]
         if not older and (fresh := self._fresh()) is not None:
@@ -240,7 +240,7 @@ class Shards:
         return found
 
     def _share(self) -> Range | None:
-        """Half of what the worker with the most samples in its own queue has, from the end of it; it keeps the rest."""
+        """Take half of the samples of the worker with the longest own queue, from its end."""
         sizes = {worker: sum(part.samples for part in local) for worker, local in sorted(self.local.items())}
         donor = max(sizes, key=lambda worker: sizes[worker], default=None)
         if donor is None or sizes[donor] < 2:
@@ -252,7 +252,7 @@ class Shards:
         return Range(last.epoch, last.shard, last.stop - given, last.stop)
 
     def _may_open_next(self) -> bool:
-        """Without ``overlap`` an epoch waits for the last; with it, a queue may run one epoch ahead.
+        """Whether the next epoch may open: after the last one, or one epoch ahead with ``overlap``.
 
         Static parts have no queue in common, so there each worker goes through its epochs on its own.
         """
@@ -283,7 +283,7 @@ class Shards:
                     self.local.setdefault(part, deque()).append(work)
 
     def state(self) -> dict[str, Any]:
-        """The unapplied work as plain data; what is handed out counts as returned to its holder, in order."""
+        """The unapplied work as plain data; handed-out work counts as returned to its holder, in order."""
         local = {worker: list(queue) for worker, queue in self.local.items()}
         for work_id in sorted(self.out, reverse=True):
             worker, ranges = self.out[work_id]
@@ -300,7 +300,7 @@ class Shards:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go back to a :meth:`state`: nothing is handed out."""
+        """Restore a :meth:`state`, with nothing handed out."""
         self.epochs_opened = state["epochs_opened"]
         self.epochs_done = state["epochs_done"]
         self.samples_applied = state["samples_applied"]

@@ -1,11 +1,11 @@
-"""A strategy that waits for nothing and orders nothing will never do anything else: the job is stuck (pure).
+"""Detection of a stuck job: its strategy waits for nothing and gives no commands (pure).
 
-What can still come because the strategy has asked for it, or was promised it: the end of a Compute or a Score, a timer,
-a worker that restarts or waits for a place, the servers' return, the score of parameters that it has not been told yet.
-What comes unbidden is nothing to wait for: the same parameters scored again, telemetry, what servers were busy
-with, a checkpoint. Nor is a fault or a new quote of the scheduler, but on a heap of events it can be seen whether one
-is to come, and until it has come the verdict waits (``runtime/virtual/control/session.py``); with real processes it
-waits for ``stuck_after_s``. A job whose time is up in such a state was stuck, too.
+A strategy may wait for events that it requested or was promised: the end of a Compute or a Score, a timer, a worker
+that restarts or waits for a place, the servers' return, an evaluation that it has not received yet. Events that come by
+themselves do not count: another evaluation of the same parameters, telemetry, servers' reports, a checkpoint. Nor does
+a fault or a new quote of the scheduler; but on a heap of events these are known, and the verdict waits for them
+(``runtime/virtual/control/session.py``); with real processes it waits for ``stuck_after_s``. A job whose time is up in
+such a state was stuck, too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from runtime.core.scheduling import Scheduler
 from strategies.protocol import Event, Restart, Strategy
 
 NAMED = 4
-"""Workers whose last event the message names; the record has all."""
+"""Number of workers whose last event the message names; the record has all."""
 
 
 class Promised(msgspec.Struct):
-    """To a strategy, beside what the ledger and the membership know."""
+    """Events promised to a strategy, in addition to those that ledger and membership know."""
 
     timers: int = 0
-    """That it has asked for and that have not fired yet."""
+    """Tags of timers that have not fired yet."""
     scored: int = -1
-    """The version whose score it was told last."""
+    """The version of the last evaluation that it received."""
 
 
 class Watched(Protocol):
-    """What is looked at of a :class:`runtime.core.coordinator.Coordinator`."""
+    """The parts of a :class:`runtime.core.coordinator.Coordinator` that are inspected."""
 
     strategy: Strategy
     executor: Executor
@@ -52,11 +52,11 @@ class Watched(Protocol):
 
     @property
     def version(self) -> int:
-        """Updates applied."""
+        """Number of updates applied."""
 
 
 def awaits(job: Watched) -> bool:
-    """Whether something is to come that the strategy has asked for or was promised."""
+    """Whether an event that the strategy requested or was promised is still to come."""
     ledger, members = job.ledger, job.members
     if ledger.busy or ledger.held or job.course.halted or job.promised.timers or job.executor.scoring.asked:
         return True
@@ -68,7 +68,7 @@ def awaits(job: Watched) -> bool:
 
 
 def expects_quote(job: Watched, t: float) -> bool:
-    """Whether the scheduler will tell something new to a strategy that restarts nodes."""
+    """Whether the scheduler's expectation will change, for a strategy that restarts nodes."""
     return Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(t))
 
 
@@ -82,7 +82,7 @@ def declare(job: Watched, t: float) -> None:
     job.course.finish(
         t,
         "stuck",
-        f"{type(job.strategy).__name__} is stuck at {t:.1f} s: it gives no order, and nothing that it has asked for is "
+        f"{type(job.strategy).__name__} is stuck at {t:.1f} s: it gives no command, and no event that it requested is "
         f"to come (last: {', '.join(words)}{more}; all in the record's note Stuck)",
     )
 
@@ -92,7 +92,7 @@ def _last(events: list[Event]) -> str:
 
 
 class Vigil:
-    """Over a job with real processes: it may be idle for ``after_s`` before it is called stuck; None: for ever."""
+    """Watches a job of real processes, which may be idle for ``after_s`` before it counts as stuck; None: forever."""
 
     def __init__(self, job: Watched, after_s: float | None) -> None:
         self.job, self.after_s = job, after_s
@@ -101,11 +101,11 @@ class Vigil:
 
     @property
     def period_s(self) -> float | None:
-        """How often to look."""
+        """Seconds between two checks."""
         return None if self.after_s is None else min(1.0, self.after_s / 4)
 
     def look(self, t: float) -> None:
-        """Say so if it has been idle for too long."""
+        """Declare the job stuck if it has been idle for too long."""
         work = (self.job.version, sum(self.job.executor.iterations))
         if awaits(self.job) or work != self._work:
             self._since_s, self._work = None, work

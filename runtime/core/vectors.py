@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 FloatVector = NDArray[np.float32]
 
 BLOCK_FLOATS = 1 << 15
-"""What is converted to double precision at once stays in the cache."""
+"""Elements converted to double precision at once, so that they stay in the cache."""
 CUT_FLOATS = 16
-"""Vectors are cut at multiples of so many elements (64 bytes), so that every part is as aligned as the whole."""
+"""Vectors are split at multiples of this number of elements (64 bytes), so that all parts are aligned."""
 
 
 def aligned_vector(num_floats: int) -> FloatVector:
@@ -22,13 +22,13 @@ def aligned_vector(num_floats: int) -> FloatVector:
 
 
 def inner_product(one: FloatVector, other: FloatVector) -> float:
-    """In double precision, without a copy of the whole."""
+    """The inner product in double precision, without a copy of the whole vectors."""
     blocks = range(0, len(one), BLOCK_FLOATS)
     return float(sum(np.dot(one[lo : lo + BLOCK_FLOATS].astype(float), other[lo : lo + BLOCK_FLOATS]) for lo in blocks))
 
 
 def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, int]:
-    """Contiguous part [lo, hi) of the flat vector that a server holds."""
+    """The contiguous part [lo, hi) of the flat vector that a server holds."""
     blocks = -(-num_floats // CUT_FLOATS)
     lo, hi = (min(num_floats, blocks * part // num_servers * CUT_FLOATS) for part in (server, server + 1))
     return lo, hi

@@ -55,11 +55,11 @@ from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
 from runtime.core.recovery.task import Holder, Key, TaskLife
 
 RESTARTED = "restarted by the strategy"
-"""Why a node was lost that a strategy restarts."""
+"""Reason for the loss of a node that a strategy restarts."""
 
 
 class Recovery:
-    """Without servers every worker is a replica. ``state`` is for reading.
+    """The automaton. Without servers every worker is a replica. ``state`` is read-only for others.
 
     Args:
         rules: limits and choices.
@@ -76,14 +76,14 @@ class Recovery:
 
     @property
     def tasks(self) -> dict[Key, TaskLife]:
-        """By role and number."""
+        """The tasks by role and number."""
         return self.state.tasks
 
     def receive(self, given: AnyInput) -> list[AnyEffect]:
-        """What is to be done now, in this order.
+        """Process an input; returns the effects to carry out, in order.
 
-        Raises :class:`runtime.core.recovery.states.ImpossibleTransitionError` for what cannot happen in this state,
-        such as a process that is built twice; whatever it was, nothing has changed then.
+        Raises :class:`runtime.core.recovery.states.ImpossibleTransitionError` for an input impossible in this state,
+        such as a process that is built twice; then nothing has changed.
         """
         try:
             if isinstance(given, OfTask):
@@ -98,7 +98,7 @@ class Recovery:
             effects = self.state.take_effects()
         return effects
 
-    # ---- what tasks do -----------------------------------------------------------------------------------------------
+    # ---- inputs of tasks ---------------------------------------------------------------------------------------------
 
     def _of_task(self, task: TaskLife, given: OfTask) -> None:
         match given:
@@ -133,7 +133,7 @@ class Recovery:
         self._check()
 
     def _check(self) -> None:
-        """Whether a recovery is complete, or the start."""
+        """Complete a recovery, or the start, if all awaited tasks are attached."""
         state = self.state
         if state.phase == Phase.ATTACHING and not self.policy.still_attaching():
             state.step(PhaseStep.COMPLETE)
@@ -146,18 +146,18 @@ class Recovery:
     # ---- death -------------------------------------------------------------------------------------------------------
 
     def _kill(self, task: TaskLife, reason: str) -> None:
-        """It is not heard any more, so it is no loss to end it."""
+        """Kill an incarnation that is fenced anyway."""
         self.state.emit(Kill(task.key, task.incarnation, reason))
         self._gone(task, Gone(task.key, task.incarnation, reason))
 
     def _gone(self, task: TaskLife, given: Gone) -> None:
-        """Whether it is started again, or that was the end."""
+        """Start the next incarnation, or end the run if a limit is reached."""
         rules, reason = self.rules, given.reason
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
         if rules.max_futile is not None and task.futile + (not task.useful) >= rules.max_futile:
-            times = f"{rules.max_futile} times before it had done anything"
+            times = f"{rules.max_futile} times before doing any useful work"
             self.state.emit(Failed(f"{task.name} died {times}: {reason}"))
             return
         self._restarts += 1
@@ -170,7 +170,7 @@ class Recovery:
             self._end(task, reason, TaskStep.REPLACED if restarting and not given.for_good else TaskStep.DEPARTED)
 
     def _ends_the_run(self, task: TaskLife, reason: str) -> bool:
-        """Whether nobody can go on without it."""
+        """Whether the run cannot continue without the task."""
         if task.role != "worker" or not self.rules.inseparable:
             return False
         cannot = "topology.collective=ddp cannot continue without it; topology.collective=ring can"
@@ -178,7 +178,7 @@ class Recovery:
         return True
 
     def _end(self, task: TaskLife, reason: str, step: TaskStep, pending_s: float = 0.0) -> None:
-        """This incarnation counts no longer; what that means for the others."""
+        """End an incarnation, and recover what others lose with it."""
         gone = task.end(step)
         self.state.emit(Fence(task.key, gone, reason))
         if step == TaskStep.REPLACED:
@@ -195,7 +195,7 @@ class Recovery:
             self.state.emit(AuxiliaryLost(task.role))
 
     def _worker_ended(self, task: TaskLife, gone: int, reason: str, step: TaskStep) -> None:
-        """The strategy knows already of whom it has restarted."""
+        """Notify the loss of a worker, unless the strategy restarted it itself."""
         if not self.state.started:
             self.policy.lost_early(task)
             return
@@ -209,7 +209,7 @@ class Recovery:
         else:
             self._check()
 
-    # ---- who is to start and stop ------------------------------------------------------------------------------------
+    # ---- starts and stops --------------------------------------------------------------------------------------------
 
     def _control(self, given: Control) -> None:
         match given:
@@ -232,7 +232,7 @@ class Recovery:
                 assert_never(given)
 
     def _hold(self, task: TaskLife, reason: str) -> None:
-        """It did not die of itself, so that counts for no limit."""
+        """Keep a task from starting, by the plan: such a death counts towards no limit."""
         if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
             return
         waits = bool(task.holders)
@@ -254,7 +254,7 @@ class Recovery:
             self.state.emit(Launch(task.key, task.incarnation, cause))
 
     def _restart(self, task: TaskLife, pending_s: float) -> None:
-        """A server goes when the checkpoint that was ordered last is stored, or will not be."""
+        """Restart a node; a server once the last ordered checkpoint is stored or abandoned."""
         if task.role != "server":
             self._move(task, pending_s)
             return
@@ -269,14 +269,14 @@ class Recovery:
                 self.state.emit(MayLeave(key, incarnation))
 
     def _leave(self, given: Leave) -> None:
-        """Nobody leaves whose restart has been overtaken by a loss: then everybody has gone back already."""
+        """A server leaves, unless a loss came first: then all have rolled back already."""
         leaving = self.state.leaving
         if leaving is not None and leaving[:2] == (given.key, given.incarnation):
             self.state.leaving = None
             self._move(self.tasks[given.key], leaving[3])
 
     def _move(self, task: TaskLife, pending_s: float) -> None:
-        """The old incarnation ends now; the next one starts elsewhere when the scheduler has a place."""
+        """End the old incarnation now; the next one starts elsewhere once the scheduler has a place."""
         if self._ends_the_run(task, RESTARTED):
             return
         self.state.emit(Kill(task.key, task.incarnation))

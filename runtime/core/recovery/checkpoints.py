@@ -1,4 +1,4 @@
-"""Which checkpoints there are: one is complete when everybody who keeps a part has stored it (pure)."""
+"""Checkpoints of a job: one is complete when every keeper has stored its part (pure)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Pending(msgspec.Struct):
 
 
 class Checkpoints:
-    """``complete`` is the number of the last that is; -1 before there is any.
+    """``complete`` is the number of the last complete checkpoint; -1 before there is one.
 
-    ``contents`` has version and data state of each that is complete or may be yet.
+    ``contents`` has version and data state of each that is complete or may become so.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Checkpoints:
         self._pending: dict[int, Pending] = {}
 
     def begin(self, version: int, state: bytes, keepers: tuple[Key, ...]) -> int:
-        """The number of a new one."""
+        """Begin a checkpoint; returns its number."""
         number = self.next
         self.next += 1
         self.contents[number] = (version, state)
@@ -35,7 +35,7 @@ class Checkpoints:
         return number
 
     def stored(self, number: int, key: Key) -> Pending | None:
-        """A part is stored; the checkpoint if that was the last part of it."""
+        """Book a stored part; returns the checkpoint if that completes it."""
         pending = self._pending.get(number)
         if pending is None or key not in pending.missing:
             return None
@@ -48,7 +48,7 @@ class Checkpoints:
         return pending
 
     def abandon(self) -> None:
-        """Somebody was lost: what is not complete never will be."""
+        """Abandon incomplete checkpoints, because a keeper was lost."""
         self._pending.clear()
         self.contents = {number: kept for number, kept in self.contents.items() if number == self.complete}
 

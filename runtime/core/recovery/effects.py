@@ -1,4 +1,4 @@
-"""What a recovery wants done, and whom it wants told what; in this order, and all of it (pure)."""
+"""Effects of a recovery: actions and notifications, all to be carried out in order (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from runtime.core.recovery.task import Key
 
 Cause = Literal["start", "crash", "released", "place"]
-"""Why a task is launched: the job starts; its predecessor has died; the plan lets it; the scheduler has a place."""
+"""Reasons for a launch: start of the job, death of the predecessor, release by the plan, a place."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Launch(Effect, frozen=True):
 
 
 class Kill(Effect, frozen=True):
-    """End this incarnation. ``reason``: why nobody hears it any more; empty where the plan or the strategy wants it."""
+    """Kill this incarnation. ``reason``: why it is fenced; empty where the plan or the strategy kills it."""
 
     key: Key
     incarnation: int
@@ -36,7 +36,7 @@ class Kill(Effect, frozen=True):
 
 
 class Fence(Effect, frozen=True):
-    """This incarnation has ended, or is taken to have: what it still says to anybody is not to be heard."""
+    """This incarnation has ended, or counts as ended: ignore its messages everywhere."""
 
     key: Key
     incarnation: int
@@ -44,7 +44,7 @@ class Fence(Effect, frozen=True):
 
 
 class Wait(Effect, frozen=True):
-    """Give this task another machine; ``PlaceFree`` when the scheduler has had it wait for ``pending_s``."""
+    """Give this task another machine; answered by ``PlaceFree`` after ``pending_s`` in the scheduler's queue."""
 
     key: Key
     incarnation: int
@@ -65,7 +65,7 @@ class Store(Effect, frozen=True):
 
 
 class Load(Effect, frozen=True):
-    """All servers go back to this checkpoint (-1: to the initial parameters); answered by ``Loaded``."""
+    """All servers restore this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
 
     number: int
     generation: int
@@ -79,13 +79,13 @@ class Checkpointed(Effect, frozen=True):
 
 
 class MayLeave(Effect, frozen=True):
-    """A server that is to restart may go, when whoever decides has time for it; answered by ``Leave``."""
+    """A server that is to restart may leave as soon as the coordinator is free; answered by ``Leave``."""
 
     key: Key
     incarnation: int
 
 
-# ---- who is connected to whom ----------------------------------------------------------------------------------------
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 
 class Attach(Effect, frozen=True):
@@ -97,7 +97,7 @@ class Attach(Effect, frozen=True):
 
 
 class Halt(Effect, frozen=True):
-    """A replica drops what is under way; answered by ``Halted``."""
+    """A replica drops its work in progress; answered by ``Halted``."""
 
     key: Key
     generation: int
@@ -106,8 +106,8 @@ class Halt(Effect, frozen=True):
 class Reconfigure(Effect, frozen=True):
     """This replica is one of ``ring``; answered by ``Attached``.
 
-    It takes the parameters over from worker ``source``, reads checkpoint ``number``, goes back to the initial
-    parameters (``anew``), or keeps what it has.
+    It copies the parameters from worker ``source``, reads checkpoint ``number``, returns to the initial parameters
+    (``anew``), or keeps its own.
     """
 
     key: Key
@@ -119,7 +119,7 @@ class Reconfigure(Effect, frozen=True):
 
 
 class Donate(Effect, frozen=True):
-    """A replica hands its state to another, which will call."""
+    """A replica sends its state to another, which will connect."""
 
     key: Key
     to: Key
@@ -130,7 +130,7 @@ class Donate(Effect, frozen=True):
 
 
 class WorkerLost(Effect, frozen=True):
-    """A worker is gone."""
+    """A worker's incarnation is lost."""
 
     worker: int
     incarnation: int
@@ -139,26 +139,26 @@ class WorkerLost(Effect, frozen=True):
 
 
 class WorkerJoined(Effect, frozen=True):
-    """A new incarnation of a worker is connected; told once of each."""
+    """A new incarnation of a worker is connected; notified once for each."""
 
     worker: int
     incarnation: int
 
 
 class AuxiliaryLost(Effect, frozen=True):
-    """The evaluator or the scorer is gone; what it was asked is not answered."""
+    """The evaluator or the scorer is lost; its pending requests are not answered."""
 
     role: str
 
 
 class AuxiliaryJoined(Effect, frozen=True):
-    """The evaluator or the scorer is connected, for the first time or again: what it was asked meanwhile got lost."""
+    """The evaluator or the scorer is connected, at first or again: earlier requests are lost."""
 
     role: str
 
 
 class ServerLost(Effect, frozen=True):
-    """A server is gone, and with it every version since the last checkpoint: nothing counts until ``Restored``."""
+    """A server is lost, with every version since the last checkpoint: all work is void until ``Restored``."""
 
     server: int
     incarnation: int
@@ -166,14 +166,14 @@ class ServerLost(Effect, frozen=True):
 
 
 class RolledBack(Effect, frozen=True):
-    """Everybody has to agree on a version again: what is under way is void, nothing counts until ``Restored``."""
+    """All must agree on a version again: work in progress is void, and so is all until ``Restored``."""
 
 
 class Restored(Effect, frozen=True):
-    """Everybody holds this version and is connected.
+    """All tasks hold this version and are connected.
 
-    ``state`` is the data service's when it was taken; None: the version is one that replicas held, and whoever runs
-    the job knows the state of the data before the next update was ordered.
+    ``state`` is the data service's at that version; None: replicas held the version, and the session knows the state
+    of the data before the next update was ordered.
     """
 
     version: int
@@ -181,11 +181,11 @@ class Restored(Effect, frozen=True):
 
 
 class Started(Effect, frozen=True):
-    """Everybody is there for the first time: the job can start."""
+    """All tasks are connected for the first time: the job can start."""
 
 
 class Failed(Effect, frozen=True):
-    """The run cannot go on; ``full``: since there is no room for what was to be written."""
+    """The run cannot continue; ``full``: because the disk is full."""
 
     reason: str
     full: bool = False

@@ -1,7 +1,6 @@
-"""What can happen to tasks and parameters, as a runtime tells the recovery (pure).
+"""Inputs of a recovery: facts about tasks and parameters, from a runtime (pure).
 
-What a former incarnation or generation still says is not heard; the automaton sees to that, so runtimes pass on
-everything.
+The automaton ignores inputs of earlier incarnations and generations, so runtimes pass on everything.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import msgspec
 from runtime.core.recovery.task import Key
 
 NOTHING = -1
-"""The version of a replica that has not got any parameters yet."""
+"""The version of a replica without parameters."""
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -22,7 +21,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Ready(Input, frozen=True):
-    """Its process is built and can be reached; a replica holds ``version``."""
+    """The task's process is built and reachable; a replica holds ``version``."""
 
     key: Key
     incarnation: int
@@ -30,7 +29,7 @@ class Ready(Input, frozen=True):
 
 
 class Attached(Input, frozen=True):
-    """It has the connections that the ``Attach`` or ``Reconfigure`` of this ``generation`` asked for."""
+    """The task has the connections of the ``Attach`` or ``Reconfigure`` of this ``generation``."""
 
     key: Key
     incarnation: int
@@ -38,10 +37,10 @@ class Attached(Input, frozen=True):
 
 
 class Gone(Input, frozen=True):
-    """Its process has ended.
+    """The task's process has ended.
 
-    ``retryable``: not by an error of its own code; ``full``: because there was no room to write; ``for_good``: it does
-    not come back, whatever the limits are.
+    ``retryable``: not by an error of its own code; ``full``: because the disk was full; ``for_good``: it does not
+    return, whatever the limits are.
     """
 
     key: Key
@@ -53,7 +52,7 @@ class Gone(Input, frozen=True):
 
 
 class Silent(Input, frozen=True):
-    """It may still be there, but is of no use: no sign of life, no gradient in time, or its connection is lost."""
+    """The process may still run, but is useless: no heartbeat, no gradient in time, or no connection."""
 
     key: Key
     incarnation: int
@@ -61,7 +60,7 @@ class Silent(Input, frozen=True):
 
 
 class LinkLost(Input, frozen=True):
-    """It has lost its connection to a server or another replica, and nobody has turned out to be dead since."""
+    """The task has lost its connection to a server or replica, and no death was found since."""
 
     key: Key
     incarnation: int
@@ -70,13 +69,13 @@ class LinkLost(Input, frozen=True):
 
 
 class Worked(Input, frozen=True):
-    """It has done something useful."""
+    """The task has done useful work."""
 
     key: Key
     incarnation: int
 
 
-# ---- who is to be started and stopped --------------------------------------------------------------------------------
+# ---- starts and stops ------------------------------------------------------------------------------------------------
 
 
 class Begin(Input, frozen=True):
@@ -84,27 +83,27 @@ class Begin(Input, frozen=True):
 
 
 class Hold(Input, frozen=True):
-    """The plan kills a task, and keeps it from being started."""
+    """The plan kills a task, and keeps it from starting."""
 
     key: Key
     reason: str
 
 
 class Release(Input, frozen=True):
-    """The plan lets it start again."""
+    """The plan lets the task start again."""
 
     key: Key
 
 
 class Restart(Input, frozen=True):
-    """The strategy wants it elsewhere, where there will be a place ``pending_s`` from when it is killed."""
+    """The strategy restarts a node elsewhere, with a place ``pending_s`` after it is killed."""
 
     key: Key
     pending_s: float
 
 
 class Leave(Input, frozen=True):
-    """A server that is to restart goes now: what all hold is stored, or nobody waits for that any longer."""
+    """A server that is to restart leaves now: its checkpoint is stored, or no longer awaited."""
 
     key: Key
     incarnation: int
@@ -144,7 +143,7 @@ class Loaded(Input, frozen=True):
 
 
 class Halted(Input, frozen=True):
-    """A replica has stopped and holds ``version``; :data:`NOTHING` if its parameters are of no single version."""
+    """A replica has halted with ``version``; :data:`NOTHING` if its parameters mix versions."""
 
     key: Key
     incarnation: int

@@ -1,4 +1,4 @@
-"""What depends on where the parameters live (pure)."""
+"""The part of a recovery that depends on where the parameters are held (pure)."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ class Policy(Protocol):
 
     @property
     def speaker(self) -> Key | None:
-        """The replica that the evaluator hears from; None where servers tell it."""
+        """The replica that delivers to the evaluator; None where servers do."""
         ...
 
     @property
     def keepers(self) -> tuple[Key, ...]:
-        """Who writes the parts of a checkpoint."""
+        """Tasks that write the parts of a checkpoint."""
         ...
 
     def ready(self, task: TaskLife, version: int) -> None:
-        """A process is built; a replica holds ``version``."""
+        """React to a process that is built; a replica holds ``version``."""
         ...
 
     def concerns_all(self, worker: TaskLife) -> bool:
-        """Whether everybody has to go back, or agree again, since this worker is lost."""
+        """Whether the loss of this worker makes all tasks roll back, or agree again."""
         ...
 
     def lost_early(self, worker: TaskLife) -> None:
-        """A worker is lost before the job has begun."""
+        """React to a worker lost before the job has begun."""
         ...
 
     def begin_again(self) -> None:
-        """A worker is lost that concerns all, or a server; a new generation has to agree on a version."""
+        """Begin a new generation after the loss of a server, or of a worker that concerns all."""
         ...
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
-        """A server has read its part."""
+        """React to a server that has read its part."""
         ...
 
     def halted(self, worker: TaskLife, said: Halted) -> None:
-        """A replica stands still."""
+        """React to a replica that has halted."""
         ...
 
     def takes_part(self, task: TaskLife) -> bool:
-        """Whether it counts that this task is attached."""
+        """Whether this task's attachment counts."""
         ...
 
     def still_attaching(self) -> bool:
-        """Whether a recovery waits for somebody who is not attached yet."""
+        """Whether a recovery waits for tasks that are not attached yet."""
         ...
 
     def complete(self) -> Restored:
-        """All are attached: what they go on from. Who came too late for that may be taken in."""
+        """Complete a recovery: all are attached. Tasks that came too late may join now."""
         ...

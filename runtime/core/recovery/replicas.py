@@ -1,9 +1,9 @@
-"""Recovery where every worker holds all parameters, and they agree on one version, whoever dies (pure).
+"""Recovery where every worker holds all parameters, and they agree on one version after any loss (pure).
 
-A replica that is lost takes a gradient with it and breaks the ring in the middle of a sum, which some of the others
-may have completed and some not. So all halt, drop what is under way and say which version they hold; the newest wins,
-who is behind or new takes everything over from one that has it, and the data service goes back to just before the first
-update that this version lacks. With nobody left who has any, the last checkpoint is the newest.
+A lost replica takes a gradient with it and breaks the ring in the middle of a sum, which some of the others may have
+completed and some not. So all halt, drop work in progress and report the version they hold; the newest wins, replicas
+that are behind or new copy all state from one that has it, and the data service returns to just before the first update
+that this version lacks. If no replica has any parameters left, the last checkpoint is the newest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strategies.protocol import NodeId
 
 
 class Agreement(NamedTuple):
-    """From which version on all go on, who has it, and who takes it over."""
+    """The agreed version, its holder, and the replicas that copy it."""
 
     version: int
     source: int
@@ -28,7 +28,7 @@ class Agreement(NamedTuple):
 
 
 def agree(versions: Mapping[int, int]) -> Agreement | None:
-    """The newest version wins, of the lowest worker that has it; None when nobody has anything.
+    """Choose the newest version, from the lowest worker that has it; None if no replica has any.
 
     Versions differ by one update at most, the last that was ordered, so nothing that was applied is lost.
     """
@@ -41,7 +41,7 @@ def agree(versions: Mapping[int, int]) -> Agreement | None:
 
 @final
 class Replicas:
-    """See :class:`runtime.core.recovery.policy.Policy`."""
+    """The policy of replicas, see :class:`runtime.core.recovery.policy.Policy`."""
 
     def __init__(self, state: RecoveryState) -> None:
         self.state = state
@@ -52,18 +52,18 @@ class Replicas:
 
     @property
     def speaker(self) -> Key | None:
-        """The lowest when the group last formed."""
+        """The lowest replica when the group last formed."""
         return NodeId.worker(self._speaker)
 
     @property
     def keepers(self) -> tuple[Key, ...]:
-        """All replicas hold the same, so one of them stores it."""
+        """One replica, since all hold the same parameters."""
         return (NodeId.worker(self._speaker),)
 
-    # ---- who is there ------------------------------------------------------------------------------------------------
+    # ---- membership --------------------------------------------------------------------------------------------------
 
     def ready(self, task: TaskLife, version: int) -> None:
-        """A worker says what it holds if all are asked; others train already, or are about to."""
+        """Use the version of a ready worker during an agreement; otherwise the others train already."""
         phase = self.state.phase
         if task.role != "worker":
             if phase != Phase.GATHERING:
@@ -84,7 +84,7 @@ class Replicas:
         self._settle()
 
     def _settle(self) -> None:
-        """When the last that is waited for has said where it stands, all go on from the same version."""
+        """When the last awaited replica has reported, all continue from the same version."""
         awaited = [worker for worker in self.state.workers if self.state.is_awaited(worker)]
         silent = any(worker.id not in self._versions for worker in awaited)
         if self.state.phase != Phase.GATHERING or not awaited or silent:
@@ -102,7 +102,7 @@ class Replicas:
             self._attach(auxiliary)
 
     def _from_the_disk(self) -> None:
-        """The last checkpoint or, before there is one, the beginning."""
+        """Continue from the last checkpoint or, before there is one, from the initial parameters."""
         checkpoints = self.state.checkpoints
         number = checkpoints.complete
         self._restored = Restored(*checkpoints.contents.get(number, (0, b"")))
@@ -117,7 +117,7 @@ class Replicas:
             self._donate(found.source, worker)
 
     def _welcome(self) -> None:
-        """Newcomers while the others train: they take over, and are in the ring of the next update that is ordered."""
+        """Admit newcomers while the others train: they copy the state, and join the ring of the next ordered update."""
         workers = self.state.workers
         new = [one.key for one in workers if one.state == TaskState.READY and one.key not in self.ring]
         if not new:
@@ -129,7 +129,7 @@ class Replicas:
             self._donate(self._speaker, worker)
 
     def _reconfigure(self, key: Key, source: int = -1, number: int = -1, anew: bool = False) -> None:
-        """Who only hears of newcomers stays attached."""
+        """Send the new ring; replicas that only gain newcomers remain attached."""
         if source >= 0 or self.state.phase == Phase.ATTACHING:
             self.state.tasks[key].step(TaskStep.DETACHED)
         self.state.emit(Reconfigure(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
@@ -139,21 +139,21 @@ class Replicas:
         self.state.emit(Donate(NodeId.worker(source), to.key, to.incarnation))
 
     def _attach(self, auxiliary: TaskLife) -> None:
-        """It hears from one replica."""
+        """Attach the evaluator to one replica."""
         self.state.attach(auxiliary, self.keepers)
 
     # ---- losses ------------------------------------------------------------------------------------------------------
 
     def concerns_all(self, worker: TaskLife) -> bool:
-        """Who has not been told of yet can go without a trace."""
+        """Every loss, except of a worker that was never announced."""
         return worker.key in self.ring or self.state.phase != Phase.RUNNING
 
     def lost_early(self, worker: TaskLife) -> None:
-        """The others wait for it."""
+        """Nothing to do: the others wait for its next incarnation."""
         self.begin_again()
 
     def begin_again(self) -> None:
-        """All halt and say what they hold."""
+        """All replicas halt and report their version."""
         self.state.lose()
         self.ring, self._versions = (), {}
         for worker in self.state.workers:
@@ -164,17 +164,17 @@ class Replicas:
     # ---- the end of a recovery ---------------------------------------------------------------------------------------
 
     def takes_part(self, task: TaskLife) -> bool:
-        """A worker only once it is in the ring."""
+        """A worker counts only once it is in the ring."""
         return task.role != "worker" or task.key in self.ring
 
     def still_attaching(self) -> bool:
-        """All that have formed the ring are waited for."""
+        """Whether a member of the ring is not attached yet."""
         return self.state.unattached([self.state.tasks[key] for key in self.ring])
 
     def complete(self) -> Restored:
-        """The version that they agreed on; then whoever came meanwhile is taken in."""
+        """Restore the agreed version, then admit workers that came meanwhile."""
         self._welcome()
         return self._restored
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
-        """There are no servers."""
+        """Nothing to do: there are no servers."""

@@ -1,8 +1,8 @@
 """Recovery where parameter servers hold the parameters, each a part (pure).
 
-A server that is lost takes every version since the last checkpoint with it: when all servers are there again, all read
-that checkpoint, everybody connects anew, and the job goes on. A worker takes nothing along that cannot be computed
-again; with ``failover=checkpoint`` everybody goes back all the same, as training without a data service has to.
+A lost server takes every version since the last checkpoint with it: when all servers are ready again, they read that
+checkpoint, all clients connect again, and the job continues. Whatever a worker loses can be computed again; with
+``failover=checkpoint`` all roll back nevertheless, as training without a data service must.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.core.recovery.task import REACHABLE, Key, TaskLife
 
 @final
 class Servers:
-    """See :class:`runtime.core.recovery.policy.Policy`."""
+    """The policy of parameter servers, see :class:`runtime.core.recovery.policy.Policy`."""
 
     ring: tuple[Key, ...] = ()
     speaker: Key | None = None
@@ -28,10 +28,10 @@ class Servers:
         self.keepers = tuple(server.key for server in state.servers)
         self._loaded: dict[int, Loaded] = {}
         self._reading = False
-        """Servers have been told to read, and have not all said that they have."""
+        """Whether servers were ordered to read a checkpoint and have not all done so."""
 
     def ready(self, task: TaskLife, version: int) -> None:
-        """The last server completes the set; a client connects if there is one."""
+        """The last server completes the set; a client connects if the set is complete."""
         state = self.state
         if task.role == "server":
             if state.phase == Phase.GATHERING and self._all_servers_ready():
@@ -45,7 +45,7 @@ class Servers:
         return all(server.state == TaskState.READY for server in self.state.servers)
 
     def _gathered(self) -> None:
-        """At the start nobody has anything to go back to."""
+        """All servers are ready: read a checkpoint, except at the start."""
         if self.state.generation:
             self._read()
         else:
@@ -58,7 +58,7 @@ class Servers:
         self.state.emit(Load(self.state.checkpoints.complete, self.state.generation))
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
-        """When the last has read its part, clients connect."""
+        """When the last server has read its part, clients connect."""
         state = self.state
         if state.phase != Phase.LOADING or said.generation != state.generation:
             return
@@ -76,14 +76,14 @@ class Servers:
     # ---- losses ------------------------------------------------------------------------------------------------------
 
     def concerns_all(self, worker: TaskLife) -> bool:
-        """Without a data service it does."""
+        """Whether all roll back: with ``failover=checkpoint``."""
         return self.state.rules.failover == "checkpoint"
 
     def lost_early(self, worker: TaskLife) -> None:
-        """Its next incarnation connects when it is there."""
+        """Nothing to do: its next incarnation connects when ready."""
 
     def begin_again(self) -> None:
-        """Servers that are there read as soon as all are, or when the worker who was lost is back."""
+        """Servers read as soon as all are ready, or when the lost worker is back."""
         self.state.lose()
         self._reading = False
         if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
@@ -103,13 +103,13 @@ class Servers:
         return True
 
     def still_attaching(self) -> bool:
-        """Nobody waits for the evaluator or the scorer."""
+        """Whether a worker is not attached yet; the evaluator and the scorer are not awaited."""
         return self.state.unattached(self.state.workers)
 
     def complete(self) -> Restored:
-        """The checkpoint that all have read; each part names the same version and state."""
+        """Restore the checkpoint that all have read; each part has the same version and state."""
         said = self._loaded[0]
         return Restored(said.version, said.state)
 
     def halted(self, worker: TaskLife, said: Halted) -> None:
-        """Only replicas halt."""
+        """Never called: only replicas halt."""

@@ -1,4 +1,4 @@
-"""The state of a recovery, and the smallest things that change it (pure)."""
+"""The state of a recovery, and its elementary changes (pure)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from runtime.core.recovery.task import REACHABLE, REMEMBERED_STEPS, Key, TaskLif
 
 
 class RecoveryState:
-    """What the automaton and its policy share.
+    """The state that the automaton and its policy share.
 
-    ``generation`` counts the losses after which everybody had to connect again; ``started``: the job has begun.
+    ``generation`` counts the losses after which all had to connect again; ``started``: the job has begun.
     """
 
     def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str]) -> None:
@@ -30,54 +30,54 @@ class RecoveryState:
         self.started = False
         self.checkpoints = Checkpoints()
         self.leaving: tuple[Key, int, int, float] | None = None
-        """A server that is to restart: its incarnation, the checkpoint before, how long it will be pending."""
+        """Servers that are to restart: incarnation, the checkpoint before, and the pending time."""
         self.history: deque[str] = deque(maxlen=REMEMBERED_STEPS)
         self._effects: list[AnyEffect] = []
         self._absent = frozenset(
             {TaskState.LEFT} if rules.failover == "checkpoint" else {TaskState.LEFT, TaskState.PENDING}
         )
 
-    # ---- what is to be done ------------------------------------------------------------------------------------------
+    # ---- effects -----------------------------------------------------------------------------------------------------
 
     def emit(self, effect: AnyEffect) -> None:
-        """After what was emitted before."""
+        """Append an effect."""
         self._effects.append(effect)
 
     def take_effects(self) -> list[AnyEffect]:
-        """All since the last call."""
+        """All effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
     # ---- phases ------------------------------------------------------------------------------------------------------
 
     def step(self, step: PhaseStep) -> None:
-        """To the next phase; raises :class:`runtime.core.recovery.states.ImpossibleTransitionError`."""
+        """Change to the next phase; raises :class:`runtime.core.recovery.states.ImpossibleTransitionError`."""
         self.phase = after(PHASE_TABLE, self.phase, step, "the recovery", self.history)
         self.history.append(f"{step} (generation {self.generation})")
 
     def lose(self) -> None:
-        """What anybody says of the generation before is void; so is a checkpoint that was not complete."""
+        """Begin a new generation: inputs of the last one are void, and so are incomplete checkpoints."""
         self.generation += 1
         self.step(PhaseStep.LOSS)
         self.checkpoints.abandon()
         self.leaving = None
 
-    # ---- who is there ------------------------------------------------------------------------------------------------
+    # ---- attachments -------------------------------------------------------------------------------------------------
 
     def is_awaited(self, task: TaskLife) -> bool:
         """Whether a recovery waits for this worker.
 
-        Not for who is gone for good, nor, where the others can go on without it, for who waits for a place.
+        Not for one that is gone for good, nor, if the others can continue without it, for one that waits for a place.
         """
         return task.state not in self._absent
 
     def unattached(self, clients: Sequence[TaskLife]) -> bool:
-        """Whether one of these is waited for and not attached yet."""
-        # asked whenever one of a thousand has attached, in their order: the last are the first to be found missing
+        """Whether one of these is awaited and not attached yet."""
+        # called whenever one of a thousand has attached, in order: a missing one is found fastest from the end
         return any(self.is_awaited(task) and task.state != TaskState.ATTACHED for task in reversed(clients))
 
     def attach(self, task: TaskLife, to: Sequence[Key]) -> None:
-        """It shall connect, if it can be reached."""
+        """Order a task to connect, if it is reachable."""
         if task.state in REACHABLE:
             task.step(TaskStep.DETACHED)
             self.emit(Attach(task.key, self.generation, tuple(to)))

@@ -1,6 +1,6 @@
-"""States of tasks and phases of a recovery, and the only ways from one to another: two tables (pure).
+"""States of tasks, phases of a recovery, and their transitions: two tables (pure).
 
-``docs/recovery.md`` is drawn from here; a test holds it to that.
+``docs/recovery.md`` is generated from here, which a test checks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 
 class TaskState(StrEnum):
-    """Where the newest incarnation of a task stands."""
+    """The state of a task's newest incarnation."""
 
     LAUNCHING = "launching"
     READY = "ready"
@@ -35,7 +35,7 @@ class TaskStep(StrEnum):
 
 
 class Phase(StrEnum):
-    """How far everybody is on the way to one version."""
+    """The phase of a recovery towards one version."""
 
     GATHERING = "gathering"
     LOADING = "loading"
@@ -84,7 +84,7 @@ _GONE = {
     TaskStep.STOPPED: TaskState.HELD,
     TaskStep.DEPARTED: TaskState.LEFT,
 }
-"""A process can end at any time."""
+"""Steps that every state of a live process has: it can end at any time."""
 _BUILT = {TaskStep.DETACHED: TaskState.READY, TaskStep.CONNECTED: TaskState.ATTACHED, TaskStep.MOVED: TaskState.PENDING}
 
 TASK_TABLE: Mapping[TaskState, Mapping[TaskStep, TaskState]] = {
@@ -109,7 +109,7 @@ PHASE_TABLE: Mapping[Phase, Mapping[PhaseStep, Phase]] = {
 
 
 class ImpossibleTransitionError(RuntimeError):
-    """A step that the table does not have: a mistake of whoever gave the input. The message has what went before."""
+    """A step that the table does not have: an error of the caller. The message contains the history."""
 
 
 State = TypeVar("State", TaskState, Phase)
@@ -121,7 +121,7 @@ def after(
 ) -> State:
     """The state that follows; raises :class:`ImpossibleTransitionError` where none does.
 
-    ``who`` and ``history`` (what was told of it before, oldest first) are for the message.
+    ``who`` and ``history`` (its earlier inputs, oldest first) are for the message.
     """
     following = table[state].get(step)
     if following is None:

@@ -1,4 +1,4 @@
-"""What is known of one task, whoever runs it (pure)."""
+"""The recovery's state of one task (pure)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runtime.core.recovery.states import TASK_TABLE, TaskState, TaskStep, after
 from strategies.protocol import NodeId
 
 Key = NodeId
-"""Of workers and servers, and of auxiliary tasks (``evaluator``, ``scorer``), which only a runtime knows as nodes."""
+"""Roles of workers, servers and auxiliary tasks (``evaluator``, ``scorer``); the latter are no nodes."""
 Holder = Literal["plan", "scheduler"]
 REMEMBERED_STEPS = 12
 ALIVE = frozenset({TaskState.LAUNCHING, TaskState.READY, TaskState.ATTACHED})
-"""There is a process, or there will be one that has been ordered already."""
+"""States with a process, or with one that is already launched."""
 REACHABLE = frozenset({TaskState.READY, TaskState.ATTACHED})
 
 
@@ -27,9 +27,9 @@ class TaskLife(msgspec.Struct, kw_only=True):
     incarnation: int = 0
     state: TaskState = TaskState.LAUNCHING
     holders: set[Holder] = msgspec.field(default_factory=set)
-    """Who has killed it and does not want it started yet."""
+    """Kills of the plan that keep the task from starting."""
     useful: bool = False
-    """This incarnation has done something: a worker has delivered a gradient, others were ready for work."""
+    """Whether this incarnation was useful: a worker delivered a gradient, another task was ready for work."""
     futile: int = 0
     """Incarnations in a row that died before they were useful."""
     notified: bool = False
@@ -45,16 +45,16 @@ class TaskLife(msgspec.Struct, kw_only=True):
         return f"{self.role} {self.id}" if self.role in ("worker", "server") else self.role
 
     def expects(self, incarnation: int) -> bool:
-        """Whether something that this incarnation says still counts."""
+        """Whether inputs of this incarnation still count."""
         return incarnation == self.incarnation and self.state in ALIVE
 
     def step(self, step: TaskStep) -> None:
-        """To the next state; raises :class:`runtime.core.recovery.states.ImpossibleTransitionError`."""
+        """Change to the next state; raises :class:`runtime.core.recovery.states.ImpossibleTransitionError`."""
         self.state = after(TASK_TABLE, self.state, step, self.name, self.history)
         self.history.append(f"{step} (incarnation {self.incarnation})")
 
     def end(self, step: TaskStep) -> int:
-        """The incarnation ends in this way; returns its number."""
+        """End the incarnation by this step; returns its number."""
         self.step(step)
         gone = self.incarnation
         self.futile = 0 if self.useful else self.futile + 1

@@ -294,7 +294,7 @@ def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> N
     for incarnation in range(2):
         assert wanted(recovery, inputs.Gone(("worker", 0), incarnation, "x")) == [effects.Fence, effects.Launch]
     (failed,) = recovery.receive(inputs.Gone(("worker", 0), 2, "x"))
-    assert failed == effects.Failed("worker 0 died 3 times before it had done anything: x")
+    assert failed == effects.Failed("worker 0 died 3 times before doing any useful work: x")
 
 
 def test_who_has_left_is_not_heard_any_more() -> None:

@@ -241,7 +241,7 @@ def test_who_dies_again_and_again_without_a_gradient_is_given_up() -> None:
         assert "failed" not in world.names()
         world.die(("worker", 0))
     assert world.names()[-1] == "failed"
-    assert world.heard[-1][1].startswith(f"worker 0 died {MAX_FUTILE} times before it had done anything")
+    assert world.heard[-1][1].startswith(f"worker 0 died {MAX_FUTILE} times before doing any useful work")
 
 
 def test_who_delivers_in_between_is_in_no_loop() -> None:
