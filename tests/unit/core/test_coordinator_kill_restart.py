@@ -81,7 +81,7 @@ def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
 def test_who_is_pending_gets_no_order() -> None:
     desk = puppet_desk(num_samples=12)
     desk.say(Restart(node="worker:1"))
-    with pytest.raises(ProtocolError, match="not there"):
+    with pytest.raises(ProtocolError, match="not running"):
         desk.say(*compute(1))
 
 
@@ -98,7 +98,7 @@ def test_nodes_that_do_not_exist(node: str) -> None:
 def test_who_is_not_there_cannot_be_restarted() -> None:
     desk = puppet_desk()
     desk.lose(1)
-    with pytest.raises(ProtocolError, match="not there"):
+    with pytest.raises(ProtocolError, match="not running"):
         desk.say(Restart(node="worker:1"))
 
 

@@ -27,7 +27,7 @@ def test_an_idle_living_worker_may_compute(ledger: GradientLedger) -> None:
 
 
 def test_a_dead_worker_may_not(ledger: GradientLedger) -> None:
-    with pytest.raises(ProtocolError, match=r"worker 3: .*is not there"):
+    with pytest.raises(ProtocolError, match=r"worker 3: .*is not running"):
         ledger.check_compute(Compute(worker=3, num_samples=4), alive=False)
 
 
