@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,3 +36,14 @@ def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, i
     blocks = -(-num_floats // CUT_FLOATS)
     lo, hi = (min(num_floats, blocks * part // num_servers * CUT_FLOATS) for part in (server, server + 1))
     return lo, hi
+
+
+def cut_by_shares(num_floats: int, shares: Sequence[float]) -> list[tuple[int, int]]:
+    """[lo, hi) of every part of the flat vector, in proportion to ``shares``, which are positive.
+
+    Computed exactly: equal shares, whatever they are, give :func:`server_range`.
+    """
+    blocks = -(-num_floats // CUT_FLOATS)
+    ends = [Fraction(0), *accumulate(Fraction(share) for share in shares)]
+    cuts = [min(num_floats, floor(blocks * end / ends[-1]) * CUT_FLOATS) for end in ends] if shares else [0]
+    return list(pairwise(cuts))
