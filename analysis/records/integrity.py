@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from analysis.records.load import Run, find_gap
-from analysis.records.nodes import parse_node
+from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
 from analysis.records.schema import (
     ROWS,
@@ -19,6 +19,7 @@ from analysis.records.schema import (
     Drop,
     Failed,
     Joined,
+    LayoutChanged,
     Line,
     Lost,
     Restart,
@@ -55,7 +56,7 @@ def integrity(run: Run) -> Integrity:
         unchecked = ["life of every Compute: the record has rows instead of events"]
     else:
         conserved, unchecked = _conservation(run)
-        problems += [*_lives(run.lines), *conserved]
+        problems += [*_lives(run.lines), *_members(run.lines), *conserved]
     more = len(problems) - LIMIT
     shown = problems[:LIMIT] + ([f"and {more} more"] if more > 0 else [])
     return Integrity(tuple(shown), tuple(unchecked))
@@ -80,6 +81,40 @@ def _lives(lines: list[Line]) -> Iterator[str]:
         lives.going_back |= isinstance(line.note, RollingBack)
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
+
+
+def _members(lines: list[Line]) -> Iterator[str]:
+    """Layouts are numbered from 0, and nobody is named who is not in them. Older records have none.
+
+    Who has left may still be named, as when its last gradient is scored, but neither joins nor computes.
+    """
+    version, now, ever = -1, set[Node](), set[Node]()
+    for line in lines:
+        if isinstance(line.note, LayoutChanged):
+            if line.note.version != version + 1:
+                yield f"seq {line.seq}: layout {line.note.version} follows layout {version}"
+            version, now = line.note.version, {parse_node(name) for name in line.note.nodes}
+            ever |= now
+        elif line.event is not None and version >= 0:
+            acting = _acting(line)
+            for node in sorted(acting - now | _named(line.event) - ever):
+                yield f"seq {line.seq}: {node} is not in layout {version}"
+
+
+def _acting(line: Line) -> set[Node]:
+    """Workers that join, or are to compute."""
+    found = {command.worker for command in line.commands if isinstance(command, Compute)}
+    if isinstance(line.event, Joined):
+        found.add(line.event.worker)
+    return {Node("worker", (worker,)) for worker in found}
+
+
+def _named(event: object) -> set[Node]:
+    grad = getattr(event, "grad", None)
+    worker = getattr(event, "worker", None) if grad is None else grad.worker
+    server = getattr(event, "server", None)
+    found = (("worker", worker), ("server", server))
+    return {Node(role, (number,)) for role, number in found if number is not None}
 
 
 @dataclass

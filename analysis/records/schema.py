@@ -232,6 +232,14 @@ class RollingBack(_Tagged, frozen=True, tag="GoingBack", gc=False):
     """Nothing counts from the following ``Lost``, or from the ``Restart`` that causes it, until :class:`Restored`."""
 
 
+class LayoutChanged(_Tagged, frozen=True, tag=True, gc=False):
+    """The nodes of the job from now on, and the share of the parameters that each server holds, in their order."""
+
+    version: int
+    nodes: tuple[str, ...]
+    shares: dict[str, float]
+
+
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
     """A disturbance began, changed or ended: requested and read back, in cores, bytes per second, or 0 and 1."""
 
@@ -282,7 +290,7 @@ Event = (
     | Woke
 )
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
-Note = Parked | RollingBack | Updated | Injected | Finished
+Note = Parked | RollingBack | Updated | LayoutChanged | Injected | Finished
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

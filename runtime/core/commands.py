@@ -27,7 +27,6 @@ from strategies.protocol import (
     Drop,
     Evaluate,
     Lost,
-    NodeId,
     Partition,
     ProtocolError,
     Restart,
@@ -96,12 +95,10 @@ class Commands:
     def _restart(self, t: float, command: Restart) -> None:
         """KILL_RESTART: a worker is gone from now on; a server once all servers have stored their parts."""
         members, ledger = self.executor.members, self.executor.ledger
-        try:
-            role, node = NodeId.parse(command.node)
-        except ValueError as error:
-            raise ProtocolError(f"{command}: there is no such node; {error}") from None
-        if node >= {"worker": self.job.num_workers, "server": self.job.num_servers}.get(role, 0):
+        found = [one for one in self.executor.layout.nodes if str(one) == command.node]
+        if not found:
             raise ProtocolError(f"{command}: there is no such node")
+        role, node = found[0]
         if role == "worker" and not members.is_here(node):
             raise ledger.error(node, f"{command} although it is not running")
         pending_s = self.scheduler.draw_s(t, self.job.seed, self._restarts)

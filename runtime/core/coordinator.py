@@ -11,6 +11,7 @@ an asynchronous worker that has finished its part idles instead of spinning.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
@@ -32,6 +33,7 @@ from strategies.protocol import (
     Evaluated,
     Failed,
     Joined,
+    NodeId,
     Observed,
     Restart,
     Restored,
@@ -77,7 +79,7 @@ class Coordinator:
             job, port, record, self.executor, self.course, self.evaluations, self.promised, self.scheduler, self._tell
         )
         self.dialogue = Dialogue(strategy, self.executor, self.course, record, stopwatch, self.commands.carry_out)
-        self.nonfinite = [0] * job.num_workers
+        self.nonfinite: Counter[int] = Counter()
 
     @property
     def version(self) -> int:
@@ -142,6 +144,10 @@ class Coordinator:
                 self._worker_lost(t, given)
             case inputs.WorkerJoined():
                 self._worker_joined(t, given)
+            case inputs.WorkerAdmitted():
+                self.executor.admit(self.course.advance(t), NodeId.worker(given.worker))
+            case inputs.WorkerRetired():
+                self.executor.retire(self.course.advance(t), NodeId.worker(given.worker))
             case inputs.ServerLost():
                 self._server_lost(t, given)
             case inputs.RolledBack():
@@ -169,6 +175,7 @@ class Coordinator:
     def _job_started(self, given: inputs.JobStarted) -> None:
         for worker in self.members.members:
             self.members.begin(worker, given.incarnations.get(worker, 0))
+        self.executor.begin()
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:
@@ -180,7 +187,7 @@ class Coordinator:
                 t=0.0,
                 workers=self.members.here(),
                 batch_samples=self.executor.batches,
-                num_servers=self.job.num_servers,
+                num_servers=len(self.executor.layout.holders),
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
             )

@@ -9,12 +9,14 @@ the end of an epoch, it ends at once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
+from runtime.core.layout import Layout
 from runtime.core.ledger import GradientLedger, Order
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
@@ -56,11 +58,12 @@ class Executor:
         finish: Callable[[float, str], None],
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
+        self.layout = Layout.initial(job.num_workers, job.num_servers)
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
+        """Of the workers of the start."""
         self.cut = cut_for(job, data)
         self.shards = Shards(
             self.cut,
-            num_workers=job.num_workers,
             policy=data,
             epochs=job.epochs,
             seed=job.seed,
@@ -68,13 +71,41 @@ class Executor:
         )
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
-        self.members = Membership(range(job.num_workers))
+        self.members = Membership(node.number for node in self.layout.workers)
         self.version = 0
-        self.scoring = Scoring(port, job.num_servers, job.validation_samples, lambda: self.version)
-        self.iterations = [0] * job.num_workers
+        self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
+        self.iterations: Counter[int] = Counter()
+        """Finished by every worker, over all its incarnations."""
         self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
         self._next_grad_id = 0
         self._empty_rounds = 0
+
+    # ---- who takes part ----------------------------------------------------------------------------------------------
+
+    def _servers(self) -> tuple[int, ...]:
+        return tuple(server.number for server in self.layout.holders)
+
+    def begin(self) -> None:
+        """The job starts with this layout."""
+        self._laid_out(0.0, self.layout)
+
+    def admit(self, t: float, node: NodeId) -> None:
+        """A worker more, with a number that nobody had before; raises ``ValueError`` for any other.
+
+        It takes part from when it joins; until then it holds nothing up.
+        """
+        self._laid_out(t, self.layout.with_worker(node))
+        self.members.admit(node.number)
+
+    def retire(self, t: float, node: NodeId) -> None:
+        """A worker that is lost and will not start again is no member any more; raises ``ValueError`` for others."""
+        if self.members.is_expected(node.number):
+            raise ValueError(f"{node}: has a process; it must end first")
+        self._laid_out(t, self.layout.without_worker(node))
+
+    def _laid_out(self, t: float, layout: Layout) -> None:
+        self.layout = layout
+        self.record.note(t, "LayoutChanged", **layout.describe())
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ from runtime.core.recovery.effects import (
     Restored,
     RolledBack,
     ServerLost,
+    WorkerAdmitted,
     WorkerJoined,
     WorkerLost,
+    WorkerRetired,
 )
 from runtime.core.scoring import Products
 from strategies.protocol import NodeUse, Timings
@@ -105,7 +107,8 @@ class Interrupted(Input, frozen=True):
     reason: str
 
 
-OfRecovery = WorkerLost | WorkerJoined | ServerLost | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
+OfWorkers = WorkerLost | WorkerJoined | WorkerAdmitted | WorkerRetired
+OfRecovery = OfWorkers | ServerLost | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
 OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
 
@@ -128,7 +131,9 @@ __all__ = [
     "ServerBusy",
     "ServerLost",
     "TimerFired",
+    "WorkerAdmitted",
     "WorkerFailed",
     "WorkerJoined",
     "WorkerLost",
+    "WorkerRetired",
 ]

@@ -90,9 +90,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def repartitioned(self, servers: Sequence[NodeId], shares: Sequence[float]) -> Layout:
         """The vector is cut again: these servers hold it, in this order and in proportion to their shares."""
         if not servers or len(set(servers)) != len(servers) or len(shares) != len(servers):
-            raise ValueError(
-                f"{len(servers)} servers and {len(shares)} shares: give one share for each server"
-            )
+            raise ValueError(f"{len(servers)} servers and {len(shares)} shares: give one share for each server")
         for server in servers:
             _check_member(server, self.servers)
         if wrong := [share for share in shares if not 0 < share < inf]:

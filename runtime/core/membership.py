@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -20,12 +21,16 @@ class Member(msgspec.Struct):
 class Membership:
     """Members with incarnations, by which messages of earlier processes are fenced."""
 
-    def __init__(self, workers: range) -> None:
+    def __init__(self, workers: Iterable[int]) -> None:
         self.members = {worker: Member() for worker in workers}
 
     def begin(self, worker: int, incarnation: int) -> None:
         """Begin the job with this connected incarnation."""
         self.members[worker] = Member(incarnation=incarnation, state="here")
+
+    def admit(self, worker: int) -> None:
+        """A worker that nobody had before will join; nobody waits for it."""
+        self.members[worker] = Member(state="pending")
 
     def joined(self, worker: int, incarnation: int) -> bool:
         """Mark as connected; True if this is the expected incarnation."""

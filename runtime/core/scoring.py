@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -59,10 +59,12 @@ class _Weighing(NamedTuple):
 
 
 class Scoring:
-    """``version()`` is the number of updates applied so far; the servers' parts are summed in the servers' order."""
+    """``version()``: updates applied; ``servers()``: who holds parameters, in the order in which parts are summed."""
 
-    def __init__(self, port: Port, num_servers: int, validation_samples: int, version: Callable[[], int]) -> None:
-        self.port, self.num_servers, self.validation_samples = port, num_servers, validation_samples
+    def __init__(
+        self, port: Port, servers: Callable[[], Sequence[int]], validation_samples: int, version: Callable[[], int]
+    ) -> None:
+        self.port, self.servers, self.validation_samples = port, servers, validation_samples
         self.version = version
         self.reference: Reference | None = None
         """The reference that all servers hold."""
@@ -116,10 +118,11 @@ class Scoring:
         if weighing is None or weighing.reference.number != number:
             return None
         weighing.parts[server] = part
-        if len(weighing.parts) < self.num_servers:
+        servers = self.servers()
+        if not weighing.parts.keys() >= set(servers):
             return None
         del self._weighed[grad_id]
-        parts = [weighing.parts[number] for number in range(self.num_servers)]
+        parts = [weighing.parts[number] for number in servers]
         return weighing.grad, weighing.reference.version, self._compare(parts, weighing.grad.samples)
 
     def _compare(self, parts: list[Products], samples: int) -> Comparison:

@@ -109,18 +109,14 @@ class Shards:
 
     Args:
         cut: how an epoch is cut into shards.
-        num_workers: workers that draw from the queue.
         policy: ``dynamic`` or ``even``.
         epochs: number of epochs; None for no end.
         seed: of the order of the shards (the order inside a shard is the worker's business, same seed).
         overlap: open the next epoch when no free sample is left, although work of the last is still out.
     """
 
-    def __init__(
-        self, cut: Cut, *, num_workers: int, policy: str, epochs: int | None, seed: int, overlap: bool = False
-    ) -> None:
+    def __init__(self, cut: Cut, *, policy: str, epochs: int | None, seed: int, overlap: bool = False) -> None:
         self.cut, self.policy, self.epochs, self.seed, self.overlap = cut, policy, epochs, seed, overlap
-        self.num_workers = num_workers
         self.open: dict[int, Epoch] = {}
         self.epochs_opened = 0
         self.epochs_done = 0

@@ -106,7 +106,7 @@ class Vigil:
 
     def look(self, t: float) -> None:
         """Declare the job stuck if it has been idle for too long."""
-        work = (self.job.version, sum(self.job.executor.iterations))
+        work = (self.job.version, self.job.executor.iterations.total())
         if awaits(self.job) or work != self._work:
             self._since_s, self._work = None, work
         elif self._since_s is None:

@@ -39,7 +39,7 @@ class Picture:
 
     def __init__(self, job: Job, title: str, plan: Plan) -> None:
         self.job, self.title, self.plan = job, title, plan
-        self.lanes = [Lane() for _ in range(job.num_workers)]
+        self.lanes = {worker: Lane() for worker in range(job.num_workers)}
         self.version = 0
         self.epoch = 0
         self.dropped = 0
@@ -54,19 +54,23 @@ class Picture:
         self.version = version
         match event:
             case Arrived(grad=grad, timings=timings):
-                lane = self.lanes[grad.worker]
+                lane = self._lane(grad.worker)
                 lane.iterations += 1
                 lane.samples += grad.samples
                 if grad.samples:
                     lane.bpt_s.append(timings.bpt_s)
                     lane.wait_s.append(timings.wait_s)
             case Lost():
-                self.lanes[event.worker].restarts += event.restarting
+                self._lane(event.worker).restarts += event.restarting
             case ServerLost():
                 self.server_restarts += 1
             case Evaluated():
                 self._evaluated(event)
         self.dropped += sum(len(command.grads) for command in commands if isinstance(command, Drop))
+
+    def _lane(self, worker: int) -> Lane:
+        """A worker that joins later has a row of its own from then on."""
+        return self.lanes.setdefault(worker, Lane())
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Update the state from a note of the runtime."""
@@ -176,7 +180,7 @@ class LiveView:
         for name in ("worker", "iterations", "samples", "BPT ms", "wait ms", "busy", "injected now"):
             table.add_column(name, justify="left" if name in ("busy", "injected now") else "right")
         now = self.picture.injected(t)
-        for worker, lane in enumerate(self.picture.lanes):
+        for worker, lane in self.picture.lanes.items():
             bpt_s, wait_s = (fmean(values) if values else 0.0 for values in (lane.bpt_s, lane.wait_s))
             busy = bpt_s / (bpt_s + wait_s) if bpt_s else 0.0
             bar = "█" * round(busy * BAR_CHARS)

@@ -7,9 +7,10 @@ from math import ceil
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete
+from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete, type_of
 from strategies.load.drifts import Drifts
 from strategies.load.micro_batches import BatchPlan, solve, solve_anyhow
+from strategies.load.newcomers import size_of
 from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
@@ -93,16 +94,16 @@ class AccumulationLoad:
     def observe_event(self, event: AnyEvent) -> None:
         """Collect the times of micro-batches."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
-            grad, accum = event.grad, self._accum[event.grad.worker]
+            grad, accum = event.grad, self._accum.get(event.grad.worker, 1)
             one = grad.samples / accum, event.timings.bpt_s / accum
             if self._plan is None:
-                self._measured[grad.worker].append(one)
+                self._measured.setdefault(grad.worker, []).append(one)
             else:
                 self._drifts.tell(grad.worker, *one)
 
     def order(self, worker: int) -> Compute:
         """The worker's samples and their number of micro-batches."""
-        return Compute(worker=worker, num_samples=self._sizes[worker], accum=self._accum[worker])
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker), accum=self._accum.get(worker, 1))
 
     def resize(self, workers: tuple[int, ...]) -> None:
         """Set the next round of the profile, or the plan once it ends; when members change, start or solve again."""
@@ -131,7 +132,7 @@ class AccumulationLoad:
 
     def _parts(self, samples: int, worker: int) -> int:
         """Micro-batches while the profile runs: only as many as memory requires."""
-        spec = self.devices[self.types[worker]] if self.devices and self.types else DeviceSpec()
+        spec = self.devices[type_of(self.types, worker)] if self.devices and self.types else DeviceSpec()
         cap = spec.max_batch_samples or self.max_batch_samples
         return 1 if cap is None else ceil(samples / cap)
 

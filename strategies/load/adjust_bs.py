@@ -9,6 +9,7 @@ from statistics import fmean, median, stdev
 from typing import ClassVar, final
 
 from strategies.hooks import Peers, Tick
+from strategies.load.newcomers import size_of
 from strategies.load.round_sizes import round_sizes, slowest_s
 from strategies.monitoring.detector import Paces, StragglerDetector
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, NodeId, Restored, Started, Wake
@@ -57,7 +58,7 @@ class AdjustBS:
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
-        return Compute(worker=worker, num_samples=self._sizes[worker])
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
 
     def observe_event(self, event: AnyEvent) -> None:
         """A lost worker's next incarnation counts as a newcomer."""
@@ -135,7 +136,7 @@ class AdjustBS:
         same = not newcomers and self._round == set(workers)
         if not (self._calm and same):
             return round_sizes(total, workers, speeds, newcomers, base)
-        now = {worker: self._sizes[worker] for worker in workers}
+        now = {worker: size_of(self._sizes, worker) for worker in workers}
         back = round_sizes(total, workers, speeds, newcomers, base, returning=now)
         last_s = slowest_s(now, speeds, base)
         pays = not speeds or slowest_s(back, speeds, base) < PAYING_FRAC * last_s

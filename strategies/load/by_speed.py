@@ -9,6 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_whole
 from strategies.hooks import Peers
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.load.newcomers import size_of
 from strategies.load.regaining import Regaining
 from strategies.monitoring.forecast import Forecast
 from strategies.protocol import Compute, Started
@@ -55,14 +56,14 @@ class SpeedLoad:
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
-        return Compute(worker=worker, num_samples=self._sizes[worker])
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
 
     def resize(self, workers: tuple[int, ...]) -> None:
         """Sizes in proportion to speeds, and one more sample for a worker that rounding would keep early."""
         count = len(workers)
         lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
         speeds = self._forecast.speeds(workers)
-        before = [self._sizes[worker] for worker in workers]
+        before = [size_of(self._sizes, worker) for worker in workers]
         sizes = self._split(workers, speeds, lows, highs)
         least = self._regaining.lows(self._total, workers, speeds, before, sizes, lows)
         if least != lows:

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.leader_straggler import Balancer
+from strategies.load.newcomers import size_of
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
@@ -81,7 +82,7 @@ class StepsLoad:
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
-        return Compute(worker=worker, num_samples=self._sizes[worker])
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
 
     def resize(self, workers: tuple[int, ...]) -> None:
         """Make a step if one is due; when members change, split in proportion to the current sizes."""
@@ -99,7 +100,7 @@ class StepsLoad:
 
     def _rebalance(self, workers: tuple[int, ...], lows: list[int], highs: list[int | None]) -> None:
         """Pass the round's times to the balancer; a round with an unusable time is ignored for all workers."""
-        sizes = {worker: self._sizes[worker] for worker in workers}
+        sizes = {worker: size_of(self._sizes, worker) for worker in workers}
         if self._times.keys() == sizes.keys():
             self._balancer.round_done(self._times, sizes)
         if move := self._balancer.move(sizes, lows, highs):

@@ -43,6 +43,13 @@ def is_complete(settings: Settings) -> bool:
     return bool(settings.devices) and all(spec.samples_per_s for spec in (settings.devices or {}).values())
 
 
+def type_of(types: Sequence[str], worker: int) -> str:
+    """The device type that the settings give a worker; ``ValueError`` for one that joined later and has none."""
+    if worker >= len(types):
+        raise ValueError(f"types={list(types)}: worker {worker} joined later and has none; types=null measures them")
+    return types[worker]
+
+
 def find_devices(
     settings: Settings, measured: Measured, workers: Sequence[int]
 ) -> tuple[list[DeviceLimits], list[int]]:
@@ -51,8 +58,9 @@ def find_devices(
         groups = _grouped(measured, workers, settings.type_ratio)
         names = [f"type {number}" for number in range(len(groups))]
     else:
-        names = sorted({settings.types[worker] for worker in workers})
-        groups = [[worker for worker in workers if settings.types[worker] == name] for name in names]
+        given = {worker: type_of(settings.types, worker) for worker in workers}
+        names = sorted(set(given.values()))
+        groups = [[worker for worker in workers if given[worker] == name] for name in names]
     devices = [_device(settings, name, measured, group) for name, group in zip(names, groups, strict=True)]
     kinds = {worker: kind for kind, group in enumerate(groups) for worker in group}
     return devices, [kinds[worker] for worker in workers]

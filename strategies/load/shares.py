@@ -9,11 +9,15 @@ from typing import ClassVar, final
 
 from strategies.checks import check_whole
 from strategies.load.allocation import split_min_max
+from strategies.load.newcomers import size_of
 from strategies.protocol import Compute, Started, split_evenly
 
 
 class SteadyLoad(ABC):
-    """Abstract: sizes are split once, when the job begins; ``sizes`` are those of the workers, in samples."""
+    """Abstract: sizes are split once, when the job begins; ``sizes`` are those of the workers, in samples.
+
+    A worker that joins later with a new number computes as much as most others, on top of the global batch.
+    """
 
     steady: ClassVar[bool] = True
     needs_rounds: ClassVar[bool] = False
@@ -33,7 +37,7 @@ class SteadyLoad(ABC):
 
     @final
     def order(self, worker: int) -> Compute:
-        return Compute(worker=worker, num_samples=self.sizes[worker])
+        return Compute(worker=worker, num_samples=size_of(self.sizes, worker))
 
 
 @final

@@ -72,7 +72,7 @@ class Audit:
     def happened(self, event: Any) -> None:
         match event:
             case Started():
-                self.here = set(event.workers)
+                self.here, self.known = set(event.workers), set(event.workers)
             case Arrived(grad=grad):
                 self.arrived(grad)
             case Scored(grad=grad):
@@ -86,7 +86,9 @@ class Audit:
                 self.demand(event.worker in expected, f"{event}: it was not there")
                 self.lost(event)
             case Joined():
-                self.demand(event.worker in self.restarting | self.pending, f"{event}: it was not awaited")
+                awaited = event.worker in self.restarting | self.pending or event.worker not in self.known
+                self.demand(awaited, f"{event}: it was not awaited")
+                self.known.add(event.worker)
                 self.restarting.discard(event.worker)
                 self.pending.discard(event.worker)
                 self.here.add(event.worker)

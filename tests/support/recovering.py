@@ -92,7 +92,13 @@ class Recovering:
 
     def _news(self, t: float, effect: effects.AnyEffect) -> None:
         match effect:
-            case effects.WorkerLost() | effects.WorkerJoined() | effects.RolledBack():
+            case (
+                effects.WorkerLost()
+                | effects.WorkerJoined()
+                | effects.WorkerAdmitted()
+                | effects.WorkerRetired()
+                | effects.RolledBack()
+            ):
                 self.core.receive(t, effect)
             case effects.ServerLost(server, incarnation, reason):
                 self.lose_server(t, server, incarnation, reason)

@@ -21,14 +21,18 @@ from runtime.core.recovery.effects import (
     Started,
     Store,
     Wait,
+    WorkerAdmitted,
     WorkerJoined,
     WorkerLost,
+    WorkerRetired,
 )
 from runtime.core.recovery.inputs import (
+    Admit,
     AnyInput,
     Attached,
     Begin,
     Control,
+    Dismiss,
     Gone,
     Halted,
     Hold,
@@ -63,7 +67,7 @@ class Recovery:
 
     Args:
         rules: limits and choices.
-        num_workers: numbered from 0.
+        num_workers: at the start, numbered from 0.
         num_servers: numbered from 0; 0 of them: the workers are replicas.
         auxiliaries: roles of which there is one task each, that nobody waits for once the job runs.
     """
@@ -211,11 +215,17 @@ class Recovery:
 
     # ---- starts and stops --------------------------------------------------------------------------------------------
 
-    def _control(self, given: Control) -> None:
+    def _control(self, given: Control) -> None:  # noqa: C901  (a table)
         match given:
             case Begin():
                 for task in self.tasks.values():
                     self.state.emit(Launch(task.key, task.incarnation, "start"))
+            case Admit():
+                task = self.state.admit(given.key)
+                self.state.emit(WorkerAdmitted(task.id))
+                self.state.emit(Launch(task.key, task.incarnation, "place"))
+            case Dismiss():
+                self._dismiss(self.tasks[given.key], given.reason)
             case Hold():
                 self._hold(self.tasks[given.key], given.reason)
             case Release():
@@ -230,6 +240,14 @@ class Recovery:
                     self._free(task, "scheduler", "place")
             case _:
                 assert_never(given)
+
+    def _dismiss(self, task: TaskLife, reason: str) -> None:
+        """Nothing keeps it from ending, and nothing starts it again, so that counts for no limit."""
+        if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
+            return
+        self.state.emit(Kill(task.key, task.incarnation))
+        self._end(task, reason, TaskStep.DEPARTED)
+        self.state.emit(WorkerRetired(task.id))
 
     def _hold(self, task: TaskLife, reason: str) -> None:
         """Keep a task from starting, by the plan: such a death counts towards no limit."""

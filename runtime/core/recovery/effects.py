@@ -145,6 +145,18 @@ class WorkerJoined(Effect, frozen=True):
     incarnation: int
 
 
+class WorkerAdmitted(Effect, frozen=True):
+    """A worker with a new number is on its way; ``WorkerJoined`` follows when it is connected."""
+
+    worker: int
+
+
+class WorkerRetired(Effect, frozen=True):
+    """A worker whose loss was reported is no member any more."""
+
+    worker: int
+
+
 class AuxiliaryLost(Effect, frozen=True):
     """The evaluator or the scorer is lost; its pending requests are not answered."""
 
@@ -194,7 +206,6 @@ class Failed(Effect, frozen=True):
 OfProcess = Launch | Kill | Fence | Wait
 OfCheckpoint = Store | Load | Checkpointed | MayLeave
 OfGroup = Attach | Halt | Reconfigure | Donate
-News = (
-    WorkerLost | WorkerJoined | AuxiliaryLost | AuxiliaryJoined | ServerLost | RolledBack | Restored | Started | Failed
-)
+OfMembers = WorkerLost | WorkerJoined | WorkerAdmitted | WorkerRetired
+News = OfMembers | AuxiliaryLost | AuxiliaryJoined | ServerLost | RolledBack | Restored | Started | Failed
 AnyEffect = OfProcess | OfCheckpoint | OfGroup | News

@@ -82,6 +82,22 @@ class Begin(Input, frozen=True):
     """Tasks can be launched from now on."""
 
 
+class Admit(Input, frozen=True):
+    """A worker that nobody had before starts now; it connects as any other does when its process is built."""
+
+    key: Key
+
+
+class Dismiss(Input, frozen=True):
+    """A worker with a process ends and does not come back; its loss is reported as any other.
+
+    One that the plan holds or that waits for a place has no such step in the table of tasks.
+    """
+
+    key: Key
+    reason: str
+
+
 class Hold(Input, frozen=True):
     """The plan kills a task, and keeps it from starting."""
 
@@ -152,6 +168,6 @@ class Halted(Input, frozen=True):
 
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
-Control = Begin | Hold | Release | Restart | Leave | PlaceFree
+Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | PlaceFree
 OfParameters = Save | Saved | Loaded | Halted
 AnyInput = OfTask | Control | OfParameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from runtime.core.layout import Layout
 from runtime.core.recovery.checkpoints import Checkpoints
 from runtime.core.recovery.effects import AnyEffect, Attach
 from runtime.core.recovery.rules import Rules
@@ -20,8 +21,9 @@ class RecoveryState:
 
     def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str]) -> None:
         self.rules = rules
-        self.servers = [TaskLife(role="server", id=number) for number in range(num_servers)]
-        self.workers = [TaskLife(role="worker", id=number) for number in range(num_workers)]
+        start = Layout.initial(num_workers, num_servers)
+        self.servers = [TaskLife(role=node.role, id=node.number) for node in start.servers]
+        self.workers = [TaskLife(role=node.role, id=node.number) for node in start.workers]
         self.auxiliaries = [TaskLife(role=role, id=0) for role in auxiliaries]
         self.clients = [*self.workers, *self.auxiliaries]
         self.tasks: dict[Key, TaskLife] = {task.key: task for task in (*self.servers, *self.clients)}
@@ -61,6 +63,14 @@ class RecoveryState:
         self.step(PhaseStep.LOSS)
         self.checkpoints.abandon()
         self.leaving = None
+
+    def admit(self, node: Key) -> TaskLife:
+        """Add a worker; whatever asks for workers or clients sees it from now on."""
+        task = TaskLife(role=node.role, id=node.number)
+        self.workers.append(task)
+        self.clients.insert(len(self.workers) - 1, task)
+        self.tasks[node] = task
+        return task
 
     # ---- attachments -------------------------------------------------------------------------------------------------
 

@@ -322,7 +322,14 @@ class VirtualSupervisor:
     def _announce(self, news: effects.News) -> None:
         t, coordinator = self._t, self.coordinator
         match news:
-            case effects.WorkerLost() | effects.WorkerJoined() | effects.AuxiliaryLost() | effects.AuxiliaryJoined():
+            case (
+                effects.WorkerLost()
+                | effects.WorkerJoined()
+                | effects.WorkerAdmitted()
+                | effects.WorkerRetired()
+                | effects.AuxiliaryLost()
+                | effects.AuxiliaryJoined()
+            ):
                 coordinator.receive(t, news)
             case effects.ServerLost():
                 self._void()

@@ -110,7 +110,6 @@ class ShardsMachine(RuleBasedStateMachine):
     def begin(self, num_samples: int, shard_samples: int, num_workers: int, epochs: int, seed: int) -> None:
         cut = cut_epoch(self.policy, num_samples, shard_samples, num_workers)
         self.options: dict[str, Any] = {
-            "num_workers": num_workers,
             "policy": self.policy,
             "epochs": epochs,
             "seed": seed,

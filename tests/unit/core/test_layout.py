@@ -87,9 +87,7 @@ def test_a_newcomer_holds_nothing_and_who_holds_something_cannot_leave() -> None
     one, two = NodeId.server(0), NodeId.server(1)
     grown = Layout.initial(2, 1).with_server(two)
     assert grown.ranges(64) == {one: (0, 64)}
-    with pytest.raises(
-        ValueError, match=r"^server:0: holds parameters; repartition the vector among the others"
-    ):
+    with pytest.raises(ValueError, match=r"^server:0: holds parameters; repartition the vector among the others"):
         grown.without_server(one)
     moved = grown.repartitioned([two], [1.0])
     assert moved.ranges(64) == {two: (0, 64)}

@@ -66,7 +66,7 @@ def make_shards(num_samples: int = 12, shard_samples: int = 4, num_workers: int 
     """A service of two epochs, three shards of four samples each."""
     options = {"policy": "dynamic", "epochs": 2, "seed": 0, **options}
     cut = cut_epoch(str(options["policy"]), num_samples, shard_samples, num_workers)
-    return Shards(cut, num_workers=num_workers, **options)  # type: ignore[arg-type]
+    return Shards(cut, **options)  # type: ignore[arg-type]
 
 
 def drain(shards: Shards, workers: int = 2, num_samples: int = 3) -> Counter[tuple[int, int, int]]:

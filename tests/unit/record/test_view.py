@@ -61,7 +61,7 @@ def test_restarts_and_drops(picture: Picture) -> None:
     tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
     tell(picture, Lost(t=1.0, worker=1, incarnation=0, reason="killed", restarting=False))
     tell(picture, ServerLost(t=1.0, server=0, incarnation=0, reason="killed"), commands=(Drop(grads=(1, 2)),))
-    assert [lane.restarts for lane in picture.lanes] == [1, 0]
+    assert [lane.restarts for lane in picture.lanes.values()] == [1, 0]
     assert (picture.server_restarts, picture.dropped) == (1, 2)
 
 
