@@ -117,6 +117,7 @@ class ShardsMachine(RuleBasedStateMachine):
         }
         self.shards = self.make(cut, **self.options)
         self.model = Model(cut)
+        self.num_workers = num_workers
         self.workers = list(range(num_workers))
         self.next_work = 0
         self.saved = [(b"", self.model)][:0]
@@ -175,7 +176,7 @@ class ShardsMachine(RuleBasedStateMachine):
         self.model.doing = {}
         self.shards = self.make(self.model.cut, **self.options) if fresh else self.shards
         self.shards.load_state(json.loads(state))
-        for worker in set(range(self.options["num_workers"])) - set(self.workers):
+        for worker in set(range(self.num_workers)) - set(self.workers):
             self.shards.leave(worker)
 
     def chosen(self, pick: int) -> int:
