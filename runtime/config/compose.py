@@ -50,9 +50,9 @@ class UserFolder(SearchPathPlugin):
 def composing(args: argparse.Namespace) -> Iterator[Composer]:
     """A composer that looks for configurations where ``run.py`` does."""
     if args.config_dir is not None:
-        UserFolder.folder = Path(args.config_dir).resolve()
-        if not UserFolder.folder.is_dir():
+        if not Path(args.config_dir).is_dir():
             raise ConfigError(f"--config-dir {args.config_dir}: no such directory")
+        UserFolder.folder = Path(args.config_dir).resolve()
         Plugins.instance().register(UserFolder)
     folder = os.path.normpath(ROOT / (args.config_path or "conf"))
     hydra = initialize_config_dir(folder, job_name="run", version_base="1.3")
