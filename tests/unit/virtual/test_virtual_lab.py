@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from runtime.virtual.clock import Clock, exact_sum
+from runtime.virtual.clock import START, Clock, exact_sum
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.lab import VirtualLab
@@ -127,6 +129,22 @@ def test_jobs_of_one_name_are_refused() -> None:
     lab.add("a", lambda clock, _: calm_session(Tape(), clock))
     with pytest.raises(ValueError, match="name=a"):
         lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+
+
+def test_an_interrupt_ends_those_that_have_started() -> None:
+    lab = VirtualLab()
+    job = virtual_job(2, 20, epochs=None)
+    specs = [make_run_spec(job, BSP(), Tape()) for _ in range(3)]
+
+    def make(number: int, clock: Clock) -> VirtualSession:
+        clock.at(3.0, START, os.kill, os.getpid(), signal.SIGINT) if number == 0 else None
+        return VirtualSession(specs[number], NOTHING, NoLearner(0, None), Costs(compute_base_s=0.25), None, clock=clock)
+
+    for number, start_s in enumerate((0.0, 2.0, 1e6)):
+        lab.add(f"j{number}", lambda clock, _, number=number: make(number, clock), start_s)
+    outcomes = lab.run()
+    assert {name: outcome.status for name, outcome in outcomes.items()} == {"j0": "interrupted", "j1": "interrupted"}
+    assert [spec.interrupted_by for spec in specs] == [signal.SIGINT, signal.SIGINT, 0]
 
 
 # ---- shared machines -------------------------------------------------------------------------------------------------
