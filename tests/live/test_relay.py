@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import signal
 import socket
@@ -217,7 +218,7 @@ def in_this_thread(target: tuple[str, int]) -> Iterator[tuple[PreciseLoop, socke
 
 def idle(loop: PreciseLoop) -> bool:
     """Nothing is awaited, and nothing held."""
-    return not loop.selector.get_map() and not loop._timers
+    return not loop.selector.get_map() and loop.wait_s(math.inf) == math.inf
 
 
 def turn_until(loop: PreciseLoop, reached: Callable[[], object], patience_s: float = 5.0) -> None:
