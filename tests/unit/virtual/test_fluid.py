@@ -37,6 +37,13 @@ def test_pushes_into_one_server(num_workers: int, seconds: float) -> None:
     assert links.completed(links.next_s) == list(range(num_workers))
 
 
+def test_what_flows_through_a_link_is_the_sum() -> None:
+    links = cluster(3, 2, up=100.0, down=150.0)
+    for k in range(3):
+        links.start(0.0, k, 1000.0, (f"up{k}", "down0"))
+    assert (links.used("down0"), links.used("down1"), links.used("up1")) == (150.0, 0.0, 50.0)
+
+
 @given(st.integers(1, 12), st.integers(1, 5), AMOUNTS, AMOUNTS, AMOUNTS)
 def test_a_push_takes_what_the_closed_form_says(n: int, m: int, size: float, up: float, down: float) -> None:
     """n workers send an equal part to each of m servers at once."""

@@ -29,6 +29,17 @@ def test_a_batch_costs_base_and_slope() -> None:
     assert costs.data_s(0) == 0.001
 
 
+def test_each_micro_batch_costs_its_base() -> None:
+    costs = Costs(compute_base_s=0.002, compute_per_sample_s=0.0001)
+    assert costs.compute_s(64) == pytest.approx(0.0084)
+    assert costs.compute_s(64, accum=4) == pytest.approx(0.0144)
+
+
+def test_a_step_of_a_ring_carries_its_part_of_the_vector() -> None:
+    """4 MB by four: six steps of 1 MB at 8 ns per byte and 0.1 ms."""
+    assert Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4) == pytest.approx(0.0486)
+
+
 def test_a_message_costs_its_latency_and_its_copy() -> None:
     """4 MB at 1 ns per byte: 4 ms. The links' rate is the network's business."""
     costs = Costs(latency_s=0.0002, transfer_per_byte_s=1e-9, link_bytes_per_s=125e6)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from runtime.virtual.machines import quotas
-from runtime.virtual.machines.quotas import depth_s
+from runtime.virtual.machines.quotas import Quota, depth_s
 from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------
@@ -30,6 +32,12 @@ def test_what_was_not_used_of_a_quota_is_used_at_full_speed(pause_s: float, core
     assert lab.run() == approx({"worker:0": 0.24})
     lab.work(0.24 + pause_s, "worker:0", core_s)
     assert lab.run()["worker:0"] - (0.24 + pause_s) == pytest.approx(seconds)
+
+
+def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
+    quota = Quota(0.4, now_s=0.0)
+    assert quota.use(0.5) == pytest.approx(quota.depth_s / 0.1)
+    assert quota.use(0.4) == math.inf
 
 
 def test_tasks_of_a_host_use_up_its_quota_together() -> None:

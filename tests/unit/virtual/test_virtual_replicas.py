@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.api import Outcome
@@ -53,6 +54,12 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas.here = lambda: 2
     replicas.update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
+
+
+def test_a_replica_is_ordered_and_then_copied_in_one_hop() -> None:
+    """256 bytes at 1/1024 s each, after a step of 1/64 s."""
+    costs = msgspec.structs.replace(RING, control_s=1 / 8)
+    assert Replicas(Clock(), costs, PARAMETERS, 4).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
 
 
 def test_the_next_ring_waits_for_the_last() -> None:
