@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -52,9 +54,15 @@ HURRIES: dict[str, dict[str, Any]] = {
 """Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
 
 
+@cache
+def text_of(name: str) -> Any:
+    """A YAML, read once: most of the time of collecting went into that."""
+    return OmegaConf.load(CONF / f"{name}.yaml")
+
+
 def spec(name: str, **changes: Any) -> dict[str, Any]:
     """What a YAML says, with some of it changed; a setting of a part is named by its slot, ``gate.bound``."""
-    config = OmegaConf.load(CONF / f"{name}.yaml")
+    config = deepcopy(text_of(name)) if any("." in path for path in changes) else text_of(name)
     for path in [path for path in changes if "." in path]:
         OmegaConf.update(config, path, changes.pop(path), force_add=False)
     loaded = OmegaConf.to_container(config)
@@ -71,6 +79,7 @@ def hurried(name: str) -> Strategy:
     return make(name, **HURRIES.get(name, {}))
 
 
+@cache
 def fits(name: str, num_workers: int) -> bool:
     """Whether the strategy accepts so many workers."""
     try:
@@ -98,12 +107,14 @@ class Case(msgspec.Struct, frozen=True):
         return hurried(self.name)
 
 
+@cache
 def is_variant(name: str) -> bool:
     """Whether an earlier YAML has the same class: it is played by fewer workers and less often."""
     earlier = NAMES[: NAMES.index(name)]
     return spec(name)["_target_"] in {spec(other)["_target_"] for other in earlier}
 
 
+@cache
 def cases() -> list[Case]:
     """Every combination that makes sense; what is not ``long`` has every strategy, size and mode in it.
 
