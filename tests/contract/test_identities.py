@@ -4,6 +4,7 @@ same commands, at the same times, and the same parameters. Live: ``tests/live/te
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from strategies.zeno_pp import ZenoPP
 from tests.support.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[int], Strategy]
+Draw = Callable[[int, int], World]
 
 
 def asp(num_workers: int) -> Strategy:
@@ -61,9 +63,14 @@ def received(run: VirtualRun) -> list[Any]:
     return [(line["t"], line["event"], line["commands"]) for line in run.lines if line["kind"] == "event"]
 
 
-def difference(world: World, one: Strategy, other: Strategy) -> str:
+@cache
+def run_of(draw: Draw, num_workers: int, seed: int, make: Make) -> VirtualRun:
+    """What several are compared with runs once."""
+    return VirtualRun(draw(num_workers, seed), make(num_workers))
+
+
+def difference(first: VirtualRun, second: VirtualRun) -> str:
     """Where two runs part, or that their parameters differ; empty if neither."""
-    first, second = VirtualRun(world, one), VirtualRun(world, other)
     pairs = zip(received(first), received(second), strict=False)
     parted = next((f"{this} is not {that}" for this, that in pairs if this != that), "")
     if parted or len(received(first)) != len(received(second)):
@@ -74,10 +81,11 @@ def difference(world: World, one: Strategy, other: Strategy) -> str:
 @every_pair
 @pytest.mark.parametrize("num_workers", [1, 2, 4])
 @pytest.mark.parametrize("draw", [draw_world, draw_host_world])
-def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Callable[[int, int], World]) -> None:
+def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Draw) -> None:
     make, make_other = SAME[name]
     for seed in range(3):
-        assert difference(draw(num_workers, seed), make(num_workers), make_other(num_workers)) == ""
+        one = VirtualRun(draw(num_workers, seed), make(num_workers))
+        assert difference(one, run_of(draw, num_workers, seed, make_other)) == ""
 
 
 @every_pair
@@ -85,7 +93,7 @@ def test_what_is_not_the_same_is_found(name: str) -> None:
     """Negative control: none of them is what stands at the other end."""
     make, make_other = SAME[name]
     wrong = asp if make_other is bsp else bsp
-    assert difference(draw_world(4, 0), make(4), wrong(4))
+    assert difference(VirtualRun(draw_world(4, 0), make(4)), run_of(draw_world, 4, 0, wrong))
 
 
 def asp_on_as_many_samples(num_workers: int) -> Strategy:

@@ -66,8 +66,14 @@ def late_round_s(run: HeapRun) -> float:
     return median(after - before for before, after in pairwise(times[-60:]))
 
 
-@pytest.mark.parametrize("base_share", [0.0, 0.2, 0.4, 0.6, 0.8])
-@pytest.mark.parametrize(("windows", "num_workers"), [(ONE, 4), (SLEEP, 4), (SEVERAL, 4), (SEVERAL, 16), (ONE, 64)])
+@pytest.mark.parametrize(
+    ("base_share", "windows", "num_workers"),
+    [
+        pytest.param(share, windows, n, marks=[pytest.mark.long] if n > 4 and share != 0.4 else [])
+        for windows, n in ((ONE, 4), (SLEEP, 4), (SEVERAL, 4), (SEVERAL, 16), (ONE, 64))
+        for share in (0.0, 0.2, 0.4, 0.6, 0.8)
+    ],
+)
 def test_after_the_last_transient_straggler_it_is_as_fast_as_bsp(
     base_share: float, windows: list[tuple[float, float, int, float, float]], num_workers: int
 ) -> None:

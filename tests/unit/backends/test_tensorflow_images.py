@@ -21,18 +21,12 @@ pytestmark = [
 ]
 
 DEEP = ("densenet121-32-0.125", "resnet56-32-0.125", "resnet101-96-0.06")
-CASES = (
-    *(f"{name}-32-0.125" for name in ("alexnet", "googlenet", "mobilenet", "resnet20", "vgg13", "vgg16")),
-    *(
-        "googlenet-96-0.060",
-        "cnn-28-1.0",
-        "resnet34-96-0.125",
-        "mobilenet-96-0.125",
-        "googlenet-96-0.06",
-        "vgg13-96-0.06",
-        "alexnet-96-0.06",
-    ),
+CASES = ("alexnet-32-0.125", "resnet20-32-0.125", "cnn-28-1.0", "googlenet-96-0.06", "googlenet-96-0.060")
+MORE = (
+    *(f"{name}-32-0.125" for name in ("googlenet", "mobilenet", "vgg13", "vgg16")),
+    *("resnet34-96-0.125", "mobilenet-96-0.125", "vgg13-96-0.06", "alexnet-96-0.06"),
 )
+"""Made of the same layers."""
 AGAIN = ("googlenet-96-0.06", "googlenet-96-0.060")
 METRICS = ("loss", "test_accuracy", "test_loss")
 Found = Callable[[str], Facts]
@@ -47,7 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         return collect(tmp_path_factory.mktemp("images"), kind)
 
     def ask(case: str) -> Facts:
-        facts, said = of(next(kind for kind in (DEEP, CASES, tuple(LAYERS)) if case in kind))
+        facts, said = of(next(kind for kind in (DEEP, CASES, MORE, tuple(LAYERS)) if case in kind))
         assert said == ""
         return facts[case]
 
@@ -61,7 +55,14 @@ def compare(ours: Facts, wanted: Facts, names: Iterable[str]) -> None:
         np.testing.assert_allclose(ours[name], wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in DEEP)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *CASES,
+        *(pytest.param(case, marks=pytest.mark.long) for case in MORE),
+        *(pytest.param(case, marks=pytest.mark.slow) for case in DEEP),
+    ],
+)
 def test_a_model_is_the_same_in_both(case: str, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     make_comparable(MAKERS, nn.ELU(), nn.AvgPool2d, monkeypatch)
     task = task_of(case)
@@ -71,7 +72,7 @@ def test_a_model_is_the_same_in_both(case: str, found: Found, monkeypatch: pytes
 
 
 def test_every_model_is_compared() -> None:
-    compared = {(name, int(px) > CIFAR_PX) for name, px, _ in (case.split("-") for case in (*CASES, *DEEP))}
+    compared = {(name, int(px) > CIFAR_PX) for name, px, _ in (case.split("-") for case in (*CASES, *MORE, *DEEP))}
     assert {name for name, _ in compared} == MODELS.keys()
     own_forms = {name for name, (small, large) in MODELS.items() if small is not large}
     assert own_forms - {name for name, large in compared if large} == {"densenet121", "vgg16"}, "like others of theirs"
