@@ -17,6 +17,8 @@ QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/
 	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
 	tests/live/test_device_mix.py
 BESIDE := -n 2 --dist worksteal --benchmark-disable
+# Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
+export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 
 .PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper predictors chaos slow clean

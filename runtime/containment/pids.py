@@ -14,12 +14,6 @@ def remember_outside() -> None:
     _outer_proc[:] = [os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
 
 
-def forget_outside() -> None:
-    """Undo :func:`remember_outside`, for a process that stayed outside."""
-    while _outer_proc:
-        os.close(_outer_proc.pop())
-
-
 def outer_pid(pid: int) -> int:
     """The outer process id of a process inside; 0 if it is gone.
 

@@ -57,9 +57,10 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
         assert words == ["claimed\n", "refused\n", "refused\n"]
 
 
-def test_the_refused_one_of_two_leaves_the_other_s_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tries", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_the_refused_one_of_two_leaves_the_other_s_configuration(tries: int, tmp_path: Path) -> None:
     """Hydra writes .hydra/ before the job begins, and what was refused is taken away again: not the winner's."""
-    for number in range(5):
+    for number in range(tries):
         place = tmp_path / str(number)
         command = [sys.executable, str(ROOT / "run.py"), *JOB, *QUIET, f"hydra.run.dir={place}"]
         children = [

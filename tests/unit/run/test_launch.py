@@ -143,7 +143,7 @@ def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], tmp_pat
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("other", ["hydra/launcher=crowd", "hydra/sweeper=other"])
+@pytest.mark.parametrize("other", ["hydra/launcher=crowd", pytest.param("hydra/sweeper=other", marks=pytest.mark.long)])
 def test_hydra_s_own_main_writes_where_the_directory_is_locked(other: str, plugins: list[str], tmp_path: Path) -> None:
     """Its name holds the date to the microsecond."""
     done = anew(*plugins, *JOB, "-m", "seed=0,1", other, cwd=tmp_path)

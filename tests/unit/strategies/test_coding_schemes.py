@@ -39,7 +39,10 @@ def decode_errors(matrix: np.ndarray, weights: np.ndarray, precision: str) -> np
 
 SIZES = [(2, 1), (4, 1), (5, 1), (6, 2), (8, 1), (8, 2), (9, 2), (12, 1), (12, 2), (16, 1), (30, 1), (58, 1)]
 CODES = [
-    (scheme, m, s) for scheme in SCHEMES[1:] for m, s in SIZES if scheme != "fractional_repetition" or m % (s + 1) == 0
+    pytest.param(scheme, m, s, marks=[pytest.mark.long] if m > 30 else [])
+    for scheme in SCHEMES[1:]
+    for m, s in SIZES
+    if scheme != "fractional_repetition" or m % (s + 1) == 0
 ]
 
 
