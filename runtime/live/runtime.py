@@ -30,10 +30,10 @@ from runtime.live.transport.address import congestion_control
 
 MAX_NICENESS = 19
 TELEMETRY_S = 0.5
-"""Between two samples on emulated hosts, unless another time is given."""
+"""Default seconds between two samples on emulated hosts."""
 VIRTUAL = "choose runtime=virtual"
 DIRECTORIES = ("logs", "checkpoints")
-"""Of a run, that its processes write to."""
+"""Folder of a run to which its processes write."""
 
 
 @final
@@ -59,7 +59,7 @@ class LiveRuntime:
     telemetry_every_s: float | Literal["auto"] | None = "auto"
     evaluator_niceness: int = 5
     look: ClassVar[Look] = staticmethod(missing)
-    """Tells which capabilities this machine lacks; tests put another one here."""
+    """Finds the capabilities that this machine lacks; tests replace it."""
 
     def __post_init__(self) -> None:
         """Check the fields, and what the cluster describes."""
@@ -83,7 +83,7 @@ class LiveRuntime:
         self._look_at(self.cluster)
 
     def _look_at(self, cluster: Cluster) -> None:
-        """Whether processes of this machine can stand for it."""
+        """Refuse a cluster that processes of this machine cannot emulate."""
         if cluster.only_modelled is not None:
             raise ConfigError(f"runtime=live: the cluster is only modelled ({cluster.only_modelled}); {VIRTUAL}")
         self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
@@ -98,16 +98,16 @@ class LiveRuntime:
 
     @property
     def longest_silence_s(self) -> float:
-        """``lease_s``, or what suits the cluster."""
+        """``lease_s``, or a default for the cluster."""
         return longest_silence_s(self.lease_s, self.cluster)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal time of an undisturbed iteration, where a device or the configuration says it: of the slowest."""
+        """Nominal seconds of an undisturbed iteration of the slowest worker, if a device or a setting gives them."""
         seconds = slowest_s(self._profiles, batch_samples)
         return self.cluster.nominal_iter_s if seconds is None else seconds
 
     def device_fields(self) -> list[dict[str, float]] | None:
-        """The device of every worker, where they differ, as it is sent to them."""
+        """The device of every worker, if they differ, as sent to them."""
         if self.cluster.devices is None:
             return None
         names = DeviceProfile.__struct_fields__
@@ -115,20 +115,20 @@ class LiveRuntime:
 
     @property
     def num_hosts(self) -> int:
-        """Emulated machines; 0 without."""
+        """Number of emulated hosts; 0 without any."""
         return int(self._num_hosts)
 
     def can(self, config: Config) -> dict[str, str | None]:
-        """Whatever topology and backend can."""
+        """Whether topology and backend can carry out each command."""
         return commands_on(config)
 
     def check(self, around: RunContext) -> Needs:
-        """What a run needs around it; raises ``ConfigError`` for what cannot be done here."""
+        """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
-        """How hosts and plan are realised here."""
+        """The mechanisms for hosts and plan on this machine."""
         hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
         return choose_mechanisms(hosts, self.cpu_by, paced, around, type(self).look)
 
@@ -138,7 +138,7 @@ class LiveRuntime:
         return None if cluster.hosts is None else parse_hosts(cluster.hosts, cluster.num_workers, num_servers)
 
     def machine(self, around: RunContext) -> dict[str, Any]:
-        """What of the machine matters to a live run."""
+        """Properties of the machine that matter to a live run."""
         hosts = self.parse_hosts(around.num_servers)
         return {
             "congestion_control": congestion_control(),
@@ -148,7 +148,7 @@ class LiveRuntime:
         }
 
     def calibration(self, batch_samples: int) -> None:
-        """Real time needs none."""
+        """No calibration: time is real."""
 
     def _processes(self) -> Processes:
         every_s = self.telemetry_every_s
@@ -189,13 +189,13 @@ class LiveRuntime:
 
     @staticmethod
     def clear(experiment: RunSpec) -> None:
-        """Remove what served only while the job ran."""
+        """Remove files that served only while the job ran."""
         clear_checkpoints(experiment.run_dir / "checkpoints")
         shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
 
 
 def clear_checkpoints(directory: Path) -> None:
-    """They serve this run only."""
+    """Remove the checkpoints, which serve this run only."""
     for path in directory.glob("*.ckpt"):
         path.unlink()
     directory.rmdir()

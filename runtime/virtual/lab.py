@@ -21,7 +21,7 @@ from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
 
 LOOK_EVERY = 256
-"""Steps between two looks at the wall clock, for the view."""
+"""Steps between two checks of the wall clock, for the view."""
 VIEW_EVERY_S = 0.25
 
 Make = Callable[[Clock, Tenancy | None], VirtualSession]
@@ -70,7 +70,7 @@ class VirtualLab:
         tenant.clock.at(0.0, START, self._start, tenant)
 
     def run(self) -> dict[str, Outcome]:
-        """Until all jobs are over; how each ended, by its name (after an interrupt: of those that had started)."""
+        """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
         with interruptible(self):
             while self._waiting or self._running:
@@ -88,7 +88,7 @@ class VirtualLab:
         tenant.session.begin()
 
     def _step(self) -> None:
-        """The next thing that happens, which may end a job."""
+        """Run the next action, which may end a job."""
         try:
             self.timeline.step()
         except OSError as error:
@@ -117,7 +117,7 @@ class VirtualLab:
         self._ended.append(tenant)
 
     def _look(self) -> None:
-        """Show the views and obey an interrupt now and then."""
+        """Show the views and obey an interrupt, periodically."""
         if self.interrupted_by:
             for tenant in self._waiting:
                 tenant.clock.ended = True
@@ -135,7 +135,7 @@ class VirtualLab:
 
 
 class Interruptible(Protocol):
-    """Looks now and then whether it is to end."""
+    """Work that periodically checks whether it should end."""
 
     interrupted_by: int
 

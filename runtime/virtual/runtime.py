@@ -60,7 +60,7 @@ class VirtualRuntime:
             raise ConfigError(f"cluster.{error}") from None
 
     def _look_at(self, cluster: Cluster) -> None:
-        """Whether it makes sense on a clock that only it moves."""
+        """Refuse a cluster in which the virtual clock could not advance."""
         hosts = cluster.hosts
         self._profile = parse_device(cluster.device)
         self._profiles = profiles_of(cluster.device, cluster.devices, cluster.num_workers, on_hosts=hosts is not None)
@@ -72,7 +72,7 @@ class VirtualRuntime:
             self._refuse_timeless(self._profile, "device")
 
     def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:
-        """Where ``profile``, which ``setting`` holds, paces a worker."""
+        """Refuse a ``profile``, given by ``setting``, with which an iteration takes no time."""
         if profile is None and not self._model.values.compute_s(1):
             raise ValueError(
                 f"{setting}=null: the cost model {self.cluster.costs} does not say how long computing takes; give "
@@ -83,13 +83,13 @@ class VirtualRuntime:
 
     @property
     def num_hosts(self) -> int:
-        """Emulated hosts; 0 where each task has a machine to itself."""
+        """Number of emulated hosts; 0 where each task has its own machine."""
         return 0 if self._spec is None else self._spec.count
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal time of an undisturbed iteration; of one that is alone on a host without overrides.
+        """Nominal seconds of an undisturbed iteration, alone on a host without overrides.
 
-        Of a mix of devices it is the slowest's, whom a synchronous job waits for.
+        Of a mix of devices it is the slowest's, for which a synchronous job waits.
         """
         if self.cluster.devices is not None:
             return slowest_s(self._profiles, batch_samples)
@@ -104,7 +104,7 @@ class VirtualRuntime:
         return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
 
     def can(self, config: Config) -> dict[str, str | None]:
-        """What topology and backend can, as far as the record has a place for it."""
+        """Whether topology and backend can carry out each command, and the record can hold it."""
         can = commands_on(config)
         if config.record == "iterations":
             rows = f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
@@ -112,7 +112,7 @@ class VirtualRuntime:
         return can
 
     def check(self, around: RunContext) -> Needs:
-        """Refuse what cannot work, or would show no effect, under these circumstances; it needs nothing around it."""
+        """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers)
@@ -134,7 +134,7 @@ class VirtualRuntime:
         return hosts
 
     def machine(self, around: RunContext) -> dict[str, Any]:
-        """Virtual time does not depend on the machine that it passes on, only on those that are modelled."""
+        """Nothing: virtual time depends only on modelled machines."""
         hosts = self._parse_hosts(around.num_servers)
         return {} if hosts is None else {"hosts": hosts.describe()}
 
@@ -172,7 +172,7 @@ class VirtualRuntime:
         )
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
-        """The short way, where there is one."""
+        """The fast path, where there is one."""
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
             return None
@@ -187,7 +187,7 @@ class VirtualRuntime:
 
 
 def _refuse_timeless_types(profiles: Profiles) -> None:
-    """Every device of a mix takes some time."""
+    """Refuse a device of a mix that takes no time."""
     for profile in profiles:
         if isinstance(profile, WorkerDevice) and not profile.seconds(1):
             raise ConfigError(
@@ -197,7 +197,7 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
 
 
 def make_learner(experiment: RunSpec) -> ModelState:
-    """What the experiment's backend makes of its task."""
+    """The model of the job's task on its backend."""
     job = experiment.job
     task, backend = experiment.task, cast(Any, experiment.backend)  # one without gradients has methods of its own
     if not backend.computes:

@@ -1,1 +1,1 @@
-"""The coordinator's process: who supervises, orders and listens to tasks."""
+"""The coordinator's process: supervision of tasks, orders to them, and their messages."""

@@ -1,4 +1,4 @@
-"""Which port of a live run goes with who sums the gradients. The one place that chooses."""
+"""The port of a live run for each collective. The one place that chooses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from runtime.live.control.port import LivePort
 from runtime.live.control.replica_port import NativePort, ReplicaPort
 
 INSEPARABLE = "ddp"
-"""A collective that does not go on without one of its members."""
+"""A collective that cannot continue without one of its members."""
 
 
 def port_for(collective: str) -> type[LivePort]:
-    """Empty: servers sum."""
+    """No collective: servers sum."""
     if not collective:
         return LivePort
     return NativePort if collective == INSEPARABLE else ReplicaPort

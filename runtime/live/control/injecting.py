@@ -1,7 +1,7 @@
-"""Carries out the plan of a live run: whenever a level changes, somebody is told, and what came of it is written down.
+"""Carries out the plan of a live run: every change of a level is sent to its actuator, and the result is recorded.
 
 Delays and slow-downs are slept by the workers and servers themselves (they come with the coordinator's orders); all
-else is here. Rules belong to targets, not to processes: a task that is started again meets the rule that holds for it.
+else is here. Rules belong to targets, not to processes: a restarted task meets the rule in effect for it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
 
 
 class InjectorOwner(Protocol):
-    """What the injector asks of the session."""
+    """The injector's requests to the session."""
 
     def note(self, kind: str, /, **fields: object) -> None: ...
 
     def failed(self, reason: str) -> None:
-        """The run cannot go on."""
+        """The run cannot continue."""
         ...
 
     def hold(self, task: str, reason: str) -> None:
-        """Kill a task and keep it from being started again."""
+        """Kill a task and keep it from restarting."""
         ...
 
     def release(self, task: str) -> None: ...
 
 
 BEFORE_S = -inf
-"""When hosts are given the quota that they have of themselves, which is no disturbance and not noted as one."""
+"""The time at which hosts get their own quota, which is not noted as a disturbance."""
 
 
 class Injector:
@@ -57,13 +57,13 @@ class Injector:
         self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
         self._waiting: deque[tuple[Change, float, float | None]] = deque()
-        """Told to the agent and not answered: the change, when it was told, cores asked for."""
+        """Requests to the agent without an answer: the change, its time, the cores requested."""
         self._levels: dict[tuple[str, Kind], float] = {}
         self._killed_by: dict[str, set[str]] = {}
-        """Targets whose windows keep a task from being started: itself, its host, or both."""
+        """Targets whose windows keep a task from starting: itself, its host, or both."""
 
     def prepare(self) -> None:
-        """Before the job starts: quotas of hosts that the agent has to keep."""
+        """Set the quotas of hosts that the agent enforces; called before the job starts."""
         if self.machines.mechanisms.host_quotas == "duty" and self.machines.hosts is not None:
             for host in self.machines.hosts.hosts:
                 if host.cores is not None:
@@ -79,7 +79,7 @@ class Injector:
             self.loop.at(self._changes[0].t, self._next)
 
     def moved(self, target: str) -> Place | None:
-        """A task will be started on another machine: what disturbed the old one does not follow."""
+        """A task moves to another machine: disturbances of the old one do not follow."""
         place = self.machines.move(target)
         if place is not None:
             self.owner.note("Moved", task=target, host=place.host)
@@ -97,7 +97,7 @@ class Injector:
                 self._carry_out(Change(now, target, kind, level))
 
     def stop(self) -> None:
-        """Nobody is to end throttled or stopped: whatever is on is taken back."""
+        """Undo all disturbances, so that no process ends throttled or stopped."""
         self._changes.clear()
         for (target, kind), level in self._levels.items():
             neutral = RULES[kind].neutral
@@ -112,7 +112,7 @@ class Injector:
         try:
             self._by_kind(change, begun_s)
         except (OSError, ValueError) as error:
-            if is_full(error):  # the record's trouble
+            if is_full(error):  # an error of the record
                 raise
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
 
@@ -134,7 +134,7 @@ class Injector:
                 self._note(change, begun_s, "signal", change.level, change.level)
 
     def _kill_or_free(self, task: str, change: Change) -> None:
-        """A task is away as long as any window says so, its own or its host's."""
+        """Keep a task away as long as any window is open, its own or its host's."""
         killers = self._killed_by.setdefault(task, set())
         if change.level > 0:
             killers.add(change.target)
@@ -154,7 +154,7 @@ class Injector:
         self._note(change, begun_s, by, asked, achieved)
 
     def _set_rate(self, change: Change) -> tuple[float | None, float | None]:
-        """Bytes per second on the wire: asked and achieved."""
+        """Bytes per second on the wire: requested and achieved."""
         machines = self.machines
         assert machines.network is not None
         assert machines.hosts is not None
@@ -178,7 +178,7 @@ class Injector:
         self._waiting.append((change, self.loop.now, cores))
 
     def answered(self, message: Actuated) -> None:
-        """The agent has done it."""
+        """Record the agent's answer."""
         change, begun_s, cores = self._waiting.popleft()
         if message.problem:
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")

@@ -36,7 +36,7 @@ from strategies.protocol import NodeId, Partition
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
 CROWDED_FRAC = 0.8
-"""Of the cores: with more promised, hosts got up to 17 % less than their quotas when all were busy (2 cores)."""
+"""Part of the cores that may be promised: beyond it, hosts got up to 17 % less than their quotas when all were busy."""
 
 
 class LiveJob:
@@ -128,7 +128,7 @@ class LiveJob:
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start whoever is needed; the job's clock starts when all are there."""
+        """Start all tasks; the job's clock starts when all are connected."""
         if self.obstacle:
             self.session.failed(self.obstacle)
         else:
@@ -139,11 +139,11 @@ class LiveJob:
 
     @property
     def over(self) -> bool:
-        """Whether only its end is left to do."""
+        """Whether only its end remains."""
         return self.session.over
 
     def advance(self) -> bool:
-        """To be called after every turn of the loop; whether the job is over and nothing of it is left."""
+        """Advance the job after a turn of the loop; returns whether it is over and nothing of it remains."""
         if self.outcome is None and self.session.over:
             if not self._winding_down:
                 self._winding_down = True
@@ -162,7 +162,7 @@ class LiveJob:
         self.session.interrupt(f"signal {signal.Signals(number).name}")
 
     def out_of_space(self, error: OSError) -> None:
-        """There is no room for its record."""
+        """The disk is full, so its record cannot continue."""
         self.session.out_of_space(no_space(error, self.experiment.run_dir))
         if self.outcome is None:
             self.outcome = self._outcome()
@@ -174,7 +174,7 @@ class LiveJob:
         self.session.goodbye()
 
     def close(self) -> None:
-        """The end of whoever has not gone by himself, then of what they lived on; a second time nothing happens."""
+        """End the remaining processes, then release their machines; a second call does nothing."""
         with ExitStack() as stack:
             stack.callback(self.loop.forget_timers)
             stack.callback(self.machines.close)
@@ -185,7 +185,7 @@ class LiveJob:
     # ---- what it starts with -----------------------------------------------------------------------------------------
 
     def _say_if_crowded(self) -> None:
-        """Hosts that are promised more than this machine can give all at once do not get what they are promised."""
+        """Warn if hosts are promised more than this machine can give to all at once."""
         promised, have = self.machines.promised_cores, len(os.sched_getaffinity(0))
         if promised > CROWDED_FRAC * have:
             self.session.note("Crowded", promised_cores=promised, cores=have)
@@ -232,14 +232,14 @@ class LiveJob:
         self.loop.after(VIEW_EVERY_S, self._view)
 
     def _start_clock(self) -> None:
-        """The job's clock runs."""
+        """The job's clock starts."""
         self._announce()
         self.injector.start()
         if self.processes.telemetry_every_s is not None:
             self._observe(self.processes.telemetry_every_s)
 
     def _observe(self, every_s: float) -> None:
-        """Look at what everybody uses, now and again and again."""
+        """Sample the use of all tasks and hosts, now and periodically."""
         if self.session.over:
             return
         period_s, nodes = self.sampler.sample(self.loop.now, self.session.pids())
@@ -248,7 +248,7 @@ class LiveJob:
         self.loop.after(every_s, lambda: self._observe(every_s))
 
     def _announce(self) -> None:
-        """Write down which disturbances are open, now and whenever that changes."""
+        """Record which disturbances are open, now and whenever that changes."""
         if self.session.over:
             return
         t = self.loop.now

@@ -53,7 +53,7 @@ class LiveLab:
         self.loop.after(start_s, lambda: self._start(name, make))
 
     def run(self) -> dict[str, Outcome]:
-        """Until all jobs are over; how each ended, by its name (after an interrupt: of those that had started)."""
+        """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         with self._closing:
             self._watch_interrupts()
             while self._running or (self._waiting and not self.interrupted_by):
@@ -90,7 +90,7 @@ class LiveLab:
 
     @staticmethod
     def _out_of_space(error: OSError, job: LiveJob | None) -> None:
-        """A job whose record has no room ends; anything else is not foreseen."""
+        """End a job whose disk is full; any other error is unexpected."""
         if job is None or not is_full(error):
             raise error
         job.out_of_space(error)
@@ -109,7 +109,7 @@ class LiveLab:
         self._closing.callback(self.loop.forget, ours)
 
         def interrupt(number: int, _: object) -> None:
-            # only remembered here, since it may come in the middle of a decision; it also wakes the loop up
+            # only noted here, since it may come in the middle of a decision; it also wakes the loop
             if self.interrupted_by or all(job.over for job in self._running):
                 for launcher in self._launchers:
                     launcher.kill_all()
@@ -129,7 +129,7 @@ class LiveLab:
 
 
 def refuse_to_share(job: LiveJob, hosts: Hosts | None) -> None:
-    """Jobs on the same emulated hosts describe them alike and disturb only their own tasks, or ``ConfigError``."""
+    """Raise ``ConfigError`` unless jobs on the same hosts describe them alike and disturb only their own tasks."""
     theirs = job.machines.hosts
     if (hosts and hosts.machines) != (theirs and theirs.machines):
         raise ConfigError(f"cluster.hosts: {job.name} describes other hosts than its lab; describe the same ones")

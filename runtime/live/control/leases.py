@@ -1,4 +1,4 @@
-"""Who has been silent for too long (pure but for the tasks, which know when they were heard)."""
+"""Leases: which tasks have been silent for too long (pure; tasks hold the time of their last message)."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import Task
 
 NAMED = 4
-"""Of those who are missing at the start."""
+"""Number of missing tasks that a message names."""
 
 
 class Leases:
-    """Looked at every ``period_s``."""
+    """Leases of all tasks, checked every ``period_s``."""
 
     def __init__(self, tasks: Mapping[Key, Task], settings: Settings) -> None:
         self.tasks, self.settings = tasks, settings
         self.period_s = settings.lease_s / 4
         self.limit_s = settings.start_deadline_s
-        """For who is not connected."""
+        """The deadline of a task that is not connected."""
         self._looked_s = 0.0
 
     def begin(self, now_s: float) -> None:
-        """The first look comes a period from now."""
+        """Begin: the first check is due in a period."""
         self._looked_s = now_s
 
     def started(self, now_s: float) -> None:
-        """The job runs: who starts from now on, starts alone."""
+        """The job runs: tasks that start from now on start alone."""
         self.limit_s = self.settings.restart_deadline_s
         self.renew(now_s)
 
     def renew(self, now_s: float) -> None:
-        """What was heard before was heard now."""
+        """Renew all leases now."""
         self._looked_s = now_s
         for task in self.tasks.values():
             task.heard_s = now_s
 
     def overdue(self, now_s: float) -> Iterator[tuple[Task, str]]:
-        """Whom to give up, and why. If we were stopped ourselves (a suspended machine), nobody else is to blame."""
+        """Tasks to give up, with reasons; none if we were stopped ourselves (a suspended machine)."""
         if now_s - self._looked_s > self.settings.lease_s / 2 + self.period_s:
             self.renew(now_s)
         self._looked_s = now_s
@@ -50,7 +50,7 @@ class Leases:
                 yield task, f"no heartbeat for {silence:.1f} s"
 
     def not_ready(self) -> str:
-        """For people: the start has taken too long, and who is missing; servers are known by whom they keep waiting."""
+        """A message that the start has taken too long, with the missing tasks."""
         clients = [task for task in self.tasks.values() if task.key.role != "server"]
         missing = [task.name for task in clients if task.life.state != TaskState.ATTACHED]
         waiting = ", ".join(missing[:NAMED]) + (" and others" if len(missing) > NAMED else "")

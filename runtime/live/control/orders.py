@@ -1,4 +1,4 @@
-"""What the recovery wants done, as messages to the agent and to tasks."""
+"""The recovery's effects as messages to agents and tasks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, P
 
 
 class Orders:
-    """``note`` writes to the record."""
+    """Sends the recovery's orders; ``note`` writes to the record."""
 
     def __init__(self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
         self.hub, self.agents, self.tasks, self.note = hub, agents, tasks, note
         self._servers = [key for key in tasks if key.role == "server"]
 
     def of_process(self, effect: Launch | Kill | Fence, now_s: float) -> None:
-        """Who starts has its whole deadline from now on."""
+        """Launch a task, whose whole deadline starts now."""
         (role, number), incarnation = effect.key, effect.incarnation
         match effect:
             case Launch():
@@ -44,7 +44,7 @@ class Orders:
                 assert_never(effect)
 
     def of_checkpoint(self, effect: Store | Load) -> None:
-        """To everybody who keeps a part."""
+        """Order a checkpoint from every keeper of a part."""
         if isinstance(effect, Load):
             for server in self._servers:
                 self.hub.send(server, LoadCheckpoint(id=effect.number, generation=effect.generation))
@@ -56,7 +56,7 @@ class Orders:
             self.hub.send(keeper, save)
 
     def of_group(self, effect: OfGroup) -> None:
-        """Who connects to whom."""
+        """Order connections: to servers, or in a ring."""
         match effect:
             case Attach():
                 self._attach(effect)

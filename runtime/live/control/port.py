@@ -1,4 +1,4 @@
-"""The coordinator's orders as messages. What one turn orders of the servers goes out as one message to each."""
+"""The coordinator's orders as messages. The orders of one turn to the servers are one message to each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from runtime.live.transport.messages import ComputeReference, EvaluateVersion, M
 from strategies.protocol import NodeId
 
 EVALUATION_TICKETS = 1 << 48
-"""Tickets of evaluations start here; those of gradients below."""
+"""First ticket of evaluations; tickets of gradients are below."""
 REFERENCE_TICKETS = 1 << 49
-"""Those of reference gradients."""
+"""First ticket of reference gradients."""
 EVALUATOR, SCORER = NodeId("evaluator", 0), NodeId("scorer", 0)
 
 
 class PortOwner(Protocol):
-    """What the port hands on to the session."""
+    """The port's calls to the session."""
 
     def receive(self, given: inputs.AnyInput) -> None:
-        """Tell the coordinator."""
+        """Pass an input to the coordinator."""
         ...
 
     def wants_checkpoint(self, version: int, state: bytes) -> None:
@@ -33,28 +33,28 @@ class PortOwner(Protocol):
         ...
 
     def wants_restart(self, node: str, pending_s: float) -> None:
-        """Kill a task and start it elsewhere."""
+        """Kill a task and restart it elsewhere."""
         ...
 
     def referring(self, number: int, incarnation: int) -> None:
-        """A reference gradient is asked of this incarnation of the scorer."""
+        """A reference gradient is ordered from this incarnation of the scorer."""
         ...
 
     def evaluator_incarnation(self) -> int | None:
-        """Who evaluates; None while nobody can."""
+        """The connected evaluator; None if there is none."""
         ...
 
     def scorer_incarnation(self) -> int | None:
-        """Who computes reference gradients; None while nobody can, and then the order is repeated later."""
+        """The connected scorer; None if there is none, and then the order is repeated later."""
         ...
 
     def cannot_evaluate(self) -> None:
-        """The evaluation asked for is not to be had."""
+        """The requested evaluation is not available."""
         ...
 
 
 class LivePort:
-    """Collects the orders of a turn; :meth:`flush` sends them, servers first since they are on the critical path."""
+    """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path."""
 
     def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, num_servers: int, disturb: Disturb) -> None:
         self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
@@ -72,22 +72,22 @@ class LivePort:
         self._restarts: list[tuple[str, float]] = []
 
     def compute(self, order: ComputeOrder) -> None:
-        """Parameters to the worker, then the order."""
+        """Order the delivery of parameters to the worker, then its Compute."""
         self._deliver.append(("worker", order.worker, order.incarnation, order.grad_id))
         self._work.append(order)
 
     def apply(self, order: ApplyOrder) -> None:
-        """After what was ordered before, before what is ordered after."""
+        """Order an update, after all earlier and before all later orders."""
         if self._apply or self._deliver:
             self._flush_servers()
         self._apply = order
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Free memory on the servers."""
+        """Order servers to free the memory of gradients."""
         self._drop += grads
 
     def compute_reference(self, number: int, version: int) -> None:
-        """Parameters to the scorer, then the order."""
+        """Order the delivery of parameters to the scorer, then the reference gradient."""
         incarnation = self.owner.scorer_incarnation()
         if incarnation is not None:
             ticket = REFERENCE_TICKETS + number
@@ -96,23 +96,23 @@ class LivePort:
             self.owner.referring(number, incarnation)
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        """After what was ordered before."""
+        """Order inner products, after all earlier orders."""
         self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
 
     def wake(self, at_s: float, tag: str) -> None:
         self.loop.at(at_s, lambda: self.owner.receive(inputs.TimerFired(tag)))
 
     def restart(self, node: str, pending_s: float) -> None:
-        """When everything ordered before has been sent."""
+        """Restart a node after all earlier orders are sent."""
         self._restarts.append((node, pending_s))
 
     def checkpoint(self, version: int, state: bytes) -> None:
-        """After everything ordered before."""
+        """Order a checkpoint after all earlier orders."""
         self.flush()
         self.owner.wants_checkpoint(version, state)
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Deliver the parameters of now to the evaluator. The last time, it also takes their fingerprint."""
+        """Deliver the current parameters to the evaluator. The last time, it also takes their fingerprint."""
         incarnation = self.owner.evaluator_incarnation()
         if incarnation is None:
             self.owner.cannot_evaluate()
@@ -128,7 +128,7 @@ class LivePort:
         self._deliver.append(("evaluator", 0, incarnation, ticket))
 
     def flush(self) -> None:
-        """Send what was ordered."""
+        """Send the collected orders."""
         self._flush_servers()
         work, self._work = self._work, []
         for order in work:
@@ -142,7 +142,7 @@ class LivePort:
             self.owner.wants_restart(node, pending_s)
 
     def discard(self) -> None:
-        """Forget what was ordered but not sent."""
+        """Discard orders that were not sent."""
         self._drop, self._apply, self._deliver, self._work = [], None, [], []
         self._weigh, self._refer = [], []
 

@@ -1,4 +1,4 @@
-"""The coordinator's orders to replicas. What one turn orders of a replica goes out as one piece, in its order."""
+"""The coordinator's orders to replicas. The orders of one turn to a replica are sent together, in order."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from runtime.live.transport.messages import Deliver, DropGradients, JoinCollecti
 from strategies.protocol import NodeId
 
 REMEMBERED_VERSIONS = 4
-"""Replicas are at most two updates behind what has been ordered: one may not have completed the last but one, whose
-result another has already used for the gradients of the last."""
+"""Updates by which a replica may be behind the orders: it may not have completed the second to last, whose result
+another has already used for the gradients of the last."""
 
 
 class ReplicaPortOwner(PortOwner, Protocol):
-    """What the port must know besides."""
+    """The port's queries to the session."""
 
     def replicas(self) -> tuple[int, ...]:
-        """Who takes part in an update that is ordered now."""
+        """Replicas that take part in an update ordered now."""
         ...
 
     def speaker(self) -> int:
-        """The replica that the evaluator hears from."""
+        """The replica that delivers to the evaluator."""
         ...
 
     def data_state(self) -> dict[str, Any]:
-        """What of the data has been applied."""
+        """The data service's state."""
         ...
 
 
 class ReplicaPort(LivePort):
-    """As :class:`LivePort`; ``states`` holds what the data service was before each of the last updates, by version."""
+    """As :class:`LivePort`; ``states`` holds the data service's state before each of the last updates, by version."""
 
     owner: ReplicaPortOwner
 
@@ -44,30 +44,30 @@ class ReplicaPort(LivePort):
         self._outbox: dict[int, bytearray] = {}
 
     def compute(self, order: ComputeOrder) -> None:
-        """The worker has the parameters already."""
+        """Order a Compute; the worker has the parameters already."""
         self.sent_s[order.worker] = self.loop.now
         self._tell(order.worker, Work(order=order))
 
     def apply(self, order: ApplyOrder) -> None:
-        """To all replicas; the samples are booked afterwards, so the data is still that of the version before."""
+        """Order an update from all replicas; samples are booked afterwards, so the data state is that before it."""
         self.states[order.version - 1] = self.owner.data_state()
         for version in [version for version in self.states if version < order.version - REMEMBERED_VERSIONS]:
             del self.states[version]
         self._tell_all(Reduce(order=order))
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Whoever holds them forgets them."""
+        """Order their holders to discard gradients."""
         self._tell_all(DropGradients(grads=grads))
 
     def flush(self) -> None:
-        """Send what was ordered."""
+        """Send the collected orders."""
         outbox, self._outbox = self._outbox, {}
         for worker, data in outbox.items():
             self.hub.send_encoded(NodeId.worker(worker), bytes(data))
         super().flush()
 
     def discard(self) -> None:
-        """Forget what was ordered but not sent."""
+        """Discard orders that were not sent."""
         super().discard()
         self._outbox.clear()
 
@@ -84,19 +84,19 @@ class ReplicaPort(LivePort):
 
 
 class NativePort(ReplicaPort):
-    """For ``DistributedDataParallel``: when one computes, all take part."""
+    """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
     def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, num_servers: int, disturb: Disturb) -> None:
         super().__init__(hub, loop, owner, num_servers, disturb)
         self._computing: dict[int, int] = {}
 
     def compute(self, order: ComputeOrder) -> None:
-        """One of a round."""
+        """Collect an order of the round."""
         super().compute(order)
         self._computing[order.worker] = order.grad_id
 
     def flush(self) -> None:
-        """The round is complete: who has no samples in it takes part without."""
+        """Complete the round: replicas without samples take part, too."""
         if self._computing:
             ticket = min(self._computing.values())
             for worker in self.owner.replicas():

@@ -1,4 +1,4 @@
-"""What tasks report of their work, as the coordinator is told it (pure)."""
+"""Reports of tasks as inputs of the coordinator (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strategies.protocol import Timings
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
-    """Of the ``sender``-th worker, server or scorer; None for a message that is not for the coordinator."""
+    """The input in a message of worker, server or scorer ``sender``; None if it is not for the coordinator."""
     match message:
         case Report():
             timings = Timings(

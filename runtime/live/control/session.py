@@ -36,22 +36,22 @@ from runtime.live.transport.task_spec import Place
 from strategies.protocol import Evaluated, NodeId, ProtocolError
 
 EVALUATOR_JOINS_S = 5.0
-"""How long the end of a run waits for an evaluator that is about to connect."""
+"""Seconds for which the end of a run waits for an evaluator that is about to connect."""
 FINAL_EVALUATION_S = 60.0
-"""How long the end of a run waits for the score of the final parameters (the evaluator runs at a lower priority, so
-on a machine that others keep busy it may take long)."""
+"""Seconds for which the end of a run waits for the final evaluation (the evaluator runs at a lower priority, so on a
+busy machine it may take long)."""
 
 
 class MakeCoordinator(Protocol):
     """Builds the coordinator around a port and a stopwatch."""
 
     def __call__(self, port: LivePort) -> Coordinator:
-        """Called once, when everybody is attached."""
+        """Called once, when all tasks are attached."""
         ...
 
 
 class LiveSession:
-    """Listens to the supervisor and to the tasks; speaks to the coordinator."""
+    """Passes messages of the supervisor and of tasks to the coordinator, and its orders to tasks."""
 
     def __init__(self, loop: Loop, supervisor_of: Callable[[LiveSession], LiveSupervisor], record: RecordSink) -> None:
         self.loop, self.record = loop, record
@@ -69,7 +69,7 @@ class LiveSession:
         self._final_ticket: int | None = None
         self._joined_by_s: float | None = None
         self._scored_by_s: float | None = None
-        """Until when the end of the run waits for the evaluator to connect, and for what it says."""
+        """Until when the end of the run waits for the evaluator to connect, and for its result."""
         self.on_start: Callable[[], None] = lambda: None
 
     def connect(
@@ -91,13 +91,13 @@ class LiveSession:
 
     @property
     def over(self) -> bool:
-        """Nothing more to do but to wind down."""
+        """Whether the job is over, so that only its end remains."""
         return self.failure is not None or self.coordinator.status is not None
 
     # ---- from the hub ------------------------------------------------------------------------------------------------
 
     def on_message(self, identity: Identity, message: Message) -> None:
-        """A task has said something; raises ``ConnectionError`` for what ends its connection."""
+        """Process a task's message; raises ``ConnectionError`` if it must end the connection."""
         refuse_foreign(identity.role, message)
         if self.supervisor.receive(identity, message):
             return
@@ -128,11 +128,11 @@ class LiveSession:
         self.receive(inputs.Evaluated(asked[1], asked[0], assessed.metrics))
 
     def receive(self, given: inputs.AnyInput) -> None:
-        """Tell the coordinator, then send what it orders."""
+        """Pass an input to the coordinator, then send its orders."""
         self._drive(lambda t: self.coordinator.receive(t, given))
 
     def _drive(self, call: Callable[[float], None]) -> None:
-        """Let the coordinator react, then send what it ordered."""
+        """Let the coordinator react, then send its orders."""
         if self.failure is not None:
             return
         try:
@@ -155,7 +155,7 @@ class LiveSession:
         self.injector.prepare()
 
     def agent_lost(self, number: int) -> None:
-        """Its last words say why."""
+        """Fail with the last line that the agent printed."""
         self.failed(f"the agent died: {self.supervisor.agents.last_words(number)} (see logs/agent.log)")
 
     def all_attached(self) -> None:
@@ -169,14 +169,14 @@ class LiveSession:
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
     def _watch_over(self, vigil: Vigil) -> None:
-        """Now and again and again: does it go on?"""
+        """Check now and periodically whether the strategy is stuck."""
         if self.over or vigil.period_s is None:
             return
         self._drive(vigil.look)
         self.loop.after(vigil.period_s, lambda: self._watch_over(vigil))
 
     def recovery_says(self, news: inputs.OfRecovery) -> None:
-        """Tell the coordinator, after what it means for what is under way here."""
+        """Process an effect of the recovery, then pass it to the coordinator."""
         match news:
             case inputs.AuxiliaryLost(role="evaluator"):
                 self._forget_evaluations()
@@ -194,7 +194,7 @@ class LiveSession:
                 self.receive(news)
 
     def _forget_evaluations(self) -> None:
-        """All that are under way are void, the last one too: nobody waits for one that cannot come."""
+        """Void all evaluations in progress, the final one too: it cannot arrive any more."""
         self.port.tickets.clear()
         self._final_ticket = None
         self.cannot_evaluate()
@@ -208,11 +208,11 @@ class LiveSession:
             self.failure = reason
 
     def out_of_space(self, reason: str) -> None:
-        """Whatever the job has come to, its record or its parameters are not whole."""
+        """Fail: the disk is full, so the record or the parameters are incomplete."""
         self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers whose Compute was sent too long ago."""
+        """Workers whose Compute was sent longer ago than the limit."""
         if not self.started:
             return []
         executor = self.coordinator.executor
@@ -222,7 +222,7 @@ class LiveSession:
     # ---- from the injector -------------------------------------------------------------------------------------------
 
     def hold(self, task: str, reason: str) -> None:
-        """Kill a task, and keep it from being started again."""
+        """Kill a task, and keep it from restarting."""
         self.supervisor.hold(NodeId.parse(task), reason)
 
     def release(self, task: str) -> None:
@@ -238,19 +238,19 @@ class LiveSession:
     # ---- where the workers are replicas ------------------------------------------------------------------------------
 
     def replicas(self) -> tuple[int, ...]:
-        """Who takes part in an update that is ordered now."""
+        """Replicas that take part in an update ordered now."""
         return self.supervisor.replicas
 
     def speaker(self) -> int:
-        """The replica that the evaluator hears from."""
+        """The replica that delivers to the evaluator."""
         return self.supervisor.speaker
 
     def data_state(self) -> dict[str, Any]:
-        """What of the data has been applied."""
+        """The data service's state."""
         return self.coordinator.shards.state()
 
     def _state_of(self, version: int) -> bytes:
-        """The same, as a checkpoint carries it, when ``version`` was the newest."""
+        """The data service's state when ``version`` was the newest."""
         assert isinstance(self.port, ReplicaPort)
         if version == self.coordinator.version:
             return self.coordinator.snapshot()
@@ -259,27 +259,27 @@ class LiveSession:
     # ---- from the port -----------------------------------------------------------------------------------------------
 
     def wants_checkpoint(self, version: int, state: bytes) -> None:
-        """All servers store their part."""
+        """Order all servers to store their part."""
         self.supervisor.save(version, state)
 
     def wants_restart(self, node: str, pending_s: float) -> None:
-        """KILL_RESTART: another machine, without what disturbed the old one."""
+        """KILL_RESTART: another machine, without the old one's disturbances."""
         self.supervisor.restart(NodeId.parse(node), pending_s)
 
     def moved(self, node: NodeId) -> Place | None:
-        """A task's next incarnation will be somewhere else."""
+        """A task's next incarnation starts elsewhere."""
         return self.injector.moved(str(node))
 
     def evaluator_incarnation(self) -> int | None:
-        """Who evaluates; None while nobody can."""
+        """The connected evaluator; None if there is none."""
         return self.supervisor.serving("evaluator")
 
     def scorer_incarnation(self) -> int | None:
-        """Who computes reference gradients; None while nobody can."""
+        """The connected scorer; None if there is none."""
         return self.supervisor.serving("scorer")
 
     def referring(self, number: int, incarnation: int) -> None:
-        """As long as a worker may take for a gradient, a scorer may take for a reference."""
+        """Start the scorer's deadline, which is a worker's deadline for a gradient."""
         limit_s, scoring = self.supervisor.settings.iteration_deadline_s, self.coordinator.executor.scoring
 
         def check() -> None:
@@ -290,7 +290,7 @@ class LiveSession:
         self.loop.after(limit_s, check)
 
     def cannot_evaluate(self) -> None:
-        """Not to be had: go on without."""
+        """Continue without the evaluation: it is not available."""
         if self.started:
             self.coordinator.receive(self.t, inputs.AuxiliaryLost("evaluator"))
 
@@ -304,7 +304,7 @@ class LiveSession:
             self.failure = reason
 
     def last_evaluation(self) -> bool:
-        """Score the final parameters, outside the job's time: to be called again and again until it is done."""
+        """Evaluate the final parameters, outside the job's time; call it repeatedly until it is done."""
         if self.failure is not None:
             return True
         now = self.loop.now
@@ -313,7 +313,7 @@ class LiveSession:
         if self._joined_by_s is None:
             self._joined_by_s = now + EVALUATOR_JOINS_S
         if self.evaluator_incarnation() is None:
-            # all may have just been brought back to one version, and the evaluator is the last to connect again
+            # after a recovery, the evaluator is the last to connect again
             return not self.supervisor.running or now >= self._joined_by_s
         self.port.flush()
         self.port.evaluate(self.coordinator.version, last=True)
@@ -322,17 +322,17 @@ class LiveSession:
         return False
 
     def goodbye(self) -> None:
-        """Tell everybody that it is over."""
+        """Send ``Goodbye`` to all tasks."""
         for key in list(self.hub.peers):
             self.hub.send(key, Goodbye())
 
     def unique_memory_bytes(self) -> dict[str, int]:
-        """Memory that belongs to one process alone (USS), by task."""
+        """Memory private to each process (USS) in bytes, by task."""
         return {task.name: unique_memory_bytes(task.pid) for task in self.supervisor.tasks.values() if task.pid}
 
 
 def unique_memory_bytes(pid: int) -> int:
-    """Private pages of a process; 0 when it is gone."""
+    """Private memory of a process in bytes; 0 when it is gone."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

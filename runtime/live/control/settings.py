@@ -1,4 +1,4 @@
-"""What the supervisor goes by."""
+"""Settings of the supervisor."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import msgspec
 from runtime.core.job import Job
 
 BASE_S, ON_HOSTS_S = 60.0, 120.0
-"""Within which everybody has started; emulated hosts have little processor time."""
+"""Seconds within which all tasks must start; emulated hosts have little processor time."""
 COLD_S = 30.0
-"""More for each process that starts cold: an import of TensorFlow is some 4 s of work, and all share the cores."""
+"""Additional seconds for each cold start: an import of TensorFlow is about 4 s of work, and all share the cores."""
 
 LONGEST_S = 300.0
-"""Whatever starts. ``max_time_s`` counts from when all are there, so both together bound a run."""
+"""Largest deadline. ``max_time_s`` counts from the job's start, so both together bound a run."""
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``cluster=local`` and ``cluster=hosts`` say of processes; see ``conf/cluster/local.yaml``."""
+    """Settings of processes from ``cluster=local`` and ``cluster=hosts``; see ``conf/cluster/local.yaml``."""
 
     port: int
     heartbeat_s: float
@@ -30,7 +30,7 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
     evaluator_niceness: int
     device: dict[str, float] | None
     devices: list[dict[str, float]] | None
-    """The device of every worker, where they differ."""
+    """The device of every worker, if they differ."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     start_deadline_s: float
     restart_deadline_s: float
-    """Of a task that starts alone, while the job is running."""
+    """Deadline of a task that starts alone, while the job is running."""
     iteration_deadline_s: float
     max_restarts: int | None
     failover: Literal["shards", "checkpoint"] = "shards"
@@ -51,11 +51,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
-    """``runtime.start_deadline_s``; None: one that suits, with ``num_cold`` processes that start cold at a time."""
+    """``runtime.start_deadline_s``; None: a suitable one, with ``num_cold`` simultaneous cold starts."""
     suits_s = (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
     return asked_s if asked_s is not None else min(suits_s, LONGEST_S)
 
 
 def num_computing(job: Job) -> int:
-    """Processes that use the framework: workers, the evaluator, and the scorer if there is one."""
+    """Number of processes that use the framework: workers, the evaluator, and the scorer if there is one."""
     return job.num_workers + (2 if job.validation_samples else 1)

@@ -1,4 +1,4 @@
-"""Who may say what to the coordinator: a message out of the mouth of another role is as malformed as random bytes."""
+"""Which role may send which messages to the coordinator; any other message counts as malformed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SAYS: dict[str, frozenset[type[Message]]] = {
     "evaluator": frozenset({TaskReady, Heartbeat, Attached, LinkLost, VersionEvaluated}),
     "scorer": frozenset({TaskReady, Heartbeat, Attached, LinkLost, ReferenceReady}),
 }
-"""By role; a worker that is a replica also halts, and stores checkpoints."""
+"""Messages by role; a worker that is a replica also halts, and stores checkpoints."""
 
 
 def refuse_foreign(role: str, message: Message) -> None:
-    """Raises :class:`MalformedMessage`, which ends the speaker's connection, for what is not its to say."""
+    """Raise :class:`MalformedMessage`, which ends the connection, for a message that this role may not send."""
     if type(message) not in SAYS.get(role, ()):
         raise MalformedMessage(f"{type(message).__name__}, which is not for the {role} to say")

@@ -1,6 +1,6 @@
-"""Carries out the recovery of a live run: what tasks say becomes its inputs, its effects become messages and timers.
+"""Carries out the recovery of a live run: messages of tasks become its inputs, its effects messages and timers.
 
-What is to be done when is decided in :mod:`runtime.core.recovery`; here are clocks, addresses, leases and notes.
+:mod:`runtime.core.recovery` decides; clocks, addresses, leases and notes are here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from runtime.live.transport.messages import (
 from strategies.protocol import NodeId
 
 SEVERED_GRACE_S = 0.5
-"""A broken connection is usually the first sign of a death; so long we wait for the death itself to be reported."""
+"""Seconds after a broken connection, usually the first sign of a death, within which the death is reported."""
 
 
 class LiveSupervisor:
-    """Of all tasks but the agent. ``listener`` is told what matters to the job."""
+    """Supervises all tasks but the agent. ``listener`` receives notifications for the job."""
 
     def __init__(self, loop: Loop, settings: Settings, num_workers: int, num_servers: int, listener: Listener) -> None:
         self.loop, self.settings, self.listener = loop, settings, listener
@@ -62,36 +62,36 @@ class LiveSupervisor:
         self.agents: Agents
         self.orders: Orders
         self._asked_s: dict[int, float] = {}
-        """When each checkpoint was ordered."""
+        """Time at which each checkpoint was ordered."""
 
     # ---- what others may know ----------------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Everybody is agreed on a version; no recovery is under way."""
+        """Whether all agree on a version, with no recovery in progress."""
         return self.recovery.state.phase == Phase.RUNNING
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Workers that take part in an update that is ordered now, where they are replicas; in the ring's order."""
+        """Replicas that take part in an update ordered now, in the ring's order."""
         return tuple(number for _, number in self.recovery.policy.ring)
 
     @property
     def speaker(self) -> int:
-        """The replica that the evaluator hears from."""
+        """The replica that delivers to the evaluator."""
         speaker = self.recovery.policy.speaker
-        assert speaker is not None, "servers tell the evaluator"
+        assert speaker is not None, "servers deliver to the evaluator"
         return speaker.number
 
     def serving(self, role: str) -> int | None:
-        """The incarnation of the evaluator or the scorer that can be asked something now; None: there is none."""
+        """The connected incarnation of the evaluator or the scorer; None: there is none."""
         task = self.tasks[NodeId(role, 0)]
         return task.incarnation if self.running and task.life.state == TaskState.ATTACHED else None
 
     # ---- start -------------------------------------------------------------------------------------------------------
 
     def begin(self, hub: Hub, agents: Agents) -> None:
-        """From now on the agents and the tasks may call."""
+        """Accept connections of agents and tasks from now on."""
         self.hub, self.agents = hub, agents
         self.orders = Orders(hub, agents, self.tasks, self.listener.note)
         self.leases.begin(self.loop.now)
@@ -99,11 +99,11 @@ class LiveSupervisor:
         self.loop.after(self.leases.period_s, self._tick)
 
     def clock_restarted(self) -> None:
-        """Now is 0: what was heard before was heard now."""
+        """Set now to 0, and renew all leases."""
         self.leases.started(self.loop.now)
 
     def admit(self, identity: Identity) -> bool:
-        """Only the incarnation that was launched last may call."""
+        """Whether an identity is expected: only the incarnation launched last is."""
         if identity.role == "agent":
             return self.agents.expects(identity)
         task = self.tasks.get(identity.key)
@@ -119,9 +119,9 @@ class LiveSupervisor:
     # ---- messages ----------------------------------------------------------------------------------------------------
 
     def receive(self, identity: Identity, message: Message) -> bool:
-        """Take a message that is about life and death; False when it is about something else.
+        """Process a message about a task's state; False if the message is about something else.
 
-        Raises :class:`MalformedMessage` for what nobody can say who stands where this task does.
+        Raises :class:`MalformedMessage` for a message that is impossible in the task's state.
         """
         if identity.role == "agent":
             return self._from_agent(identity.id, message)
@@ -143,7 +143,7 @@ class LiveSupervisor:
         return False
 
     def _understood(self, task: Task, incarnation: int, message: Message) -> inputs.AnyInput | None:
-        """What it means to the recovery; None: nothing."""
+        """The recovery's input for a message; None: there is none."""
         match message:
             case TaskReady():
                 task.address, task.side = message.address, message.side
@@ -160,12 +160,12 @@ class LiveSupervisor:
         return None
 
     def _severed(self, identity: Identity, message: LinkLost) -> None:
-        """A task lost a server. If no server turns out to be dead, its connection was at fault: start it again."""
+        """A task lost a server. If no server proves dead, its connection was at fault: restart the task."""
         lost = inputs.LinkLost(identity.key, identity.incarnation, message.generation, message.reason)
         self.loop.after(SEVERED_GRACE_S, lambda: self._tell(lost))
 
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
-        """A control connection has ended: its process will be reported dead in a moment, or is made so."""
+        """A control connection has ended: its process will be reported dead soon, or is killed."""
         if identity.role == "agent":
             self.listener.agent_lost(identity.id)
             return
@@ -195,7 +195,7 @@ class LiveSupervisor:
         return True
 
     def _named(self, message: Forked | Exited) -> tuple[Task, dict[str, object]]:
-        """The task that the agent speaks of, and how a note names it."""
+        """The task of an agent's message, and its name in notes."""
         if (task := self.tasks.get(NodeId(message.role, message.id))) is None:
             raise MalformedMessage(f"{message}, of a task that there is not")
         return task, {"role": message.role, "id": message.id, "incarnation": message.incarnation}
@@ -203,15 +203,15 @@ class LiveSupervisor:
     # ---- what others want --------------------------------------------------------------------------------------------
 
     def give_up(self, key: Key, incarnation: int, reason: str) -> None:
-        """If this incarnation still counts, the next one takes its place."""
+        """Give up an incarnation, if it is still current; the next one replaces it."""
         self._tell(inputs.Silent(key, incarnation, reason))
 
     def hold(self, key: Key, reason: str) -> None:
-        """Kill a task and do not start it again before :meth:`release`: it waits for a place, as on a busy cluster."""
+        """Kill a task and do not restart it before :meth:`release`: it waits for a place, as on a busy cluster."""
         self._tell(inputs.Hold(key, reason))
 
     def release(self, key: Key) -> None:
-        """The wait is over."""
+        """Let the task start again."""
         self._tell(inputs.Release(key))
 
     def restart(self, key: Key, pending_s: float) -> None:
@@ -222,11 +222,11 @@ class LiveSupervisor:
             self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
 
     def save(self, version: int, state: bytes) -> None:
-        """Everybody who keeps a part of a checkpoint writes it."""
+        """Order a checkpoint from every keeper of a part."""
         self._tell(inputs.Save(version, state))
 
     def _tick(self) -> None:
-        """Whoever has been silent, or has computed, for too long is started again."""
+        """Restart tasks that have been silent, or have computed, for too long."""
         now, limit = self.loop.now, self.settings.iteration_deadline_s
         for task, reason in self.leases.overdue(now):
             self.give_up(task.key, task.incarnation, reason)
@@ -241,7 +241,7 @@ class LiveSupervisor:
         self._carry_out(self.recovery.receive(given))
 
     def _carry_out(self, wanted: list[effects.AnyEffect]) -> None:
-        """In their order. What the coordinator wants of us meanwhile is done at once, before the rest."""
+        """Carry out effects in order. The coordinator's orders meanwhile are carried out at once, before the rest."""
         for effect in wanted:
             if isinstance(effect, effects.News):
                 self._announce(effect)

@@ -1,4 +1,4 @@
-"""The processes of a live run and what is known of each (pure)."""
+"""The processes of a live run and the state of each (pure)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
 
 BESIDE = ("evaluator", "scorer")
-"""Tasks that reach the servers beside the emulated network."""
+"""Tasks that reach the servers outside the emulated network."""
 MAX_FUTILE = 3
-"""Deaths in a row of a task that had done nothing yet, after which starting it again is given up (a crash loop)."""
+"""Consecutive deaths of a task without useful work after which it is given up (a crash loop)."""
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """The process of a task's newest incarnation; ``life`` is what the recovery knows of it."""
+    """The process of a task's newest incarnation; ``life`` is the recovery's state of it."""
 
     life: TaskLife
     pid: int = 0
@@ -26,9 +26,9 @@ class Task(msgspec.Struct, kw_only=True):
     connected: bool = False
     address: Address | None = None
     side: Address | None = None
-    """Where who is beside the network reaches a server, if not at ``address``."""
+    """The server's address for tasks outside the network, if different from ``address``."""
     place: Place | None = None
-    """Where it was moved to."""
+    """The place to which it was moved."""
 
     @property
     def key(self) -> Key:
@@ -40,29 +40,29 @@ class Task(msgspec.Struct, kw_only=True):
 
     @property
     def incarnation(self) -> int:
-        """The newest."""
+        """The number of the newest incarnation."""
         return self.life.incarnation
 
     def forget_process(self) -> None:
-        """It has ended."""
+        """Whether its process has ended."""
         self.pid, self.connected, self.address, self.side = 0, False, None, None
 
 
 class Death(NamedTuple):
-    """What is known of the end of a task."""
+    """The end of a task's process."""
 
     reason: str
     retryable: bool = True
     full: bool = False
-    """There was no room for what it had to write."""
+    """Whether it ended because the disk was full."""
 
 
 def death(exit_code: int, signal: int, last_line: str) -> Death:
-    """Of an exit. Killed from outside is retryable; an error of the task's own code is not."""
+    """The death in an exit. A kill from outside is retryable, an error of the task's own code is not."""
     if signal:
         return Death(f"killed by signal {signal}")
     if exit_code:
-        full = exit_code == NO_SPACE  # its log may have been the first to lack room
-        words = "no room for what it had to write; make room and start again" if full else f"exit code {exit_code}"
+        full = exit_code == NO_SPACE  # its log may have been the first to find the disk full
+        words = "no room left on the disk; free some space and run again" if full else f"exit code {exit_code}"
         return Death(last_line or words, retryable=False, full=full)
     return Death("exited")

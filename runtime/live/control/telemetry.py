@@ -1,7 +1,7 @@
-"""What tasks and hosts use, sampled by the coordinator every so often; strategies hear of it as ``Observed``.
+"""Resource use of tasks and hosts, sampled periodically by the coordinator; strategies receive it as ``Observed``.
 
 Read from the kernel in a few microseconds each: the processor clock of a process, its memory, the counters of the
-hosts' links. Nothing is asked of the tasks themselves.
+hosts' links. No message to tasks is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CPU_CLOCK = 2
 
 
 def cpu_s(pid: int) -> float | None:
-    """Processor time that a process has used, all threads together; None when it is gone."""
+    """Processor seconds of a process, all threads together; None when it is gone."""
     try:
         return time.clock_gettime((~pid << 3) | CPU_CLOCK)
     except OSError:
@@ -27,7 +27,7 @@ def cpu_s(pid: int) -> float | None:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Memory of a process, shared pages included; None when it is gone."""
+    """Memory of a process in bytes, shared pages included; None when it is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (OSError, IndexError):
@@ -35,7 +35,7 @@ def resident_bytes(pid: int) -> int | None:
 
 
 class Sampler:
-    """``links`` reads (bytes out, bytes in) of every host; ``tasks_of`` of a host are those placed there."""
+    """Samples use; ``links`` reads (bytes out, bytes in) of every host, ``tasks_of`` the tasks placed on a host."""
 
     def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, tasks_of: list[list[str]]) -> None:
         self.links, self.tasks_of = links, tasks_of
@@ -45,7 +45,7 @@ class Sampler:
         self._at_s: float | None = None
 
     def served(self, server: int, busy_s: float) -> None:
-        """A server has told what it was busy with."""
+        """Keep a server's report of its work."""
         name = str(NodeId.server(server))
         self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
 

@@ -1,1 +1,1 @@
-"""Who supervises and orders on the virtual clock, and what a plan changes when."""
+"""Supervision and orders on the virtual clock, and the windows of a plan."""

@@ -1,4 +1,4 @@
-"""Who plays: servers and workers whose times are known beforehand, or such as share machines and find out."""
+"""The models of a job: servers and workers with times known beforehand, or on shared machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from strategies.protocol import NodeId
 
 
 class Modelled(NamedTuple):
-    """``machines`` is None where nothing but links is shared and nothing disturbs what is under way."""
+    """The chosen models; ``machines`` is None where only links are shared and nothing disturbs work in progress."""
 
     servers: ServerGroup
     workers: WorkerModel
@@ -44,7 +44,7 @@ def assemble(
     arrived: Arrived,
     tenancy: Tenancy | None = None,
 ) -> Modelled:
-    """The simplest models that can tell what happens; ``profiles[k]`` paces worker k unless its host has a device.
+    """Choose the simplest sufficient models; ``profiles[k]`` paces worker k unless its host has a device.
 
     ``tenancy``: the job lives on machines that it shares, which have the names of its ``hosts``.
     """
@@ -75,7 +75,7 @@ def assemble(
         machines.admit({task: site.name for task, site in homes.items()}, disturbed)
     on_hosts = replicas or HostServers(machines, costs, *sizes)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
-    default = profiles[0]  # of workers that move between hosts, where all have the same
+    default = profiles[0]  # for workers that move between hosts, if all have the same
     host_workers = HostWorkers(
         machines, costs, paced, on_hosts, default=default, shares_memory=shares_memory, seed=job.seed, arrived=arrived
     )
@@ -83,13 +83,13 @@ def assemble(
 
 
 def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts: Hosts | None) -> ModelledMachines:
-    """Machines that no other job uses."""
+    """Machines of this job alone."""
     routes = sorted({change.target for change in schedule.changes(SHARED) if target_of(change.target).form == "route"})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
     return ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
 
 
 def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:
-    """What paces a worker: the device of its host, or else that of the cluster."""
+    """The profile that paces a worker: its host's device, or else the cluster's."""
     own = None if hosts is None else hosts.hosts[hosts.host_of[str(NodeId.worker(worker))]].device
     return profile if own is None else own

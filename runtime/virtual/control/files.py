@@ -1,4 +1,4 @@
-"""Checkpoints on the virtual clock: what is in them, and when they were ordered."""
+"""Checkpoints on the virtual clock: their content, and the times of their orders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, final
 
 
 class File(NamedTuple):
-    """A checkpoint, or what replicas hold: parameters and the data service's state, of one version."""
+    """A checkpoint, or the state of replicas: parameters and the data service's state, of one version."""
 
     version: int
     state: bytes
@@ -15,7 +15,7 @@ class File(NamedTuple):
 
 @final
 class Files:
-    """Those that are complete or may be yet, by number."""
+    """Checkpoints that are complete or may become so, by number."""
 
     def __init__(self) -> None:
         self._files: dict[int, File] = {}
@@ -25,11 +25,11 @@ class Files:
         self._files[number], self._asked_s[number] = file, asked_s
 
     def complete(self, number: int) -> float:
-        """It is, so no older one is needed; returns when it was ordered."""
+        """Mark a checkpoint as complete, so that older ones are deleted; returns when it was ordered."""
         self._files = {other: file for other, file in self._files.items() if other >= number}
         self._asked_s = {other: asked_s for other, asked_s in self._asked_s.items() if other >= number}
         return self._asked_s[number]
 
     def read(self, number: int) -> File:
-        """Before the first is complete (-1), what it is to hold is what everything began with."""
+        """The content of a checkpoint; before the first is complete (-1), the initial state."""
         return self._files[max(number, 0)]

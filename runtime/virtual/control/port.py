@@ -15,7 +15,7 @@ from runtime.virtual.tasks.servers import ServerGroup
 
 
 class VirtualPort:
-    """See :class:`runtime.core.job.Port`. ``tell`` gets what the coordinator is told."""
+    """The port of the virtual clock, see :class:`runtime.core.job.Port`. ``tell`` passes inputs to the coordinator."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class VirtualPort:
         self._orders: list[Callable[[float], None]] = []
 
     def compute(self, order: ComputeOrder) -> None:
-        """On the parameters of now."""
+        """Compute a gradient on the current parameters."""
         self._orders.append(lambda sent_s: self.workers.begin(order, self.learner.gradient(order), sent_s))
 
     def apply(self, order: ApplyOrder) -> None:
-        """On all servers. ``updating`` is told of the version before; the data service books the samples afterwards."""
+        """Update all servers. ``updating`` gets the version before; the data service books the samples afterwards."""
         if self._updating is not None:
             self._updating(order.version - 1)
         self._orders.append(lambda sent_s: self._apply(order, sent_s))
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """They are of no more use."""
+        """Discard gradients."""
         self._orders.append(lambda _: self.learner.drop(grads))
 
     def compute_reference(self, number: int, version: int) -> None:
@@ -58,11 +58,11 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s))
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Metrics of the parameters of now."""
+        """Compute metrics of the current parameters."""
         self._orders.append(lambda sent_s: self._evaluate(sent_s, version))
 
     def checkpoint(self, version: int, state: bytes) -> None:
-        """Keep the parameters of now."""
+        """Store the current parameters."""
         self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
 
     def restart(self, node: str, pending_s: float) -> None:
@@ -72,13 +72,13 @@ class VirtualPort:
         self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
-        """Carry out what was ordered; the orders leave the coordinator at ``sent_s``."""
+        """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
         orders, self._orders = self._orders, []
         for order in orders:
             order(sent_s)
 
     def discard(self) -> None:
-        """Forget what was ordered but not carried out."""
+        """Discard orders that were not carried out."""
         self._orders = []
 
     def _evaluate(self, sent_s: float, version: int) -> None:

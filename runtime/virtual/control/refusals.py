@@ -1,4 +1,4 @@
-"""What a virtual cluster is asked for and could not show, refused before the run (pure)."""
+"""Refusals of settings that a virtual cluster could not show, before the run (pure)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
 
 LOADING_FRAC = 0.02
-"""Of what a device takes for one sample: a processor that has so much to load shows when it is throttled."""
+"""Part of a device's time per sample: with at least this loading time, a throttled processor shows."""
 
 
 def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, paced_s: float) -> None:
-    """Raise :class:`ConfigError` for what would be without effect.
+    """Raise :class:`ConfigError` for settings without effect.
 
-    ``paced_s`` is what the slowest device that paces a worker takes for one sample; 0: none does.
+    ``paced_s``: seconds per sample of the slowest device that paces a worker; 0: none does.
     """
     disturbed = sorted(around.disturbed)
     if "cpu" in around.kinds and costs.data_s(1) < LOADING_FRAC * paced_s:

@@ -31,7 +31,7 @@ from strategies.protocol import Evaluated, ProtocolError, Timings
 
 
 class Stopwatch:
-    """Measures decisions when they are charged; otherwise it stands still, so that records are reproducible."""
+    """Measures decisions if they are charged; otherwise it returns 0, so that records are reproducible."""
 
     def __init__(self, *, measures: bool) -> None:
         self.read = time.perf_counter if measures else lambda: 0.0
@@ -39,7 +39,7 @@ class Stopwatch:
         self._begun_s: float | None = None
 
     def __call__(self) -> float:
-        """The coordinator reads it before and after every decision."""
+        """The current reading; the coordinator takes one before and after every decision."""
         now = self.read()
         if self._begun_s is None:
             self._begun_s = now
@@ -55,19 +55,19 @@ class Stopwatch:
 
 
 class VirtualSession:
-    """Drives one job to its end; ``supervisor`` has the accidents that may befall it.
+    """Drives one job to its end; ``supervisor`` carries out its recovery.
 
     Args:
         experiment: the job.
         schedule: what is injected when.
-        learner: of its parameters.
+        learner: the model's parameters.
         costs: the cost model.
-        device: what paces every worker whose host has no device of its own; or a profile for each of them.
-        measures_decisions: charge what decisions really take.
-        hosts: what the tasks live on; None: each has a machine to itself.
-        lease_s: who stands still for longer is taken for dead.
-        clock: the job's, on the timeline of its lab; None: it is alone.
-        tenancy: its place on machines that it shares with other jobs; None: it has its own.
+        device: the profile of every worker whose host has no device of its own; or one profile for each worker.
+        measures_decisions: charge the real time of decisions.
+        hosts: the tasks' hosts; None: each task has its own machine.
+        lease_s: seconds after which a paused task counts as lost.
+        clock: the job's, on the timeline of its lab; None: a clock of its own.
+        tenancy: its place on machines shared with other jobs; None: it has its own.
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class VirtualSession:
 
     @property
     def over(self) -> bool:
-        """Nothing more to do."""
+        """Whether the job is over."""
         return self.failure is not None or self.coordinator.status is not None
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Everybody is there: the clock starts."""
+        """All tasks are connected: the clock starts."""
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
@@ -161,7 +161,7 @@ class VirtualSession:
         self.clock.at(REPORT_EVERY_S, TIMER, self._report)
 
     def end(self) -> Outcome:
-        """The last report and the score of the final parameters, outside the job's time."""
+        """The last reports and the evaluation of the final parameters, outside the job's time."""
         coordinator = self.coordinator
         if self.failure is None:
             t = coordinator.finished_s
@@ -187,7 +187,7 @@ class VirtualSession:
         return outcome
 
     def out_of_space(self, error: OSError) -> Outcome:
-        """There is no room for the record."""
+        """End the job: the disk is full, so its record cannot continue."""
         return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
 
     def interrupt(self, number: int) -> None:
@@ -196,7 +196,7 @@ class VirtualSession:
         self.coordinator.receive(self.clock.now, inputs.Interrupted(f"signal {number}"))
 
     def leave(self) -> None:
-        """Nobody of this job needs the machines that it shares any more."""
+        """Release the shared machines."""
         if isinstance(self.machines, Tenancy):
             self.machines.leave()
 
@@ -215,7 +215,7 @@ class VirtualSession:
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _serve(self) -> None:
-        """The next of those who wait, in their order."""
+        """Process the next waiting input, in order."""
         self._handle(self._inbox.popleft())
         if self._inbox:
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
@@ -235,7 +235,7 @@ class VirtualSession:
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
-        """Whether the strategy will be told something that it does not know, if it does nothing."""
+        """Whether the strategy will receive an unknown event even if it gives no command."""
         job = self.coordinator
         return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
@@ -263,7 +263,7 @@ class VirtualSession:
         self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
 
     def _announce(self) -> None:
-        """Write down which disturbances are open, now and whenever that changes."""
+        """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
         self._note("Injecting", active=self.schedule.active(now))
         if math.isfinite(following := self.schedule.next_change(now)):

@@ -1,4 +1,4 @@
-"""Tasks that stand still on the virtual clock: who does so too long is given up, who starts meanwhile is late."""
+"""Paused tasks on the virtual clock: long pauses end in a loss, and starts during one are late."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strategies.protocol import NodeId
 
 @final
 class Standstill:
-    """``give_up(task, incarnation)`` is called when the lease of one is over; ``away`` has servers that are lost."""
+    """Tracks pauses; ``give_up(task, incarnation)`` is called when a lease expires, ``away`` holds lost servers."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Standstill:
         self.lease_s, self.away, self.give_up = lease_s, away, give_up
 
     def watch(self, task: str) -> None:
-        """It stands still from now on, and gives no sign of life: who does so for longer than the lease is lost."""
+        """Pause a task from now on, without heartbeats: after its lease it counts as lost."""
         if self.machines is not None and self.lease_s < math.inf:
             since_s = self.machines.paused_since_s[task]
             self.clock.at(since_s + self.lease_s, TIMER, self._look, task, since_s, self.living(task))
@@ -44,15 +44,15 @@ class Standstill:
             self.give_up(task, living)
 
     def living(self, name: str) -> int | None:
-        """The incarnation of a task that is there; None for one that is not."""
+        """The running incarnation of a task; None if there is none."""
         task = self.recovery.tasks[NodeId.parse(name)]
         lost = task.role == "server" and task.id in self.away
         return task.incarnation if task.state in REACHABLE and not lost else None
 
     def starts_late(self, task: str, more_s: float, again: Callable[[], None]) -> bool:
-        """Whether it stands or stood still while it started; ``again()`` is called when it may be ready.
+        """Whether the task is or was paused while it started; ``again()`` is called when it may be ready.
 
-        It needs its launch and ``more_s`` from when it goes on.
+        It needs its launch and ``more_s`` from when it continues.
         """
         if self.machines is None:
             return False

@@ -1,7 +1,6 @@
-"""Prices the recovery of a virtual run: what happens to tasks becomes its inputs, its effects become events in time.
+"""Prices the recovery of a virtual run: events of tasks become its inputs, its effects events in time.
 
-What is to be done when is decided in :mod:`runtime.core.recovery`; here is how long it takes, and what of it the
-virtual tasks feel.
+:mod:`runtime.core.recovery` decides; durations, and the effects on virtual tasks, are here.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ BY_PLAN = "killed by the plan"
 
 @final
 class VirtualSupervisor:
-    """As the live one it is a part of the coordinator, so what befalls a machine while that decides has to wait.
+    """Like the live one it is a part of the coordinator, so events of a machine wait while the coordinator decides.
 
-    Otherwise the coordinator would go on giving orders to the dead, and hear of a return before it has heard of the
-    loss. ``drive`` lets the coordinator react to something now or when it is free, ``discard`` forgets what it has
-    ordered but not sent, ``note`` writes to the record, ``fail`` is told why the run cannot go on.
+    Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``drive`` lets
+    the coordinator react to something now or when it is free, ``discard`` drops orders that were not sent, ``note``
+    writes to the record, ``fail`` is called with the reason if the run cannot continue.
     """
 
     def __init__(
@@ -63,20 +62,20 @@ class VirtualSupervisor:
         self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
         job = coordinator.job
         self._copies = isinstance(servers, Replicas) and job.failover == "shards"
-        """Who comes back takes the parameters of those who stayed."""
+        """A returning replica copies the parameters of those that stayed."""
         self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
-        """Until replicas have taken over what they lack."""
+        """The time until which replicas copy the state that they lack."""
         self._files = Files()
         self._before: File
-        """What replicas held before the last update."""
+        """The replicas' state before the last update."""
         self._held: File
-        """What they agree on, or what the servers have read."""
+        """The state on which they agree, or which the servers have read."""
         self._agreeing = False
-        """Replicas agree on a version; who is lost meanwhile changes nothing in that."""
+        """Whether replicas agree on a version; losses meanwhile do not change it."""
         self._forming = (0, 0.0)
-        """The generation whose replicas agree, and since when."""
+        """The generation whose replicas agree, and the time of its start."""
         self._away: set[int] = set()
-        """Servers that are lost and not back yet."""
+        """Lost servers that have not returned."""
         self._t = 0.0
         """The time of the input that is being carried out."""
         rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
@@ -89,7 +88,7 @@ class VirtualSupervisor:
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
-        """The servers write a checkpoint; it counts when the last has done so."""
+        """The servers write a checkpoint; it is complete when the last has done so."""
         self._files.add(self.recovery.state.checkpoints.next, File(version, state, dumped), asked_s)
         self._tell(asked_s, inputs.Save(version, state))
 
@@ -109,11 +108,11 @@ class VirtualSupervisor:
     # ---- what befalls tasks ------------------------------------------------------------------------------------------
 
     def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
-        """Its process is gone; with ``restarting`` the next incarnation joins after the time that this costs."""
+        """A worker's process is lost; with ``restarting`` the next incarnation joins after its restart time."""
         self.drive(lambda t: self._lose(t, NodeId.worker(worker), reason, for_good=not restarting))
 
     def lose_server(self, server: int, reason: str) -> None:
-        """Its part of the parameters is gone: everything stands still until all are back at the last checkpoint."""
+        """A server's part of the parameters is lost: the job is paused until all have restored the last checkpoint."""
         self.drive(lambda t: self._lose(t, NodeId.server(server), reason))
 
     def _lose(self, t: float, key: Key, reason: str, *, for_good: bool = False) -> None:
@@ -129,7 +128,7 @@ class VirtualSupervisor:
         self.drive(lambda t: self._tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
 
     def release(self, task: str) -> None:
-        """From now on its next incarnation may start."""
+        """Allow the task's next incarnation to start."""
         self.drive(lambda t: self._tell(t, inputs.Release(NodeId.parse(task))))
 
     def remember(self, version: int) -> None:
@@ -137,7 +136,7 @@ class VirtualSupervisor:
         self._before = self._as_of_now(version)
 
     def watch(self, task: str) -> None:
-        """It stands still from now on."""
+        """Pause a task from now on."""
         self._standstill.watch(task)
 
     def _give_up(self, task: str, living: int) -> None:
@@ -150,7 +149,7 @@ class VirtualSupervisor:
     # ---- effects -----------------------------------------------------------------------------------------------------
 
     def _tell(self, t: float, given: inputs.AnyInput) -> None:
-        """What follows has begun at ``t``, which may be when the coordinator's orders leave it."""
+        """Pass an input at ``t``, which may be when the coordinator's orders leave it."""
         self._t = t
         for effect in self.recovery.receive(given):
             self._t = t
@@ -186,7 +185,7 @@ class VirtualSupervisor:
                 assert_never(effect)
 
     def _launch(self, effect: effects.Launch) -> None:
-        """When it is there; who starts with the job, or has waited for a place, is there now."""
+        """The time at which a task is ready: now, if it starts with the job or had to wait for a place."""
         match effect.cause:
             case "start":
                 self._tell(self._t, inputs.Ready(effect.key, effect.incarnation))
@@ -204,7 +203,7 @@ class VirtualSupervisor:
         self.clock.at(heard_s, MESSAGE, self._built, effect.key, effect.incarnation)
 
     def _built(self, key: Key, incarnation: int) -> None:
-        """A server's start is late, if it is, by when the checkpoint has been read: see :meth:`_read`."""
+        """A server's late start shows when the checkpoint has been read: see :meth:`_read`."""
         role, number = key
         if not self.recovery.tasks[key].expects(incarnation):
             return
@@ -216,16 +215,16 @@ class VirtualSupervisor:
 
     @property
     def _holds(self) -> int:
-        """The version of every replica, new ones too, since one learner stands for all.
+        """The version of every replica, new ones too, since one model represents all.
 
-        So nothing is lost when all are; live, that is what the last checkpoint is for.
+        So nothing is lost even if all replicas are; live, the last checkpoint is used then.
         """
         return self._held.version if self._agreeing else self.coordinator.version
 
     def _wait(self, effect: effects.Wait) -> None:
-        """The place, the launch and a replica's copy are one wait, in which no recovery waits for the worker.
+        """The wait for a place, the launch and a replica's copy are one delay, for which no recovery waits.
 
-        Live, one waits for a worker that has its place and is launching.
+        Live, a recovery waits for a worker that has its place and is launching.
         """
         self.moved(str(effect.key))
         if effect.key.role == "server":
@@ -252,8 +251,8 @@ class VirtualSupervisor:
                 assert_never(effect)
 
     def _read_by(self) -> float:
-        """When a checkpoint is read that is begun now."""
-        # sums are taken in the order in which they always were: records are compared by their bytes
+        """The time at which a checkpoint is read whose reading begins now."""
+        # the order of these sums must not change: records are compared by their bytes
         restore_s, control_s = self.servers.restore_s(), self.costs.control_s
         return self._t + restore_s + control_s if self._away else self._t + (restore_s + control_s)
 
@@ -267,7 +266,7 @@ class VirtualSupervisor:
             self.drive(lambda t: self._loaded(t, number, generation))
 
     def _loaded(self, t: float, number: int, generation: int) -> None:
-        """All servers have read it, maybe for the second worker of two that came back after another."""
+        """All servers have read the checkpoint, possibly for the second of two workers that returned."""
         state = self.recovery.state
         if generation != state.generation or state.phase != Phase.LOADING:
             return
@@ -277,7 +276,7 @@ class VirtualSupervisor:
             self._tell(t, inputs.Loaded(server.key, generation, self._held.version, self._held.state))
 
     def _of_group(self, effect: effects.OfGroup) -> None:
-        """Only copying takes time."""
+        """Replicas agree: only copying takes time."""
         incarnation = self.recovery.tasks[effect.key].incarnation
         match effect:
             case effects.Attach():
@@ -292,7 +291,7 @@ class VirtualSupervisor:
                 assert_never(effect)
 
     def _reconfigure(self, effect: effects.Reconfigure) -> None:
-        """A newcomer's copy is a part of its launch; at the start all are alike."""
+        """A newcomer's copy is a part of its launch; at the start all are equal."""
         state = self.recovery.state
         task = self.recovery.tasks[effect.key]
         if state.phase == Phase.RUNNING or not state.started:
@@ -306,7 +305,7 @@ class VirtualSupervisor:
             self._agree_by(self._t + self._copy_s)
 
     def _agree_by(self, formed_s: float) -> None:
-        """Once for all that are told at one time."""
+        """Schedule the end of an agreement, once for all simultaneous effects."""
         forming = (self.recovery.state.generation, self._t)
         if self._forming != forming:
             self._forming = forming
@@ -347,21 +346,21 @@ class VirtualSupervisor:
                 assert_never(news)
 
     def _roll_back(self, t: float, news: effects.RolledBack) -> None:
-        """What those who stay have: with the last update, or without, if a worker has been lost within its ring."""
+        """The remaining replicas' state: with the last update, or without it if a worker was lost within its ring."""
         if isinstance(self.servers, Replicas) and not self._agreeing:
             within = t < self.servers.summed_s
             self._held = self._before if within else self._as_of_now(self.coordinator.version)
             self._agreeing = True
         self._void()
         self.coordinator.receive(t, news)
-        if self._copies:  # those who stay compare versions, whoever is still to come
+        if self._copies:  # the remaining replicas compare versions, whichever workers are still to come
             self._agree_by(t + self._copy_s)
 
     def _as_of_now(self, version: int) -> File:
         return File(version, self.coordinator.snapshot(), self.learner.dump())
 
     def _void(self) -> None:
-        """What is under way is of no more use: everybody goes back to a version that all can have."""
+        """Void work in progress: all roll back to a version that all can have."""
         self.workers.lose_all()
         self.servers.halt()
         self.discard()

@@ -1,4 +1,4 @@
-"""A plan's windows on the virtual clock: what is under way feels them open and close."""
+"""A plan's windows on the virtual clock, which affect work in progress when they open and close."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.machines.machines import SHARED, Machines
 
 ACTIVE: frozenset[Kind] = SHARED | {"kill"}
-"""Kinds that something must be done for. Delays and slow-downs are asked for where work begins."""
+"""Kinds that need an action. Delays and slow-downs are looked up where work begins."""
 
 
 @final
 class Windows:
-    """Tells machines and supervisor of every change of the plan, at its time."""
+    """Notifies machines and supervisor of every change of the plan, at its time."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Windows:
 
     @property
     def to_come(self) -> bool:
-        """Whether the plan will do something to a task yet, or keeps one standing still, who may be taken for dead."""
+        """Whether the plan has further changes, or keeps a task paused, which may be declared lost."""
         return self._next < len(self._changes) or (self.machines is not None and bool(self.machines.paused_since_s))
 
     def begin(self) -> None:
@@ -47,7 +47,7 @@ class Windows:
             self.clock.at(self._changes[self._next].t, PLAN, self._turn, self._epoch)
 
     def moved(self, task: str) -> None:
-        """A task will be started on another machine: what disturbed the old one does not follow."""
+        """A task moves to another machine: disturbances of the old one do not follow."""
         now = self.clock.now
         if self.placement is not None and self.machines is not None and self.placement.move(task):
             self.machines.move(task, f"host:{self.placement.host_of[task]}")
@@ -65,7 +65,7 @@ class Windows:
                 self._disturb(Change(now, task, kind, new))
 
     def _turn(self, epoch: int) -> None:
-        """All changes of one moment: a task whose window closes while that of its host opens stays dead."""
+        """Apply all changes of one moment: a task whose window closes while its host's opens stays dead."""
         if epoch != self._epoch:
             return
         first, t = self._next, self._changes[self._next].t
