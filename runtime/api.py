@@ -1,4 +1,4 @@
-"""What a runtime is: what it can do, what it gets to run, and what it gives back."""
+"""The interface of a runtime: its abilities, its input and its result."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCo
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be prepared around a run before it starts."""
+    """Requirements of a run that must be prepared before it starts."""
 
     isolation: Isolation = Isolation.NONE
     janitor: bool = False
-    """It makes control groups, which no namespace takes away."""
+    """Whether it creates control groups, which no namespace removes."""
 
     def with_those_of(self, other: Needs) -> Needs:
-        """What serves both."""
+        """Requirements that satisfy both."""
         return Needs(isolation=max(self.isolation, other.isolation), janitor=self.janitor or other.janitor)
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runtime is to cope with, as far as a configuration tells."""
+    """The parts of a configuration that a runtime must support."""
 
     num_servers: int = 1
     transport: str = "tcp"
@@ -48,22 +48,22 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> set[str]:
-        """Of the disturbances in the plan."""
+        """Kinds of the disturbances in the plan."""
         return {kind for kind, _ in self.asked}
 
     @property
     def disturbed(self) -> set[str]:
-        """All targets."""
+        """Targets of all disturbances."""
         return {target for _, target in self.asked}
 
     def targets_of(self, kind: str) -> list[str]:
-        """Of one kind, sorted."""
+        """Targets of one kind of disturbance, sorted."""
         return sorted(target for asked, target in self.asked if asked == kind)
 
 
 @dataclass(kw_only=True)
 class RunSpec:
-    """One job, with what its configuration names built, and as plain specs for processes of their own."""
+    """One job: the objects that its configuration names, and their plain specs for other processes."""
 
     job: Job
     strategy: Strategy
@@ -73,29 +73,29 @@ class RunSpec:
     backend: Backend
     task: Any
     backend_spec: dict[str, Any]
-    """What processes of their own build the same backend from."""
+    """The spec from which other processes build the same backend."""
     task_spec: dict[str, Any]
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
     around: RunContext = field(default_factory=RunContext)
     columns: IterationWriter | None = None
-    """Where a runtime may write rows itself, if the record has any (``record=iterations``)."""
+    """The sink to which a runtime may write rows itself, if the record has rows (``record=iterations``)."""
     collective: str = ""
-    """Who sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
+    """The collective that sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
     tick: Callable[[float], None]
     """Called a few times per second with the job's time, for the view."""
     scheduler: Scheduler = field(default_factory=ConstantPending)
-    """Of the cluster that the job runs on."""
+    """The scheduler of the cluster."""
     interrupted_by: int = 0
     """The signal that ended the run, if one did."""
 
 
 RunStatus = Status | Literal["disk_full"]
-"""How a run ends: as its job does, or for want of room for its record or its parameters."""
+"""Ways in which a run ends: as its job does, or because the disk is full."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a run ended; what the last line of its record says."""
+    """The outcome of a run, which is the last line of its record."""
 
     status: RunStatus
     reason: str
@@ -107,48 +107,48 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shards_total: int | None
     parameters_sha256: str
     memory: dict[str, int]
-    """Unique bytes of every task at the end."""
+    """Memory private to every task at the end, in bytes."""
     num_parameters: int
-    """Of the model; 0 if nobody came to know."""
+    """Number of the model's parameters; 0 if unknown."""
     warning: str = ""
-    """What the strategy says that whoever reads the figures should know; left out where it is nothing."""
+    """The strategy's warning to readers of the results; omitted if empty."""
 
 
 class Runtime(Protocol):
-    """Who runs jobs. ``runtime=NAME`` chooses one; its class is built with the ``cluster`` that it is to run on."""
+    """Runs jobs. ``runtime=NAME`` chooses one; its class is built with the ``cluster`` on which it runs."""
 
     name: ClassVar[str]
     needs_gradients: ClassVar[bool]
-    """Whether it cannot do without a backend that computes."""
+    """Whether it requires a backend that computes gradients."""
     real_time: ClassVar[bool]
-    """Whether its seconds are those of this machine, which it then needs for itself."""
+    """Whether its time is that of this machine, which it then needs for itself."""
 
     @property
     def num_hosts(self) -> int:
-        """Emulated machines of the cluster; 0 where each task has one to itself."""
+        """Number of emulated hosts of the cluster; 0 where each task has its own machine."""
         ...
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal seconds of an undisturbed iteration over so many samples; None: nobody knows."""
+        """Nominal seconds of an undisturbed iteration over a number of samples; None: unknown."""
         ...
 
     def can(self, config: Config) -> dict[str, str | None]:
         """For every command of the vocabulary None, or why this runtime cannot carry it out in that job.
 
-        A reason is written as a refusal: the setting that stands in the way, its value, what is wrong, the cure.
+        A reason is written as a refusal: the setting that prevents it, its value, what is wrong, the cure.
         """
         ...
 
     def check(self, around: RunContext) -> Needs:
-        """What a run needs around it; raises ``ConfigError`` for disturbances and hosts that are not to be had."""
+        """Requirements of a run; raises ``ConfigError`` for disturbances and hosts that are not available."""
         ...
 
     def machine(self, around: RunContext) -> dict[str, Any]:
-        """What ``meta.json`` is to say of the machine."""
+        """The description of the machine for ``meta.json``."""
         ...
 
     def calibration(self, batch_samples: int) -> str | None:
-        """The cost model that stands for the cluster, as records name it; None: real time needs none."""
+        """The cost model of the cluster, as records name it; None: real time needs none."""
         ...
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
@@ -157,40 +157,40 @@ class Runtime(Protocol):
 
 
 class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is started with."""
+    """The input of an agent at its start."""
 
     spec: bytes
-    """The encoded task description, with the job's secret: it must not stand in arguments or the environment."""
+    """The encoded task description, with the job's secret: it must not appear in arguments or the environment."""
     log: Path
-    """Where it writes."""
+    """Path of its log."""
     fds: tuple[int, ...] = ()
-    """Descriptors that it inherits where it is a process of this machine."""
+    """Descriptors that it inherits if it is a process of this machine."""
 
 
 class Launcher(Protocol):
-    """Starts the agents of a job, one on each node, and knows what became of them. A node is a host's name."""
+    """Starts and ends the agents of a job, one on each node. A node is a host's name."""
 
     def start(self, node: str, agent: AgentStart) -> None:
-        """Start the agent of a node; it calls the coordinator when it is ready."""
+        """Start the agent of a node; it connects to the coordinator when ready."""
         ...
 
     def ended(self, node: str) -> str | None:
-        """How it ended (or that it was never started); None while it runs."""
+        """How the agent ended (or that it was never started); None while it runs."""
         ...
 
     def end(self, node: str) -> None:
-        """End it, with all its tasks, if it still runs; returns when it is gone."""
+        """End the agent with all its tasks, if it still runs; returns when it is gone."""
         ...
 
     def kill_all(self) -> None:
-        """End all at once without waiting: called from a signal handler, before this process itself ends."""
+        """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
         ...
 
 
 def commands_on(config: Config) -> dict[str, str | None]:
-    """What topology, collective and backend of a job let any runtime carry out: the answer that each refines.
+    """Commands that topology, collective and backend of a job allow in any runtime; each runtime refines this.
 
-    Live and virtual agree here, so that a job on the virtual clock is one that could be run.
+    Live and virtual agree here, so that a job on the virtual clock could also run live.
     """
     unable: dict[str, str] = {}
     if config.topology.name == "allreduce":
@@ -223,7 +223,7 @@ def outcome_of(
     memory: dict[str, int] | None = None,
     failed: RunStatus = "failed",
 ) -> Outcome:
-    """How the coordinator's job ended; if the runtime gave up, ``failure`` says why, and the status is ``failed``."""
+    """The outcome of the coordinator's job; if the runtime gave up, it failed with the reason ``failure``."""
     shards, epochs = coordinator.shards, coordinator.job.epochs
     status: RunStatus | None = coordinator.status
     if failure is not None:
@@ -246,6 +246,6 @@ def outcome_of(
 
 
 def record_outcome(record: RecordSink, outcome: Outcome) -> None:
-    """The last line of a record."""
+    """Write the last line of a record."""
     about = msgspec.to_builtins(outcome)
     record.note(about.pop("t"), "Finished", **about)

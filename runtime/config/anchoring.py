@@ -1,8 +1,8 @@
-"""Settings that are paths mean the directory in which the user started, whoever reads them, wherever that process is.
+"""Paths in settings are relative to the directory in which the user started, in whatever process they are read.
 
 A job's process may change its directory (``hydra.job.chdir=true``), and tasks are started by an agent. So paths become
 absolute once, when the configuration is composed. The record keeps them as they were written: an absolute path means
-nothing on another machine, and would tell apart runs that are alike.
+nothing on another machine, and would make equal runs differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.errors import ConfigError
 
 SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler")
 FOLDER = "_dir"
-"""A setting that ends so is a directory, which may not be there yet."""
+"""Suffix of settings that are directories, which may not exist yet."""
 
 
 def anchored(config: Config, start: Path) -> Config:
@@ -33,7 +33,7 @@ def anchored(config: Config, start: Path) -> Config:
 
 
 def anchored_spec(spec: Mapping[str, Any], start: Path) -> dict[str, Any]:
-    """One section, and what is nested in it."""
+    """Anchor one section and those nested in it."""
     return {name: _anchor(name, value, start) for name, value in spec.items()}
 
 
@@ -48,7 +48,7 @@ def _anchor(name: str, value: Any, start: Path) -> Any:
 
 
 def _is_file(value: str, start: Path) -> bool:
-    """A text with a slash or an ending may name a file; one that is not there may be the repository's, or a mistake."""
+    """A text with a slash or a suffix may name a file; a missing one may be the repository's, or an error."""
     if "/" not in value and not Path(value).suffix:
         return False
     try:
@@ -58,7 +58,7 @@ def _is_file(value: str, start: Path) -> bool:
 
 
 def start_directory() -> Path:
-    """Where the user is; raises :class:`ConfigError` when that directory does not exist any more."""
+    """The working directory; raises :class:`ConfigError` if it does not exist any more."""
     try:
         return Path(os.getcwd())
     except FileNotFoundError:

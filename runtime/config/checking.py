@@ -1,4 +1,4 @@
-"""Strict conversion of plain data to types, with messages that a person can act on."""
+"""Strict conversion of plain data to types, with messages that name the setting and the cure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def convert(value: Any, kind: Any, path: str) -> Any:
     """``value`` as an instance of the type ``kind``; raises :class:`ConfigError` naming ``path`` and the cure.
 
     Strict: no text for a number, no boolean and no 3.0 for an integer (but an integer for a float), no key that the
-    type does not have. Raises ``TypeError`` for a type that says nothing about plain data.
+    type does not have. Raises ``TypeError`` for a type that does not describe plain data.
     """
     _refuse_unknown(value, inspect.type_info(kind), path)
     for where, inner, inner_kind in _free_entries(value, kind, path):
@@ -50,7 +50,7 @@ def join(*names: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The one of ``known`` that ``name`` was probably meant to be."""
+    """The nearest of ``known`` to ``name``."""
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), None)
 
 
@@ -82,7 +82,7 @@ def refuse_nonfinite(tree: Any, path: str = "") -> None:
 
 
 def show(value: Any) -> str:
-    """A value as it is written on the command line, shortened."""
+    """A value in the notation of the command line, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = str(value)
@@ -140,7 +140,7 @@ def _field_names(node: inspect.Type) -> set[str]:
 
 
 def _inside(node: inspect.Type, step: str) -> inspect.Type:
-    """The type of the field or element ``step`` of ``node``; anything if it cannot be told."""
+    """The type of the field or element ``step`` of ``node``; ``Any`` if it is unknown."""
     unions = (option for option in _options(node) if isinstance(option, inspect.StructType))
     tags = tuple(option.tag for option in unions if option.tag_field == step)
     if tags:
@@ -156,7 +156,7 @@ def _inside(node: inspect.Type, step: str) -> inspect.Type:
 
 
 def _describe(node: inspect.Type) -> str:
-    """What would be right."""
+    """A description of the right values."""
     if isinstance(node, inspect.LiteralType):
         return "one of " + ", ".join(show(value) for value in node.values)
     kind = _KINDS.get(type(node), "settings" if hasattr(node, "fields") else "something else")

@@ -13,7 +13,7 @@ from runtime.version import own_version
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Hydra's arguments; a mistake raises :class:`ConfigError` instead of printing a usage page."""
+    """Hydra's arguments; an error raises :class:`ConfigError` instead of printing a usage page."""
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
     for action in parser._actions:
@@ -38,5 +38,5 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def only_shows(args: argparse.Namespace) -> bool:
-    """Whether no job is asked for: Hydra itself answers."""
+    """Whether the command line requests no job, so that Hydra itself answers."""
     return bool(args.help or args.hydra_help or args.cfg or args.info or args.shell_completion)

@@ -1,6 +1,6 @@
-"""Every job that a command line asks for, composed once, by Hydra's public interface.
+"""Composition of every job of a command line, once, by Hydra's public interface.
 
-Hydra's grammar and its loader are used, so that nothing is understood differently here than with Hydra's own ``main``.
+Hydra's grammar and its loader are used, so that every setting has the same meaning as with Hydra's own ``main``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runtime.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_JOBS = 1000
-"""Of one sweep: all are composed and checked before the first starts, a tenth of a second each."""
+"""Most jobs of one sweep: all are composed and checked before the first starts, a tenth of a second each."""
 
 
 class UserFolder(SearchPathPlugin):
@@ -41,7 +41,7 @@ class UserFolder(SearchPathPlugin):
     folder: ClassVar[Path | None] = None
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra whenever it is initialised."""
+        """Add the folder; Hydra calls this whenever it is initialised."""
         if self.folder is not None:
             search_path.append(provider="command-line", path=f"file://{self.folder}")
 
@@ -62,16 +62,16 @@ def composing(args: argparse.Namespace) -> Iterator[Composer]:
 
 
 class ComposedJob(NamedTuple):
-    """One job."""
+    """One composed job of a command line."""
 
     label: str
-    """What sets it apart from the others of its sweep."""
+    """Overrides by which it differs from the other jobs of its sweep."""
     lines: tuple[str, ...]
-    """Its settings."""
+    """All overrides of the job."""
     config: DictConfig
-    """With Hydra's own section."""
+    """The configuration with Hydra's own section."""
     raw: dict[str, Any]
-    """Without it: plain data, interpolations resolved."""
+    """The configuration without it, as plain data with interpolations resolved."""
 
 
 class Composer:
@@ -86,14 +86,14 @@ class Composer:
         self.lines = [self._spread(override) for override in self.overrides]
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
-        """Hydra's reading of each line; raises :class:`ConfigError` for what it cannot read."""
+        """Overrides as Hydra parses each line; raises :class:`ConfigError` for one that it cannot parse."""
         try:
             return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
         except REFUSALS as error:
             raise explain(error) from None
 
     def _spread(self, override: Override) -> str:
-        """Leave the settings of a swept group to the jobs, by sweeping over their one value.
+        """Turn settings of a swept group into sweeps over one value, so that they are applied to each job.
 
         Hydra would apply them to the group's default choice first, which may not have them: without this,
         ``-m strategy=asp,ssp strategy.lr_rule=unit`` is refused because of bsp.
@@ -112,7 +112,7 @@ class Composer:
         """
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # such as a search path that is not there
+                warnings.simplefilter("error", UserWarning)  # such as a missing search path
                 return self.loader.load_configuration(self.config_name, list(lines), mode)
         except REFUSALS as error:
             if (key := unknown_setting(error)) is None:
@@ -126,10 +126,10 @@ class Composer:
         return to_raw(config)
 
     def _unknown(self, key: str, lines: Sequence[str]) -> ConfigError:
-        """Compose again without the setting, to see which there are."""
+        """Compose again without the setting, to find the existing ones."""
         overrides = self.parse(lines)
         wrong = [override for override in overrides if override.get_key_element() == key]
-        if not wrong:  # it is a file that sets it
+        if not wrong:  # a file sets it
             return ConfigError(f"{key}: no such setting")
         known = self.compose([str(one.input_line) for one in overrides if one not in wrong])
         return explain_unknown(key, str(wrong[0].input_line), known, self.groups)
@@ -153,7 +153,7 @@ class Composer:
         if not self.multirun:
             yield ComposedJob("", tuple(self.lines), master, to_raw(master))
             return
-        with suppress(*REFUSALS):  # whoever asks for the directory will be told; its date is that of all jobs
+        with suppress(*REFUSALS):  # an error shows when the directory is read; its date is that of all jobs
             OmegaConf.select(master, "hydra.sweep.dir")
         keys, values = self._choices(master)
         fixed = _written(master.hydra.overrides.hydra)

@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf refuse, in one line: the setting, and the nearest name that exists."""
+"""Errors of Hydra and OmegaConf in one line: the setting, and the nearest name that exists."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runtime.config.checking import leaves, nearest, suggest
 from runtime.errors import ConfigError
 
 REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
-"""What :func:`explain` explains."""
+"""Exceptions that :func:`explain` explains."""
 
 
 def explain(error: Exception) -> ConfigError:
-    """One line for whatever reading or composing has raised."""
+    """One line for an exception of parsing or composing."""
     cause = error.__cause__
     match error:
         case OverrideParseException() if "=" not in error.override:
@@ -38,7 +38,7 @@ def explain(error: Exception) -> ConfigError:
 
 
 def unknown_setting(error: Exception) -> str | None:
-    """The name of the setting that does not exist, if that is what the error is about."""
+    """The name of the setting that does not exist, if the error is about one."""
     found = re.match(r"Could not override '(.*)'", str(error))
     return found[1] if found else None
 
@@ -57,12 +57,12 @@ def explain_unknown(key: str, line: str, known: DictConfig, groups: Sequence[str
 
 
 def own_part(config: DictConfig) -> DictConfig:
-    """Without Hydra's own section."""
+    """Names of all settings without Hydra's own section."""
     return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
 
 
 def _anywhere(key: str, paths: Sequence[str]) -> str:
-    """The setting of that last name wherever it stands, else the nearest of all names."""
+    """The setting with the same last name in any section, else the nearest of all names."""
     by_tail = {path.rpartition(".")[2]: path for path in reversed(paths)}
     tail = key.rpartition(".")[2]
     found = by_tail.get(tail) or nearest(key, paths, cutoff=0.75) or by_tail.get(nearest(tail, by_tail) or "")

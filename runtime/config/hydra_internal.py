@@ -1,6 +1,6 @@
-"""What Hydra's public interface does not offer: its own flags, its callbacks, and the names of what is built in.
+"""Parts of Hydra outside its public interface: its flags, its callbacks, and names of built-in classes.
 
-Nothing else of ours looks inside Hydra. Because of this file its version is pinned below 1.4.
+No other module uses Hydra's internals. Because of this file its version is pinned below 1.4.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ from hydra._internal.utils import get_args_parser
 __all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser"]
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-"""Starts one job after another, in this process."""
+"""Hydra's launcher that starts one job after another, in this process."""
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-"""Multiplies out all values; any other decides on values while jobs run."""
+"""Hydra's sweeper over all combinations; any other chooses values while jobs run."""

@@ -1,8 +1,8 @@
-"""Builds what a ``_target_`` names, and nothing from outside an allow-list.
+"""Builds the object that a ``_target_`` names, only from an allow-list.
 
 A configuration can come from anywhere, so it must not be able to name arbitrary code: a target is a class that is
 defined in a module below ``ALLOWED`` or a prefix that the user allows by name in the environment. Hydra is not needed
-here, since worker processes build things too and should not pay for its import.
+here, since worker processes build objects, too, and should not import it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from runtime.errors import ConfigError
 TARGET = "_target_"
 ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.", "analysis.")
 ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
-"""Environment variable: more module prefixes, separated by commas."""
+"""Environment variable with more module prefixes, separated by commas."""
 
 
 def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     """The object that ``spec`` describes: ``_target_`` called with the other entries as keyword arguments.
 
     Nested mappings with a ``_target_`` are built first; what is ``built`` already is passed on as it is. ``path`` is
-    where the spec stands in the configuration; errors name it. Raises :class:`ConfigError` for a target that is not
+    the position of the spec in the configuration; errors name it. Raises :class:`ConfigError` for a target that is not
     allowed or does not exist, for unknown, missing and mistyped fields, and for what the constructor refuses.
     """
     if not isinstance(spec.get(TARGET), str):
@@ -77,7 +77,7 @@ def is_allowed(target: str) -> bool:
 
 
 def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigError:
-    """What a constructor or check said about one of its ``fields``, under the name the user knows the field by."""
+    """The error of a constructor or check about one of its ``fields``, under the user's name of the field."""
     text = str(error)
     named = re.match(r"(\w+)((?:\.\w+)*=)?", text)
     if named is None or named[1] not in fields:
@@ -115,7 +115,7 @@ def _check_names(cls: type, fields: Mapping[str, Any], path: str) -> None:
 
 
 def _kinds(cls: type) -> dict[str, Any]:
-    """Types of the constructor's arguments, as far as they can be told."""
+    """Types of the constructor's arguments, as far as known."""
     own_init = cls if hasattr(cls, "__dataclass_fields__") else vars(cls).get("__init__", cls)
     try:
         return typing.get_type_hints(own_init, include_extras=True)
@@ -124,9 +124,9 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 
 def _typed(value: Any, kind: Any, path: str) -> Any:
-    """Plain data is held against the argument's type; what was built from a nested spec is the constructor's affair."""
+    """Check plain data against the argument's type; the constructor checks objects built from nested specs."""
     plain = all(isinstance(leaf, str | int | float | None) for _, leaf in leaves(value))
     try:
         return convert(value, kind, path) if plain else value
-    except TypeError:  # a type that says nothing about plain data
+    except TypeError:  # a type that does not describe plain data
         return value

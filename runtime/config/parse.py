@@ -1,6 +1,6 @@
-"""The typed configuration of one job: what ``conf/`` composes to, checked field by field.
+"""The typed configuration of one job: the composition of ``conf/``, checked field by field.
 
-Sections with a ``_target_`` and those with a ``name`` whose meaning lies with the class or function they select keep
+Sections with a ``_target_``, and those with a ``name`` that selects a class or function, keep
 their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/checks.py`` builds them
 all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
 """
@@ -20,7 +20,7 @@ from runtime.errors import ConfigError
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Spec = dict[str, Any]
-"""``_target_`` and the fields of what it names."""
+"""A section with ``_target_`` and the fields of its class."""
 
 MAX_SEED = 2**63 - 1
 CORE: dict[str, Any] = {
@@ -28,12 +28,12 @@ CORE: dict[str, Any] = {
     "workload.optimizer.lr": Positive,
     "workload.lr_schedule.name": str,
 }
-"""Fields of the free sections that every choice has."""
+"""Required fields of the free sections."""
 FRACTIONS = ("accuracy", "auc")
 """Endings of the names of metrics that are fractions."""
 NEARBY = "0.95 for 95 %"
 MAX_JOB_S = 7 * 24 * 3600.0
-"""A week. Plans are written down before the job starts, so a horizon needs an end."""
+"""Longest job: a week. Plans are written before the job starts, so they need an end."""
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Names(_Strict, frozen=True):
-    """Labels of the record: what the config groups were chosen to."""
+    """Labels of the record: the choices of the config groups."""
 
     strategy: str
     straggler: str
@@ -51,7 +51,7 @@ class Names(_Strict, frozen=True):
 
 
 class Cluster(_Strict, frozen=True):
-    """Machines as data, whoever runs jobs on them; ``conf/cluster/local.yaml`` says what every field means."""
+    """Machines as data, for any runtime; ``conf/cluster/local.yaml`` explains every field."""
 
     num_workers: Count
     device: dict[str, float] | None
@@ -63,18 +63,18 @@ class Cluster(_Strict, frozen=True):
 
 
 class Topology(_Strict, frozen=True):
-    """Who holds the parameters and how they travel."""
+    """Where the parameters are held and how they are transferred."""
 
     name: str
     num_servers: Annotated[int, Meta(ge=0)]
-    """0 where the workers hold the parameters themselves."""
+    """Number of servers; 0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]
     collective: Literal["ring", "gloo", "nccl", "ddp"] | None
-    """Who sums the gradients of replicas; None where there are servers."""
+    """The collective that sums the gradients of replicas; None where there are servers."""
 
 
 class Workload(_Strict, frozen=True):
-    """What is trained, on what, until when."""
+    """The model, the data and the length of training."""
 
     name: str
     task: Spec
@@ -82,7 +82,7 @@ class Workload(_Strict, frozen=True):
     """Choices of ``backend`` that can train it."""
     global_batch_samples: Count
     epochs: Count | None
-    """None: until ``max_time_s``."""
+    """Number of epochs; None: until ``max_time_s``."""
     batches_per_shard: Count
     epoch_overlap: bool
     optimizer: dict[str, Any]
@@ -92,15 +92,15 @@ class Workload(_Strict, frozen=True):
     metric: str
     higher_is_better: bool
     target: float | None
-    """Value of ``metric`` that time-to-accuracy is measured to; None: not measured."""
+    """Value of ``metric`` for time-to-accuracy; None: not measured."""
     eval_every_s: Positive | None
-    """What the job's own setting is unless it is given."""
+    """Default of the job's own setting."""
     convergence: Convergence | None
     """The rule by which ``metric`` has converged; None: there is none."""
 
 
 class Config(_Strict, frozen=True):
-    """One job, complete."""
+    """The complete configuration of one job."""
 
     names: Names
     strategy: Spec
@@ -127,12 +127,12 @@ class Config(_Strict, frozen=True):
 
     @property
     def num_workers(self) -> int:
-        """Workers of the cluster."""
+        """The number of workers of the cluster."""
         return self.cluster.num_workers
 
 
 def parse(raw: Mapping[str, Any]) -> Config:
-    """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for people."""
+    """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for users."""
     checking.refuse_nonfinite(raw)
     config: Config = checking.convert(raw, Config, "")
     for path, kind in CORE.items():
@@ -155,7 +155,7 @@ def parse(raw: Mapping[str, Any]) -> Config:
 
 
 def refuse_impossible_target(metric: str, target: float | None, setting: str) -> None:
-    """A fraction never leaves the range from 0 to 1; raises :class:`ConfigError` for a target outside."""
+    """Raise :class:`ConfigError` for a target outside the range of a fraction, 0 to 1."""
     if target is not None and metric.endswith(FRACTIONS) and not 0 <= target <= 1:
         raise ConfigError(
             f"{setting}={target:g}: {metric} is between 0 and 1, so it would never be there; use {NEARBY}"

@@ -1,7 +1,7 @@
-"""Files of the user that Hydra would never read, since another of that name comes first on its search path.
+"""Files of the user that Hydra would never read, because another of that name precedes them on its search path.
 
-Hydra looks into its own package, then into ``conf/``, then into ``--config-dir`` and ``hydra.searchpath``, and takes
-the first file of a name without a word about the others.
+Hydra searches its own package, then ``conf/``, then ``--config-dir`` and ``hydra.searchpath``, and takes
+the first file of a name without a warning about the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.errors import ConfigError
 
 
 def refuse_shadowed_files(config: DictConfig) -> None:
-    """Raise :class:`ConfigError` for the first of them; ``config`` knows where it was composed from."""
+    """Raise :class:`ConfigError` for the first such file; ``config`` contains the paths that were searched."""
     folders = [place for source in config.hydra.runtime.config_sources for place in _folder(source)]
     for first, later in combinations(folders, 2):
         for path in sorted(first.rglob("*.yaml")):

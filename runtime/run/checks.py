@@ -1,6 +1,6 @@
-"""Whether one job can run: what its configuration names is built, once, and held against each other.
+"""Whether one job can run: the objects that its configuration names are built, once, and checked against each other.
 
-What is built here is what runs, so nothing can pass these checks and differ later. No framework is imported.
+These very objects run later, so nothing can pass these checks and differ afterwards. No framework is imported.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedJob:
-    """A job that can run, with everything that its configuration names. It runs once: strategies have a state."""
+    """A job that can run, with all objects that its configuration names. It runs once: strategies have a state."""
 
     written: Config
-    """As the user wrote it, for the record."""
+    """The configuration as the user wrote it, for the record."""
     config: Config
-    """The same with absolute paths."""
+    """The configuration with absolute paths."""
     strategy: Strategy
     task: Any
     backend: Any
     runtime: Runtime
     scheduler: Scheduler
     plan: Plan
-    """The disturbances of the whole run."""
+    """The plan: all disturbances of the run."""
     around: RunContext
     needs: Needs
-    """What must be prepared around it."""
+    """Requirements to prepare before it starts."""
 
 
 def check_job(written: Config, start: Path | None = None) -> CheckedJob:
-    """Build whatever the configuration names and hold the parts against each other; raises :class:`ConfigError`.
+    """Build the objects that the configuration names and check them against each other; raises :class:`ConfigError`.
 
     Relative paths are below ``start`` (None: the current directory).
     """
@@ -99,7 +99,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
 
 
 def check_system(runtime: Runtime, config: Config) -> None:
-    """Real processes are held together, disturbed and measured by what Linux alone has."""
+    """Refuse live runs elsewhere: their containment, disturbance and measurement need Linux."""
     if runtime.real_time and not is_linux():
         raise ConfigError(
             f"runtime={config.names.runtime}: real processes need Linux, and this is {sys.platform}; choose "
@@ -108,7 +108,7 @@ def check_system(runtime: Runtime, config: Config) -> None:
 
 
 def check_strategy(strategy: object, config: Config) -> None:
-    """It is one, and its hyper-parameters fit the number of workers."""
+    """Check that it is a strategy whose hyper-parameters fit the number of workers."""
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"strategy={config.names.strategy}: {type(strategy).__name__} is not a strategy")
     if strategy.data not in DATA_POLICIES:
@@ -118,20 +118,20 @@ def check_strategy(strategy: object, config: Config) -> None:
 
 
 def check_sizes(strategy: Strategy, config: Config) -> None:
-    """Its bounds leave a way to split the global batch, and the job is as long as it needs."""
+    """Check that its bounds leave a split of the global batch, and that the job is long enough."""
     with explained(config.strategy, "strategy"):
         strategy.validate_batch(config.num_workers, config.workload.global_batch_samples)
         strategy.validate_length(config.workload.epochs)
 
 
 def is_written_in(task: object, backend: Any) -> bool:
-    """A network is a method of the task, ``torch_module`` for instance; without a network there is nothing to miss."""
+    """Check that the task has the network's method, for example ``torch_module``."""
     networks = [name for name in dir(task) if name.endswith("_module")]
     return not networks or f"{backend.framework}_module" in networks
 
 
 def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) -> None:
-    """A workload says which backends can train it; without gradients there is only time, and what is estimated."""
+    """Check that the backend can train the workload; without gradients only time and estimates remain."""
     name, workload = config.names.backend, config.workload
     if backend.computes:
         if name not in workload.backends or not is_written_in(task, backend):
@@ -160,7 +160,7 @@ def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) 
 
 
 def check_validation(strategy: Strategy, task: object, backend: Any, config: Config) -> None:
-    """Samples that are held out for reference gradients leave some to train on, and there are gradients."""
+    """Check that samples held out for reference gradients leave some to train on, and that there are gradients."""
     if not strategy.validation_samples:
         return
     if not backend.computes:
@@ -174,7 +174,7 @@ def check_validation(strategy: Strategy, task: object, backend: Any, config: Con
 
 
 def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
-    """Samples that are left to train on; raises ``ConfigError`` when they do not make one batch."""
+    """Number of samples left to train on; raises ``ConfigError`` if they are fewer than one batch."""
     left, batch = num_samples - validation_samples, config.workload.global_batch_samples
     if validation_samples and left < batch:
         raise ConfigError(
@@ -187,22 +187,22 @@ def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> i
 
 
 def check_record(runtime: Runtime, config: Config) -> None:
-    """Rows have no place for what can go wrong with real processes."""
+    """Refuse ``record=iterations`` with live runs: rows cannot hold failures of real processes."""
     if config.record == "iterations" and runtime.needs_gradients:
         raise ConfigError(f"record=iterations: runtime={config.names.runtime} records events; choose runtime=virtual")
 
 
 def check_rules(config: Config) -> None:
-    """Optimizer and learning-rate schedule exist and take their fields."""
+    """Check that optimizer and learning-rate schedule exist and accept their fields."""
     optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
     with explained(optimizer, "workload.optimizer"):
         make_optimizer(optimizer.pop("name"), 1, **optimizer)
     with explained(config.workload.lr_schedule, "workload.lr_schedule"):
-        make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # whatever the number: a run knows it
+        make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # any number: only a run knows it
 
 
 def check_shards(strategy: Strategy, task: object, config: Config) -> None:
-    """With fewer shards than two per worker some would starve. A task tells its size if it can without its data."""
+    """Refuse fewer than two shards per worker, with which some would idle, if the task knows its size without data."""
     num_samples = getattr(task, "num_samples", None)
     if num_samples is None or strategy.data == "even":
         return
@@ -218,7 +218,7 @@ def check_shards(strategy: Strategy, task: object, config: Config) -> None:
 
 
 def check_port(port: object) -> None:
-    """A port that the runtime is to use must be free now; 0 means any."""
+    """Check that the runtime's port is free now; 0 means any."""
     if not isinstance(port, int) or port == 0:
         return
     if not 0 < port < 65536:
@@ -232,7 +232,7 @@ def check_port(port: object) -> None:
 
 
 def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None:
-    """The runtime can carry out, in this very job, every command that the strategy needs."""
+    """Check that the runtime can carry out, in this job, every command that the strategy needs."""
     can = runtime.can(config)
     for command in sorted(command.__name__ for command in strategy.needs):
         unable = can.get(command, f"runtime={config.names.runtime}: does not know it")
@@ -241,7 +241,7 @@ def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None
 
 
 def shape_of(config: Config, runtime: Runtime) -> ClusterShape:
-    """What a pattern may know of the cluster."""
+    """The description of the cluster for a pattern."""
     return ClusterShape(
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers,
@@ -251,7 +251,7 @@ def shape_of(config: Config, runtime: Runtime) -> ClusterShape:
 
 
 def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
-    """The disturbances of the whole run, whose targets all exist."""
+    """The plan of the whole run, whose targets all exist."""
     shape = shape_of(config, runtime)
     with explained(config.straggler, "straggler"):
         plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
@@ -261,7 +261,7 @@ def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
 
 @contextmanager
 def explained(fields: Mapping[str, Any], path: str) -> Iterator[None]:
-    """What is raised about one of the fields, under the name that the user knows the field by."""
+    """Re-raise an error about one of the fields under the user's name of the field."""
     try:
         yield
     except ConfigError:

@@ -11,11 +11,11 @@ from runtime.errors import ConfigError
 from runtime.run.probing import reason
 
 _held: dict[Path, int] = {}
-"""Descriptors of directories that are locked; nobody closes them but the end of the process."""
+"""Descriptors of locked directories; they are closed only by the end of the process."""
 
 
 def claim(setting: str, directory: Path) -> None:
-    """Make the directory and lock it; raises :class:`ConfigError` when it is another run's, or holds a record."""
+    """Create the directory and lock it; raises :class:`ConfigError` if it is another run's, or holds a record."""
     try:
         descriptor = _locked(directory)
     except BlockingIOError:
@@ -29,22 +29,22 @@ def claim(setting: str, directory: Path) -> None:
 
 
 def claimed(directory: Path) -> bool:
-    """Whether it is ours."""
+    """Whether this process has claimed the directory."""
     return directory.resolve() in _held
 
 
 def holds_record(directory: Path) -> bool:
-    """Of a run, or of one of a sweep."""
+    """Files of a run, or of a run of a sweep."""
     return any(any(directory.glob(name)) for name in ("events.jsonl", "meta.json", "*/meta.json"))
 
 
 def _locked(directory: Path) -> int:
-    """Raises ``BlockingIOError`` when somebody else has the lock."""
+    """Lock a directory; raises ``BlockingIOError`` if another process has the lock."""
     while True:
         directory.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # another run was refused and has just taken it away
+        except FileNotFoundError:  # another run was refused and has just removed it
             continue
         try:
             _lock(descriptor)
@@ -57,7 +57,7 @@ def _locked(directory: Path) -> int:
 
 
 def _lock(descriptor: int) -> None:
-    """Where a file system has no locks, the event log, which must be new, is all that keeps runs apart."""
+    """Lock if the file system can; otherwise only the event log, which must be new, separates runs."""
     with suppress(ImportError):
         import fcntl
 

@@ -1,4 +1,4 @@
-"""From a checked job to a finished record: write down what is known beforehand, run."""
+"""From a checked job to a finished record: write plan and metadata, then run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ EXIT_CODES: dict[RunStatus, int] = {
 def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
 
-    Raises :class:`runtime.errors.ConfigError` for what only shows when the data is looked at, :class:`JobFailed` for a
-    job that ended badly.
+    Raises :class:`runtime.errors.ConfigError` for errors that show only when the data is read, :class:`JobFailed` for a
+    job that failed.
     """
     config = checked.config
     job = make_job(checked, prepare_data(checked.task, config))
@@ -67,7 +67,7 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
 
 
 def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:
-    """What the runtime gets to run; ``more`` are fields that do not follow from the configuration."""
+    """The runtime's input; ``more`` are fields that do not follow from the configuration."""
     config = checked.config
     return RunSpec(
         job=job,
@@ -88,7 +88,7 @@ def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Pa
 
 
 def prepare_data(task: Any, config: Config) -> int:
-    """Training samples there are; raises ``ConfigError`` when the task's data are not there, or of no use."""
+    """Number of training samples; raises ``ConfigError`` if the task's data are missing or invalid."""
     try:
         return int(task.prepare())
     except (ValueError, OSError) as error:
@@ -98,7 +98,7 @@ def prepare_data(task: Any, config: Config) -> int:
 
 
 class JobFailed(RuntimeError):
-    """The job ended with an error; its record says what came before."""
+    """The job ended with an error; its record has the history."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
@@ -140,7 +140,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
 
 
 def title(config: Config, job: Job) -> str:
-    """What the view calls the job."""
+    """The name of the job in the view."""
     others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
     return (
         f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
@@ -150,12 +150,12 @@ def title(config: Config, job: Job) -> str:
 
 
 def _fields(spec: dict[str, Any]) -> dict[str, Any]:
-    """A spec without the name of its class."""
+    """The fields of a spec without the name of its class."""
     return {name: value for name, value in spec.items() if name != "_target_"}
 
 
 def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
-    """The event log; it must be ours alone."""
+    """Open the event log, which must be new."""
     try:
         return ColumnRecorder(run_dir) if config.record == "iterations" else Recorder(run_dir)
     except FileExistsError:
@@ -163,7 +163,7 @@ def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
 
 
 def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
-    """``plan.json`` and ``meta.json``; paths stand there as the user wrote them."""
+    """Write ``plan.json`` and ``meta.json``, with paths as the user wrote them."""
     config, strategy, runtime, plan = checked.written, checked.strategy, checked.runtime, checked.plan
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]

@@ -22,16 +22,16 @@ from runtime.run.checks import CheckedJob
 from runtime.run.preflight import Jobs
 
 KILLED = 128
-"""Exit codes above are 128 + signal: the user wants out."""
+"""Exit codes above are 128 + signal: the user has interrupted."""
 Run = Callable[[CheckedJob, Path], int]
 """Runs a job into a directory; returns its exit code and raises nothing."""
 log = logging.getLogger(__name__)
 
 
 def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:
-    """Run all; returns the worst exit code. ``sweep_ended`` is told of a sweep's directory.
+    """Run all jobs; returns the worst exit code. ``sweep_ended`` is called with a sweep's directory.
 
-    A job that fails does not stop the others; one that was interrupted does, and then that is the end.
+    A job that fails does not stop the others; one that was interrupted ends all.
     """
     announce(jobs.master)
     callbacks = Callbacks(jobs.master)
@@ -48,7 +48,7 @@ def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:
     log.info(f"Launching {len(jobs.pending)} jobs locally")
     worst = 0
     while jobs.pending:
-        composed, job = jobs.pending.popleft()  # what a job has loaded is not kept for the others
+        composed, job = jobs.pending.popleft()  # free what a job has loaded before the next one
         log.info(f"\t#{composed.config.hydra.job.num} : {' '.join(composed.lines)}")
         code = int(_run(composed, job, context, run, "hydra.sweep.dir", "hydra.sweep.subdir").return_value)
         if code > KILLED:
@@ -78,5 +78,5 @@ def _run(
 
 
 def _log_as_asked(jobs: Jobs) -> None:
-    """Each job may have its own logging."""
+    """Configure the job's own logging."""
     configure_log(jobs.master.hydra.hydra_logging, jobs.master.hydra.verbose)

@@ -1,7 +1,7 @@
 """Everything that is checked before the first process starts.
 
 A command line is refused here, with one line and exit code 2, or its jobs can start: every job of a sweep is composed,
-parsed and built, its straggler plan made, its port tried out. Who starts the jobs gets what was built
+parsed and built, its straggler plan drawn, its port tested. The launcher gets these objects
 (``runtime/run/launch.py``); the output directory is claimed right before that.
 """
 
@@ -30,38 +30,38 @@ from runtime.errors import ConfigError
 from runtime.run.checks import CheckedJob, check_job
 
 EXPERIMENT = "experiment"
-"""A folder of conf/ that is no group: its files describe many runs."""
+"""A folder of conf/ that is not a group: its files describe many runs."""
 
 
 class Jobs(NamedTuple):
-    """Jobs that may start."""
+    """Checked jobs, which may start."""
 
     master: DictConfig
     """The configuration of the command line as a whole."""
     loader: ConfigLoader
     sweep: bool
     setting: str
-    """That says where the record goes."""
+    """The setting that determines the record's directory."""
     directory: Path
     pending: deque[tuple[ComposedJob, CheckedJob]]
-    """In order. Empty: another launcher or sweeper than Hydra's basic ones starts them, and composes them there."""
+    """Checked jobs in order. Empty: another launcher or sweeper than Hydra's basic ones composes and starts them."""
 
 
 class Ready(NamedTuple):
-    """A command line that may start."""
+    """A checked command line."""
 
     argv: list[str]
-    """For Hydra's own ``main``, which wants all flags before the settings."""
+    """Arguments for Hydra's own ``main``, which expects all flags before the settings."""
     needs: Needs = Needs()
-    """Of all its jobs together."""
+    """Requirements of all its jobs together."""
     jobs: Jobs | None = None
-    """None: Hydra is to show something."""
+    """The jobs; None: Hydra only shows something."""
 
 
 def preflight(argv: Sequence[str]) -> Ready:
     """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
 
-    What only shows something (``--help``, ``--cfg``, ``--info``, ``--shell-completion``) is Hydra's.
+    Flags that only show something (``--help``, ``--cfg``, ``--info``, ``--shell-completion``) are left to Hydra.
     """
     start = start_directory()
     args = parse_arguments(argv)
@@ -89,7 +89,7 @@ def preflight(argv: Sequence[str]) -> Ready:
 
 @contextmanager
 def _labelled(label: str) -> Iterator[None]:
-    """Say which job of a sweep it was."""
+    """Name the job of a sweep in an error."""
     try:
         yield
     except ConfigError as error:
@@ -97,14 +97,14 @@ def _labelled(label: str) -> Iterator[None]:
 
 
 def refuse_targets(lines: Sequence[str]) -> None:
-    """The command line chooses among files; only files name code."""
+    """Refuse targets on the command line: only files may name code."""
     for line in lines:
         if TARGET in line:
             raise ConfigError(f"{line}: {TARGET} cannot be set on the command line; name it in a file below conf/")
 
 
 def refuse_misused_groups(composer: Composer) -> None:
-    """Of each group exactly one file is chosen."""
+    """Check that exactly one file of each group is chosen."""
     for override in composer.overrides:
         if override.key_or_group == EXPERIMENT:
             raise ConfigError(f"{override.input_line}: is many runs; make figures EXPERIMENT={override.value()}")
@@ -115,7 +115,7 @@ def refuse_misused_groups(composer: Composer) -> None:
 
 
 def refuse_foreign_targets(master: DictConfig) -> None:
-    """Hydra would execute whatever its own section names, so that is held to the same allow-list as ours."""
+    """Apply our allow-list to Hydra's own section, too, because Hydra would execute whatever it names."""
     for path, value in leaves(OmegaConf.to_container(master.hydra, resolve=False), "hydra"):
         foreign = not str(value).startswith(("hydra.", "hydra_plugins.")) and not is_allowed(str(value))
         if path.endswith((TARGET, "()")) and foreign:
@@ -129,7 +129,7 @@ def is_ours(composer: Composer, master: DictConfig) -> bool:
 
 
 def check_launcher(composer: Composer, master: DictConfig, job: CheckedJob) -> None:
-    """Hydra's launchers but the basic one run several jobs of a sweep at once, or elsewhere."""
+    """Refuse real-time jobs with Hydra's other launchers, which run several at once, or elsewhere."""
     if composer.multirun and master.hydra.launcher.get(TARGET) != BASIC_LAUNCHER and job.runtime.real_time:
         name = master.hydra.runtime.choices.get("hydra/launcher")
         raise ConfigError(
@@ -139,7 +139,7 @@ def check_launcher(composer: Composer, master: DictConfig, job: CheckedJob) -> N
 
 
 def output_directory(composer: Composer, master: DictConfig) -> tuple[str, Path]:
-    """The setting that says where the record goes, and its value; raises :class:`ConfigError`."""
+    """The setting of the record's directory, and its value; raises :class:`ConfigError`."""
     setting = "hydra.sweep.dir" if composer.multirun else "hydra.run.dir"
     try:
         return setting, Path(str(OmegaConf.select(master, setting)))

@@ -1,4 +1,4 @@
-"""What surrounds a run: a janitor for what namespaces do not take away, then the namespaces."""
+"""Preparation of a run: a janitor for what namespaces do not remove, then the namespaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runtime.containment import contain
 
 
 def prepare(needs: Needs) -> None:
-    """Go on inside what the run needs; the process that called stays outside, and never returns from here."""
+    """Continue inside the namespaces that the run needs; the calling process stays outside and never returns."""
     if needs.janitor:
         from runtime.live.machines.janitor_process import the_janitor
 

@@ -1,4 +1,4 @@
-"""Whether something can be written, found out by doing it before the work and not after it; nothing stays behind."""
+"""Tests before the work whether something can be written, by writing it; nothing remains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = ".stragglab-"
 
 
 def probe_folder(folder: Path) -> None:
-    """Raise ``OSError`` unless the directory can be written, or made if it is not there."""
+    """Raise ``OSError`` unless the directory can be written, or created if missing."""
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     with _uninterrupted():
         os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=place))
@@ -46,13 +46,13 @@ def refuse_unwritable_file(option: str, file: Path | None) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Why, for people."""
+    """The reason of an error, for users."""
     return (error.strerror or str(error)).lower()
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits, so that it cannot leave the probe behind."""
+    """Defer Ctrl-C, so that it cannot leave the probe behind."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

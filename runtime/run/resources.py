@@ -1,4 +1,4 @@
-"""What a job needs of the machine at the very least, held against what there is, before anything starts.
+"""The least resources that a job needs, compared with the machine's, before anything starts.
 
 The estimates are lower bounds: a job that is refused could not have run, and one that is not may still need more.
 """
@@ -26,24 +26,24 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """At the least."""
+    """Lower bounds of the resources that a job needs."""
 
     memory_bytes: int
     processes: int
-    """With their threads, each of which counts as one to the kernel."""
+    """Number of processes with their threads, each of which the kernel counts."""
     descriptors: int
-    """Of the process with the most open files."""
+    """Open files of the process with the most."""
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What there is of something; ``name`` for people."""
+    """A limit of a resource; ``name`` is for messages."""
 
     name: str
     value: int
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What the machine has left for a job; what is not known is not there."""
+    """The machine's free resources; unknown limits are missing."""
 
     memory_bytes: int | None = None
     processes: tuple[Limit, ...] = ()
@@ -51,7 +51,7 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def demand_of(config: Config, task: object, *, real_time: bool, computes: bool, scores: bool) -> Demand:
-    """What a job needs. A task that does not tell its size counts as small."""
+    """The resources that a job needs. A task of unknown size counts as small."""
     workers, servers = config.num_workers, config.topology.num_servers
     weights = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0) if computes else 0
     if not real_time:
@@ -63,13 +63,13 @@ def demand_of(config: Config, task: object, *, real_time: bool, computes: bool, 
     copies = workers * (1 if config.topology.transport == "shm" else 2) + (2 if servers else 0)
     return Demand(
         FLOAT_BYTES * weights * copies + TASK_BYTES * (computing + servers),
-        COORDINATORS + computing * (threads + 1) + servers * 2,  # everybody has a heartbeat, too
-        computing + servers,  # of the coordinator, which knows every task
+        COORDINATORS + computing * (threads + 1) + servers * 2,  # every task has a heartbeat thread, too
+        computing + servers,  # of the coordinator, which has a connection to every task
     )
 
 
 def check_resources(demand: Demand, room: Room, config: Config) -> None:
-    """Raise :class:`ConfigError` for what cannot be had."""
+    """Raise :class:`ConfigError` for a resource that does not suffice."""
     sizes = f"cluster.num_workers={config.num_workers}, topology.num_servers={config.topology.num_servers}"
     if room.memory_bytes is not None and demand.memory_bytes > room.memory_bytes:
         fields = [f"{name}={show(value)}" for name, value in config.workload.task.items() if isinstance(value, int)]
@@ -94,12 +94,12 @@ def check_resources(demand: Demand, room: Room, config: Config) -> None:
 
 
 def look_around() -> Room:
-    """What this machine has left for us now."""
+    """The free resources of this machine."""
     return Room(_free_memory_bytes(), tuple(_process_limits()), _descriptor_limit())
 
 
 def _free_memory_bytes() -> int | None:
-    """Memory that can be had without taking it from another process; a control group may allow less."""
+    """Memory available without taking it from another process; a control group may allow less."""
     known: dict[str, int] = {}
     for line in (_read(PROC / "meminfo") or "").splitlines():
         name, _, value = line.partition(":")
@@ -111,12 +111,12 @@ def _free_memory_bytes() -> int | None:
 
 
 def _process_limits() -> Iterator[Limit]:
-    """Of the system, of its control groups, of this user."""
+    """Limits on processes by the system, control groups and user."""
     for name in ("kernel/pid_max", "kernel/threads-max"):
         if (text := _read(PROC / "sys" / name)) and text.strip().isdigit():
             yield Limit(name.replace("/", "."), int(text))
     yield from _group_limits("pids.max")
-    if hasattr(os, "geteuid") and os.geteuid() != 0:  # root is not held to it
+    if hasattr(os, "geteuid") and os.geteuid() != 0:  # it does not apply to root
         import resource
 
         soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -134,7 +134,7 @@ def _descriptor_limit() -> Limit | None:
 
 
 def _group_limits(name: str) -> Iterator[Limit]:
-    """Of our control group and those above it (version 2)."""
+    """A limit of our control group and those above it (version 2)."""
     for line in (_read(PROC / "self" / "cgroup") or "").splitlines():
         if line.startswith("0::/"):
             inside = Path(line.removeprefix("0::/"))
@@ -163,7 +163,7 @@ def _read(path: Path) -> str | None:
 
 
 def _amount(count: float) -> str:
-    """Three digits."""
+    """Round to three digits for messages."""
     for unit in UNITS[:-1]:
         if count < 1000:
             return f"{count:.3g} {unit}"

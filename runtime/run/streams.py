@@ -1,7 +1,7 @@
-"""Standard streams that nobody reads any more are no reason to end: a job goes on without its view.
+"""Standard streams without a reader: a job continues without its view.
 
-``2>&1 | head -1`` leaves a pipe without a reader, ``>/dev/full`` a file without room, ``2>&-`` no stream at all, whose
-number the next file to be opened would get: what is printed would then stand in the record.
+``2>&1 | head -1`` leaves a pipe without a reader, ``>/dev/full`` a full file, ``2>&-`` no stream at all, whose number
+the next opened file would get: output would then end up in the record.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NUM_STANDARD = 3
 
 
 class _Patient(io.FileIO):
-    """Writes as long as somebody takes it, and then to nowhere: we, what we call, and those whom we start."""
+    """Writes as long as there is a reader, and then discards, also for child processes."""
 
     def write(self, data: Any, /) -> int:
-        """Never raises ``OSError``; what a busy reader does not take now is lost."""
+        """Never raises ``OSError``; output that a busy reader does not accept now is lost."""
         with contextlib.suppress(OSError):
             written = super().write(data)
             return memoryview(data).nbytes if written is None else written
@@ -31,18 +31,18 @@ class _Patient(io.FileIO):
 
 
 def secure() -> None:
-    """Let this process print whatever becomes of its standard streams; call it before any file is opened."""
+    """Make output safe whatever happens to the standard streams; call it before any file is opened."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     while nowhere < NUM_STANDARD:  # descriptors that were closed are filled from the lowest up
         os.set_inheritable(nowhere, True)
         nowhere = os.open(os.devnull, os.O_RDWR)
     os.close(nowhere)
     sys.stdout, sys.stderr = _patient(sys.stdout, 1), _patient(sys.stderr, 2)
-    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 (it is everybody's)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 (the whole process uses it)
 
 
 def _patient(old: TextIO | None, descriptor: int) -> io.TextIOWrapper:
-    """As Python makes it: errors at once, the rest line by line on a terminal and in blocks elsewhere."""
+    """Buffer like Python: errors unbuffered, the rest by lines on a terminal and in blocks elsewhere."""
     if old is not None:
         with contextlib.suppress(OSError, ValueError):
             old.flush()

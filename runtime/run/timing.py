@@ -16,14 +16,14 @@ class Forgetful:
     """A record that keeps nothing."""
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        """An event that the strategy was told."""
+        """Ignore an event."""
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """A fact that the strategy is not told."""
+        """Ignore a note."""
 
 
 def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Outcome:
-    """Run the job on its virtual cluster; what it comes to is what ``run.py`` would record. ``record`` may look on.
+    """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record. ``record`` may observe.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.experiment.run_experiment` does.

@@ -1,4 +1,4 @@
-"""What fits a topology: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
+"""Checks of topologies: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEVICES = Path("/dev")
 
 
 def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
-    """Servers and collective belong to the topology, which strategy and backend know; raises :class:`ConfigError`."""
+    """Check servers and collective against topology, strategy and backend; raises :class:`ConfigError`."""
     topology, names = config.topology, config.names
     if topology.name == PS:
         _check_servers(topology)
@@ -68,7 +68,7 @@ def _check_replicas(topology: Topology) -> None:
 
 
 def _check_cuda(num_workers: int) -> None:
-    """NCCL gives every rank a device of its own. Looked for without importing anything."""
+    """Raise :class:`ConfigError` unless there is a CUDA device for each rank of NCCL; imports nothing."""
     devices = len(list(DEVICES.glob(CUDA_DEVICES)))
     if devices < num_workers:
         raise ConfigError(
