@@ -26,6 +26,7 @@ from analysis.measures.metrics import jct_s
 from analysis.measures.segments import bins, excerpt, segments, shares
 from analysis.measures.stats import curves
 from analysis.records.load import Run
+from analysis.records.members import numbers_of
 from analysis.records.nodes import worker_name
 from analysis.records.provenance import caption
 
@@ -83,7 +84,7 @@ def _timeline(run: Run, folder: Path, about: str) -> Path | None:
 
 def _lanes(run: Run) -> tuple[dict[float, str], pd.DataFrame]:
     """Names of the lanes by height, and the plan's windows with the ``lane`` of their target."""
-    heights = {worker_name(worker): float(worker) for worker in range(run.job["num_workers"])}
+    heights = {worker_name(worker): float(worker) for worker in numbers_of(run, "worker")}
     for target in sorted(set(run.plan["target"]) - set(heights)):
         heights[target] = float(len(heights))
     names = {height: target.replace(":", " ") for target, height in heights.items()}

@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis.measures.segments import segments
 from analysis.records.load import Run
+from analysis.records.members import numbers_of
 
 Entry = dict[str, Any]
 WORKERS, SERVERS, PLAN, JOB = 1, 2, 3, 4
@@ -41,8 +42,8 @@ def _names(run: Run) -> Iterator[Entry]:
     for pid, name in NAMES.items():
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
-    lanes = [(WORKERS, w, f"worker {w}") for w in range(run.job["num_workers"])]
-    lanes += [(SERVERS, s, f"server {s}") for s in range(run.job.get("num_servers") or 0)]
+    lanes = [(WORKERS, w, f"worker {w}") for w in numbers_of(run, "worker")]
+    lanes += [(SERVERS, s, f"server {s}") for s in numbers_of(run, "server")]
     for pid, tid, name in lanes:
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
 

@@ -11,6 +11,7 @@ import os
 import secrets
 import struct
 import zlib
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class Head(msgspec.Struct, frozen=True):
     state: bytes
     scalars: dict[str, float]
     arrays: list[tuple[str, str, int]]
+    lo: int = 0
+    """Where in the parameter vector this part begins; its arrays have one element for each float of the part."""
 
 
 def path_of(directory: Path, checkpoint: int, server: int) -> Path:
@@ -42,12 +45,12 @@ def path_of(directory: Path, checkpoint: int, server: int) -> Path:
     return directory / f"{checkpoint:08d}-server{server}.ckpt"
 
 
-def write_checkpoint(path: Path, version: int, state: bytes, values: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, version: int, state: bytes, values: dict[str, Any], lo: int = 0) -> None:
     """Write ``values`` (arrays and numbers by name) and ``state`` to ``path``, which must not exist."""
     arrays = {name: np.ascontiguousarray(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     scalars = {name: value for name, value in values.items() if name not in arrays}
     rows = [(name, array.dtype.str, array.size) for name, array in arrays.items()]
-    head = msgspec.msgpack.encode(Head(version, state, scalars, rows))
+    head = msgspec.msgpack.encode(Head(version, state, scalars, rows, lo))
     parts: list[Any] = [
         MAGIC,
         _LENGTH.pack(len(head)),
@@ -60,8 +63,7 @@ def write_checkpoint(path: Path, version: int, state: bytes, values: dict[str, A
     publish(path, [*parts, struct.pack("<I", crc)])
 
 
-def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
-    """(version, state, values) of a checkpoint; raises :class:`CheckpointError` naming the file."""
+def _read(path: Path) -> tuple[Head, dict[str, Any]]:
     data = memoryview(path.read_bytes())
     start = len(MAGIC) + _LENGTH.size
     if len(data) < start + 4 or bytes(data[: len(MAGIC)]) != MAGIC:
@@ -75,7 +77,41 @@ def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
         stop = end + np.dtype(dtype).itemsize * size
         values[name] = np.frombuffer(data[end:stop], dtype=dtype)
         end = stop
+    return head, values
+
+
+def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
+    """(version, state, values) of a checkpoint; raises :class:`CheckpointError` naming the file."""
+    head, values = _read(path)
     return head.version, head.state, values
+
+
+def parts_of(directory: Path, checkpoint: int) -> list[Path]:
+    """The files of all parts of a checkpoint, whoever has stored them."""
+    return sorted(directory.glob(f"{checkpoint:08d}-server*.ckpt"))
+
+
+def read_slice(parts: Sequence[Path], lo: int, hi: int) -> tuple[int, bytes, dict[str, Any]]:
+    """(version, state, values) of [lo, hi) of the parameter vector, from the parts of any layout.
+
+    Arrays are put together from all parts that overlap; numbers are equal in all. Raises :class:`CheckpointError` if
+    the parts leave a gap.
+    """
+    read = sorted((_read(path) for path in parts), key=lambda part: part[0].lo)
+    pieces: dict[str, list[Any]] = {}
+    reached, found = lo, None
+    for head, values in read:
+        size = max((size for _, _, size in head.arrays), default=0)
+        begin, end = max(lo, head.lo), min(hi, head.lo + size)
+        if begin > reached or end <= begin:
+            continue
+        found, reached = head, end
+        for name, _, _ in head.arrays:
+            pieces.setdefault(name, []).append(values[name][begin - head.lo : end - head.lo])
+    if found is None or reached < hi:
+        names = ", ".join(path.name for path in parts) or "no file"
+        raise CheckpointError(f"{names}: do not hold [{lo}, {hi}) of the parameters")
+    return found.version, found.state, {**found.scalars, **{name: np.concatenate(of) for name, of in pieces.items()}}
 
 
 def publish(path: Path, parts: list[Any]) -> None:

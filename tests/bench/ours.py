@@ -33,6 +33,7 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
+from runtime.core.layout import Layout
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
@@ -82,7 +83,7 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     while not any(isinstance(message, TaskReady) for message in said):
         loop.turn(0.1)
     links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers)
-    links.attach(0, [said[0].address])
+    links.attach(0, [said[0].address], [(0, num_floats)])
     stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
     links.close()
     hub.send(("server", 0), Goodbye())
@@ -109,7 +110,7 @@ def _bare_spec(hub: Hub, secret: bytes, transport: str) -> TaskSpec:
         transport=transport,
         seed=0,
         num_workers=1,
-        num_servers=1,
+        layout=Layout.initial(1, 1),
         num_samples=1,
         shard_samples=1,
         num_shards=1,

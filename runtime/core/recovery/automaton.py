@@ -247,6 +247,7 @@ class Recovery:
             return
         self.state.emit(Kill(task.key, task.incarnation))
         self._end(task, reason, TaskStep.DEPARTED)
+        self.state.layout = self.state.layout.without_worker(task.key)
         self.state.emit(WorkerRetired(task.id))
 
     def _hold(self, task: TaskLife, reason: str) -> None:

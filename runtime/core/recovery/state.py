@@ -21,9 +21,9 @@ class RecoveryState:
 
     def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str]) -> None:
         self.rules = rules
-        start = Layout.initial(num_workers, num_servers)
-        self.servers = [TaskLife(role=node.role, id=node.number) for node in start.servers]
-        self.workers = [TaskLife(role=node.role, id=node.number) for node in start.workers]
+        self.layout = Layout.initial(num_workers, num_servers)
+        self.servers = [TaskLife(role=node.role, id=node.number) for node in self.layout.servers]
+        self.workers = [TaskLife(role=node.role, id=node.number) for node in self.layout.workers]
         self.auxiliaries = [TaskLife(role=role, id=0) for role in auxiliaries]
         self.clients = [*self.workers, *self.auxiliaries]
         self.tasks: dict[Key, TaskLife] = {task.key: task for task in (*self.servers, *self.clients)}
@@ -66,6 +66,7 @@ class RecoveryState:
 
     def admit(self, node: Key) -> TaskLife:
         """Add a worker; whatever asks for workers or clients sees it from now on."""
+        self.layout = self.layout.with_worker(node)
         task = TaskLife(role=node.role, id=node.number)
         self.workers.append(task)
         self.clients.insert(len(self.workers) - 1, task)

@@ -17,6 +17,7 @@ from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.layout import Layout
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.factory import INSEPARABLE, port_for
@@ -31,7 +32,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import NodeId, Partition
+from strategies.protocol import Partition
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -62,8 +63,8 @@ class LiveJob:
         self.loop = Loop(beside)
         secret = secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
-        tasks = [str(NodeId.server(number)) for number in range(experiment.job.num_servers)]
-        tasks += [str(NodeId.worker(number)) for number in range(experiment.job.num_workers)]
+        start = Layout.initial(experiment.job.num_workers, experiment.job.num_servers)
+        tasks = [str(node) for node in start.nodes]
         self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
@@ -206,7 +207,7 @@ class LiveJob:
             transport=experiment.transport,
             seed=experiment.job.seed,
             num_workers=experiment.job.num_workers,
-            num_servers=experiment.job.num_servers,
+            layout=self.session.coordinator.executor.layout,
             num_samples=cut.num_samples,
             shard_samples=cut.shard_samples,
             num_shards=cut.num_shards,

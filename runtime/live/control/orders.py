@@ -13,13 +13,21 @@ from runtime.live.transport import messages
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
 
+Ranges = Callable[[], Mapping[Key, tuple[int, int]]]
+"""[lo, hi) of the parameter vector, by who holds it now."""
+
 
 class Orders:
     """Sends the recovery's orders; ``note`` writes to the record."""
 
-    def __init__(self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None]) -> None:
-        self.hub, self.agents, self.tasks, self.note = hub, agents, tasks, note
-        self._servers = [key for key in tasks if key.role == "server"]
+    def __init__(
+        self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None], ranges: Ranges
+    ) -> None:
+        self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
+
+    @property
+    def _servers(self) -> list[Key]:
+        return [key for key in self.tasks if key.role == "server"]
 
     def of_process(self, effect: Launch | Kill | Fence, now_s: float) -> None:
         """Launch a task, whose whole deadline starts now."""
@@ -47,7 +55,9 @@ class Orders:
         """Order a checkpoint from every keeper of a part."""
         if isinstance(effect, Load):
             for server in self._servers:
-                self.hub.send(server, LoadCheckpoint(id=effect.number, generation=effect.generation))
+                lo, hi = self.ranges()[server]
+                load = LoadCheckpoint(id=effect.number, generation=effect.generation, lo=lo, hi=hi)
+                self.hub.send(server, load)
             return
         for keeper in effect.keepers:
             save = SaveCheckpoint(
@@ -75,7 +85,10 @@ class Orders:
         known = [self.tasks[key] for key in effect.to]
         addresses = [task.side if beside and task.side else task.address for task in known]
         servers = tuple(address for address in addresses if address)
-        self.hub.send(effect.key, messages.Attach(generation=effect.generation, servers=servers))
+        held = self.ranges()
+        ranges = tuple(held[key] for key in effect.to if key in held)
+        attach = messages.Attach(generation=effect.generation, servers=servers, ranges=ranges)
+        self.hub.send(effect.key, attach)
 
     def _reconfigure(self, effect: Reconfigure) -> None:
         peers = tuple(self._peer(self.tasks[key]) for key in effect.ring)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -93,10 +94,17 @@ class LiveSupervisor:
     def begin(self, hub: Hub, agents: Agents) -> None:
         """Accept connections of agents and tasks from now on."""
         self.hub, self.agents = hub, agents
-        self.orders = Orders(hub, agents, self.tasks, self.listener.note)
+        self.orders = Orders(hub, agents, self.tasks, self.listener.note, self._ranges)
         self.leases.begin(self.loop.now)
         self.loop.after(self.settings.start_deadline_s, self._check_started)
         self.loop.after(self.leases.period_s, self._tick)
+
+    def _ranges(self) -> Mapping[Key, tuple[int, int]]:
+        """Each server's range; a replica that auxiliaries hear from has all of the vector."""
+        speaker = self.recovery.policy.speaker
+        if speaker is not None:
+            return {speaker: (0, self.num_parameters)}
+        return self.recovery.state.layout.ranges(self.num_parameters)
 
     def clock_restarted(self) -> None:
         """Set now to 0, and renew all leases."""
@@ -283,4 +291,7 @@ class LiveSupervisor:
             case effects.Failed():
                 (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
             case _:
+                if isinstance(news, effects.WorkerAdmitted):
+                    key = NodeId.worker(news.worker)
+                    self.tasks[key] = Task(life=self.recovery.tasks[key])
                 self.listener.recovery_says(news)

@@ -34,7 +34,7 @@ def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Mess
 
 def _attach(links: ServerLinks, message: Attach) -> Message:
     try:
-        links.attach(message.generation, message.servers)
+        links.attach(message.generation, message.servers, message.ranges)
     except OSError as error:
         return LinkLost(generation=message.generation, reason=str(error))
     return Attached(generation=message.generation)

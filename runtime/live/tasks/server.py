@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runtime.core.vectors import server_range
 from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.store import Store, save_part
 from runtime.live.transport.address import connect, listen, tune
@@ -35,7 +34,7 @@ from runtime.live.transport.messages import (
     encode,
 )
 from runtime.live.transport.task_spec import TaskSpec
-from runtime.record.checkpoint import path_of, read_checkpoint
+from runtime.record.checkpoint import parts_of, path_of, read_checkpoint, read_slice
 
 REPORT_EVERY_S = 0.5
 
@@ -174,12 +173,20 @@ class Server:
         version, state = 0, b""
         values: dict[str, Any]
         if message.id >= 0:
-            version, state, values = read_checkpoint(path_of(self.directory, message.id, self.identity.id))
+            version, state, values = self._part(message)
             self.store.load(version, values)
         else:
             self.store.reset()
         self.generation = message.generation
         self.send(Loaded(id=message.id, generation=message.generation, version=version, state=state))
+
+    def _part(self, message: LoadCheckpoint) -> tuple[int, bytes, dict[str, Any]]:
+        """The own part as it was stored; after a repartition, what others have stored of the range that is now ours."""
+        if (message.lo, message.hi) == (self.store.lo, self.store.hi):
+            return read_checkpoint(path_of(self.directory, message.id, self.identity.id))
+        version, state, values = read_slice(parts_of(self.directory, message.id), message.lo, message.hi)
+        self.store = Store(values["params"], self.spec.optimizer, lo=message.lo)
+        return version, state, values
 
     def _periodic(self) -> None:
         now = time.monotonic()
@@ -256,7 +263,7 @@ def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
 
     parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)
     num_parameters = len(parameters)
-    lo, hi = server_range(num_parameters, spec.num_servers, identity.id)
+    lo, hi = spec.layout.ranges(num_parameters).get(identity.key, (0, 0))
     initial = parameters[lo:hi].copy()
     del parameters
     buffers = SharedBuffers(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None

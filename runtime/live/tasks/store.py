@@ -32,6 +32,7 @@ class Store:
     ) -> None:
         self.initial = initial.copy()
         hi = lo + len(initial)
+        self.lo, self.hi = lo, hi
         self.shares_memory = buffers is not None
         self._slots = [slot[lo:hi] for slot in buffers.slots] if buffers else [aligned_vector(len(initial))]
         self._rows = [row[lo:hi] for row in buffers.grads] if buffers else []
@@ -165,7 +166,7 @@ class Store:
 def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
     """Write server ``number``'s part of a checkpoint, and delete old ones that are no longer needed."""
     begun = time.perf_counter()
-    write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump())
+    write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump(), store.lo)
     for old in directory.glob(f"*-server{number}.ckpt"):
         if int(old.name.partition("-")[0]) < order.keep_from:
             old.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.address import Address, connect
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
@@ -38,11 +38,10 @@ class ServerLinks:
         self._views: list[tuple[memoryview, memoryview]] = []
         self._header = bytearray(HEADER_BYTES)
 
-    def attach(self, generation: int, servers: Sequence[Address]) -> None:
-        """Connect to all servers again; raises ``OSError`` if one cannot be reached."""
+    def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
+        """Connect to all servers again, which hold these ranges; raises ``OSError`` if one cannot be reached."""
         self.close()
         self.generation = generation
-        ranges = [server_range(self.num_floats, len(servers), server) for server in range(len(servers))]
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
         for address in servers:
             self.socks.append(self._call(address))

@@ -85,6 +85,8 @@ class Attach(Message, frozen=True, kw_only=True, tag=True):
 
     generation: int
     servers: tuple[Address, ...]
+    ranges: tuple[tuple[int, int], ...]
+    """[lo, hi) of the parameter vector that each of them holds."""
 
 
 class Work(Message, frozen=True, kw_only=True, tag=True):
@@ -163,10 +165,12 @@ class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
-    """Restore a checkpoint; all gradients held are void."""
+    """Restore a checkpoint; all gradients held are void. The server holds [lo, hi) of the vector from now on."""
 
     id: int
     generation: int
+    lo: int
+    hi: int
 
 
 # ---- coordinator -> replica (a worker with parameters of its own) --------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.core.layout import Layout
 from runtime.live.transport.address import LOOPBACK, Address
 from strategies.protocol import NodeId
 
@@ -42,7 +43,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     transport: str
     seed: int
     num_workers: int
-    num_servers: int
+    layout: Layout
+    """Of the start: who holds which part of the parameters until told otherwise."""
     num_samples: int
     shard_samples: int | None
     num_shards: int

@@ -6,8 +6,8 @@ from math import inf
 from typing import NamedTuple
 
 from runtime.cluster.hosts import Hosts
+from runtime.core.layout import Layout
 from runtime.virtual.costs import Costs
-from strategies.protocol import NodeId
 
 PAYLOAD_FRAC = 1448 / 1514
 """Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
@@ -32,10 +32,7 @@ class Site(NamedTuple):
 
 def tasks_of(num_workers: int, num_servers: int) -> list[str]:
     """Names of all tasks, servers first."""
-    return [
-        *(str(NodeId.server(number)) for number in range(num_servers)),
-        *(str(NodeId.worker(number)) for number in range(num_workers)),
-    ]
+    return [str(node) for node in Layout.initial(num_workers, num_servers).nodes]
 
 
 def sites_of(hosts: Hosts | None, costs: Costs, num_workers: int, num_servers: int) -> dict[str, Site]:

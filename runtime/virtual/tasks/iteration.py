@@ -69,10 +69,18 @@ class WorkerModel(ABC):
         arrived: Arrived,
     ) -> None:
         self.clock, self.costs, self.shares_memory, self.arrived = clock, costs, shares_memory, arrived
-        self.jitter = [Jitter(seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(num_workers)]
-        self.idle_since_s = [0.0] * num_workers
+        self.seed = seed
+        self.jitter: dict[int, Jitter] = {}
+        self.idle_since_s: dict[int, float] = {}
+        for worker in range(num_workers):
+            self.add(worker, 0.0)
         self.under_way: dict[int, Iteration] = {}
         self.model_bytes = sum(num_bytes)
+
+    def add(self, worker: int, at_s: float) -> None:
+        """A worker that is idle from ``at_s`` on."""
+        self.jitter[worker] = Jitter(self.seed, worker, self.costs.jitter_sigma, self.costs.jitter_rho)
+        self.idle_since_s[worker] = at_s
 
     @abstractmethod
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:

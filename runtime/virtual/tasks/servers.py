@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from runtime.core.executor import Disturb
-from runtime.core.vectors import server_range
+from runtime.core.layout import Layout
 from runtime.virtual.costs import Costs
-from strategies.protocol import NodeId
 
 REPORT_EVERY_S = 0.5
 """Virtual seconds between two reports of the servers' work."""
@@ -29,9 +28,9 @@ class ServerGroup(ABC):
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
         self.costs, self.disturb = costs, disturb
-        ranges = (server_range(num_parameters, num_servers, server) for server in range(num_servers))
-        self.num_bytes = [4 * (hi - lo) for lo, hi in ranges]
-        self.names = [str(NodeId.server(number)) for number in range(num_servers)]
+        layout = Layout.initial(0, num_servers)
+        self.num_bytes = [4 * (hi - lo) for lo, hi in layout.ranges(num_parameters).values()]
+        self.names = [str(server) for server in layout.holders]
         self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in range(num_servers)]
 
     @abstractmethod

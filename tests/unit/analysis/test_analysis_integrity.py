@@ -283,3 +283,42 @@ def test_the_summary_carries_the_verdict(tmp_path: Path) -> None:
     summary = summarise(load_run(applied_twice().write(tmp_path / "run")))
     assert summary["integrity"]["ok"] is False
     assert "gradient 0" in msgspec.json.encode(summary["integrity"]["problems"]).decode()
+
+
+# ---- members --------------------------------------------------------------------------------------------------------
+
+
+def laid_out(t: float, version: int, *workers: int) -> dict[str, Any]:
+    nodes = ["server:0", *(f"worker:{worker}" for worker in workers)]
+    return {"t": t, "version": version, "nodes": nodes, "shares": {"server:0": 1.0}}
+
+
+def with_layouts(story: Story, *layouts: dict[str, Any]) -> Story:
+    """A record that says which nodes there are: at the start, and after everything that it tells so far."""
+    for layout in layouts:
+        story.note(layout.pop("t"), "LayoutChanged", **layout)
+    return story
+
+
+def test_a_record_with_layouts_is_sound_as_long_as_only_members_act(tmp_path: Path) -> None:
+    story = with_layouts(Story(num_workers=2, num_samples=16, epochs=1), laid_out(0.0, 0, 0, 1))
+    story.started()
+    with_layouts(story, laid_out(1.0, 1, 0, 1, 2))
+    story.event(2.0, "Joined", worker=2, incarnation=0)
+    assert problems(story, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("layouts", "worker", "found"),
+    [
+        ([laid_out(0.0, 0, 0, 1)], 2, "worker:2 is not in layout 0"),
+        ([laid_out(0.0, 0, 0, 1), laid_out(0.0, 1, 0)], 1, "worker:1 is not in layout 1"),
+        ([laid_out(0.0, 0, 0, 1), laid_out(0.0, 2, 0, 1)], 0, "layout 2 follows layout 0"),
+        ([laid_out(0.0, 1, 0, 1)], 0, "layout 1 follows layout -1"),
+    ],
+)
+def test_who_is_no_member_does_not_join(layouts: list[dict[str, Any]], worker: int, found: str, tmp_path: Path) -> None:
+    story = with_layouts(Story(num_workers=2, num_samples=16, epochs=1), *map(dict, layouts))
+    story.started()
+    story.event(2.0, "Joined", worker=worker, incarnation=1)
+    assert found in problems(story, tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runtime.api import AgentStart
+from runtime.core.layout import Layout
 from runtime.live.control.agents import Agents
 from runtime.live.launchers.local import LocalLauncher
 from runtime.live.transport.address import Address, connect
@@ -94,13 +95,11 @@ def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scen
 
 def spec_of(agent: int) -> TaskSpec:
     fields: dict[str, Any] = {key: {} for key in ("optimizer", "backend", "task")}
-    numbers = dict.fromkeys(
-        ("seed", "num_workers", "num_servers", "num_samples", "num_shards", "validation_samples"), 1
-    )
+    numbers = dict.fromkeys(("seed", "num_workers", "num_samples", "num_shards", "validation_samples"), 1)
     address = Address(transport="tcp", host="127.0.0.1", port=1)
     return TaskSpec(
         run_dir="", coordinator=address, secret=b"", agent=agent, heartbeat_s=1.0, transport="tcp", shard_samples=None,
-        device=None, **fields, **numbers,
+        device=None, layout=Layout.initial(1, 1), **fields, **numbers,
     )  # fmt: skip
 
 

@@ -96,7 +96,9 @@ ORDER = ComputeOrder(
 MESSAGES: list[Message] = [
     Heartbeat(),
     Attach(
-        generation=1, servers=(Address(transport="tcp", host="127.0.0.1", port=1), Address(transport="shm", name="x"))
+        generation=1,
+        servers=(Address(transport="tcp", host="127.0.0.1", port=1), Address(transport="shm", name="x")),
+        ranges=((0, 16), (16, 40)),
     ),
     Work(order=ORDER),
     Update(
@@ -105,7 +107,7 @@ MESSAGES: list[Message] = [
         deliver=(("worker", 0, 0, 8), ("evaluator", 0, 1, 1 << 48)),
     ),
     SaveCheckpoint(id=0, version=0, state=b"\0\xff", keep_from=0),
-    LoadCheckpoint(id=-1, generation=2),
+    LoadCheckpoint(id=-1, generation=2, lo=16, hi=40),
     VersionEvaluated(ticket=1 << 48, metrics={"accuracy": 0.5}),
     ComputeReference(ticket=1 << 49),
     ReferenceReady(ticket=1 << 49),

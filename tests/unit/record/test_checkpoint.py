@@ -17,7 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from runtime.record.checkpoint import CheckpointError, path_of, publish, read_checkpoint, write_checkpoint
+from runtime.core.job import ApplyOrder
+from runtime.core.vectors import server_range
+from runtime.live.tasks.store import Store
+from runtime.record.checkpoint import (
+    CheckpointError,
+    parts_of,
+    path_of,
+    publish,
+    read_checkpoint,
+    read_slice,
+    write_checkpoint,
+)
 from runtime.record.recorder import Recorder
 from tests.support.runs import ROOT
 
@@ -195,3 +206,66 @@ def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
             version, _, values = read_checkpoint(path)
             assert path == path_of(directory, version, 0)
             assert (values["params"] == version).all()
+
+
+# ---- parts of another layout ----------------------------------------------------------------------------------------
+
+
+def store_parts(directory: Path, vector: np.ndarray[Any, Any], num_servers: int) -> list[Path]:
+    """Checkpoint 7 of a vector and its momentum, in the parts of so many servers; the files in no order."""
+    for server in range(num_servers):
+        lo, hi = server_range(len(vector), num_servers, server)
+        values = {"params": vector[lo:hi], "optimizer.momentum": -vector[lo:hi], "optimizer.step": 3}
+        write_checkpoint(path_of(directory, 7, server), 5, b"data", values, lo)
+    return parts_of(directory, 7)[::-1]
+
+
+@given(st.integers(0, 300), st.integers(1, 4), st.integers(1, 4))
+def test_servers_of_any_layout_read_what_those_of_another_have_stored(
+    tmp_path_factory: pytest.TempPathFactory, size: int, before: int, after: int
+) -> None:
+    vector = np.arange(size, dtype=np.float32)
+    parts = store_parts(tmp_path_factory.mktemp("parts"), vector, before)
+    for server in range(after):
+        lo, hi = server_range(size, after, server)
+        if lo == hi:
+            continue
+        version, state, values = read_slice(parts, lo, hi)
+        assert (version, state, values["optimizer.step"]) == (5, b"data", 3)
+        assert values["params"].tolist() == vector[lo:hi].tolist()
+        assert values["optimizer.momentum"].tolist() == (-vector[lo:hi]).tolist()
+
+
+def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    parts = store_parts(tmp_path, np.arange(96, dtype=np.float32), 3)
+    assert read_slice(parts[1:], 0, 64)[2]["params"].tolist() == list(range(64))
+    for wrong in (parts[:2], [parts[0], parts[2]], []):
+        with pytest.raises(CheckpointError, match=r"do not hold \[0, 96\) of the parameters$"):
+            read_slice(wrong, 0, 96)
+
+
+def test_two_servers_store_and_three_go_on_with_every_bit(tmp_path: Path) -> None:
+    """The parameters and the optimizer's state of a job that is cut again are those of one that is not."""
+    optimizer = {"name": "adam", "lr": 0.1}
+    random = np.random.default_rng(0)
+    initial, gradients = random.normal(size=100).astype(np.float32), random.normal(size=(8, 100)).astype(np.float32)
+
+    def train(stores: list[Store], steps: range) -> bytes:
+        for store in stores:
+            for step in steps:
+                store.hold(step, gradients[step][store.lo : store.hi].copy())
+                store.apply(ApplyOrder(version=step + 1, grads=(step,), weights=(1.0,), lr=0.1, samples=1))
+        return b"".join(store.params.tobytes() for store in stores)
+
+    def cut(num_servers: int) -> list[Store]:
+        ranges = [server_range(100, num_servers, server) for server in range(num_servers)]
+        return [Store(initial[lo:hi], optimizer, lo=lo) for lo, hi in ranges]
+
+    two, three = cut(2), cut(3)
+    train(two, range(4))
+    for server, store in enumerate(two):
+        write_checkpoint(path_of(tmp_path, 1, server), store.version, b"", store.dump(), store.lo)
+    for store in three:
+        version, _, values = read_slice(parts_of(tmp_path, 1), store.lo, store.hi)
+        store.load(version, values)
+    assert train(three, range(4, 8)) == train(two, range(4, 8))
