@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.records.schema import DURATIONS, ROWS, Finished
+from analysis.records.schema import DURATIONS, PARTS, ROWS, Finished
 
 MAGIC = b"PAR1"
 """Magic bytes at the beginning and the end of a Parquet file."""
 NUMBERS = ("worker", "iteration", "grad", "version_read", "samples", "assigned_samples", "applied_version")
-MORE = ("injected_s", "overrun_s", "applied_t")
+MORE = (*PARTS, "applied_t")
 INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
@@ -33,7 +33,7 @@ def read_rows(path: Path) -> pd.DataFrame:
             "incarnation": 0,
             "iteration": rows["iteration"],
             **{name: rows[name] for name in ("grad", "version_read", "samples", "assigned_samples")},
-            **{name: rows[name] for name in (*DURATIONS, "injected_s", "overrun_s")},
+            **{name: rows[name] for name in (*DURATIONS, *PARTS)},
             "iter_s": rows["data_s"] + rows["compute_s"] + rows["send_s"],
             "bpt_s": rows["data_s"] + rows["compute_s"],
             "start_s": begun,
@@ -73,7 +73,9 @@ def has_end(path: Path) -> bool:
 
 def _stored(path: Path) -> pd.DataFrame:
     if has_end(path):
-        return pd.read_parquet(path)
+        rows = pd.read_parquet(path)
+        missing = [name for name in PARTS if name not in rows]  # of an older record
+        return rows.assign(**dict.fromkeys(missing, np.nan))
     return pd.DataFrame({**dict.fromkeys(NUMBERS, INTEGERS), **dict.fromkeys(("t", *DURATIONS, *MORE), FLOATS)})
 
 

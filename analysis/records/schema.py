@@ -1,6 +1,8 @@
 """The lines of ``events.jsonl`` as typed values: ``docs/record.md`` in code.
 
-Types that are not listed here decode to :class:`Other`, so that a record with a newer vocabulary can still be read.
+Values (gradients, durations, use of nodes) are the structs of ``strategies.protocol``. Events, commands and notes have
+the fields that are analysed, and what older records lack is optional. Types that are not listed here decode to
+:class:`Other`, so that a record with a newer vocabulary can still be read.
 Missing fields, wrong types and broken JSON raise ``msgspec.ValidationError`` or ``msgspec.DecodeError``.
 """
 
@@ -10,38 +12,16 @@ from typing import Any
 
 import msgspec
 
+from strategies.protocol import Grad as Grad
+from strategies.protocol import NodeUse as NodeUse
+from strategies.protocol import Timings as Timings
+
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 """Parts of an iteration in order; they sum to the whole iteration."""
+PARTS = tuple(name for name in Timings.__struct_fields__ if name not in DURATIONS)
+"""What else is known of an iteration: parts of these durations, and processor seconds."""
 ROWS = "iterations.parquet"
 """The file of a run that was recorded by rows (:mod:`analysis.records.rows`)."""
-
-
-class Grad(msgspec.Struct, frozen=True, gc=False):
-    """Handle of one pushed gradient; ``version`` is the parameter version that it was computed on."""
-
-    id: int
-    worker: int
-    incarnation: int
-    iteration: int
-    version: int
-    samples: int
-    assigned_samples: int
-    round: int | None = None
-    """Round of a weighted sum over parts; null for other gradients."""
-    round_samples: int | None = None
-    """Samples of that round; they count once, however many workers compute them."""
-
-
-class Timings(msgspec.Struct, frozen=True, gc=False):
-    """Durations of one iteration in seconds; ``injected_s`` and ``overrun_s`` are parts of ``compute_s``."""
-
-    wait_s: float = 0.0
-    pull_s: float = 0.0
-    data_s: float = 0.0
-    compute_s: float = 0.0
-    send_s: float = 0.0
-    injected_s: float = 0.0
-    overrun_s: float = 0.0
 
 
 class _Tagged(msgspec.Struct, frozen=True, tag_field="type", tag=True, gc=False):
@@ -109,17 +89,6 @@ class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
     version: int
     asked_s: float
     metrics: dict[str, float | None]
-
-
-class NodeUse(msgspec.Struct, frozen=True, gc=False):
-    """Resource use of a task or host; see the columns of the table ``nodes``."""
-
-    node: str
-    cpu_cores: float | None = None
-    memory_bytes: int | None = None
-    out_bytes_per_s: float | None = None
-    in_bytes_per_s: float | None = None
-    busy_frac: float | None = None
 
 
 class Observed(_Tagged, frozen=True, tag=True, gc=False):

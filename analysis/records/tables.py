@@ -16,6 +16,7 @@ from analysis.records import rows
 from analysis.records.history import Arrival, History, Update
 from analysis.records.schema import (
     DURATIONS,
+    PARTS,
     Evaluated,
     Failed,
     Injected,
@@ -75,7 +76,8 @@ def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
     """One row per ``Arrived``.
 
     ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
-    ``assigned_samples``; the five durations and ``injected_s``, ``overrun_s`` (parts of ``compute_s``);
+    ``assigned_samples``; the five durations, and all else of ``Timings`` (``injected_s``, ``overrun_s``: parts of
+    ``compute_s``; ``recv_s``; ``cpu_s``, null where unknown);
     ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five; ``issued_s`` when
     the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused
     at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
@@ -87,7 +89,7 @@ def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
     columns["version_read"] = _ints(arrivals, "grad.version")
     columns["samples"] = _ints(arrivals, "grad.samples")
     columns["assigned_samples"] = _ints(arrivals, "grad.assigned_samples")
-    for name in (*DURATIONS, "injected_s", "overrun_s"):
+    for name in (*DURATIONS, *PARTS):
         columns[name] = _floats(arrivals, f"timings.{name}")
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.record.recorder import Recorder, reserve_space
-from strategies.protocol import Apply, Arrived, Drop
+from strategies.protocol import Apply, Arrived, Drop, Timings
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES, END_BYTES = 1 << 13, 1 << 16
@@ -32,21 +33,11 @@ INTEGERS = (
     "assigned_samples",
     "applied_version",
 )
-FLOATS = (
-    "t",
-    "wait_s",
-    "pull_s",
-    "data_s",
-    "compute_s",
-    "send_s",
-    "injected_s",
-    "overrun_s",
-    "applied_t",
-)
+FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 
-Row = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float, float, float, float]
+Row = tuple[float | None, ...]
 """One value per column, in the order of ``INTEGERS``, then ``FLOATS``."""
 
 
@@ -105,7 +96,9 @@ class IterationWriter:
     def _flush_blocks(self) -> None:
         blocks, self._blocks, self._num_rows = self._blocks, [], 0
         if blocks:
-            self._write({name: np.concatenate([block[name] for block in blocks]) for name in (*INTEGERS, *FLOATS)})
+            self._write(
+                {name: np.concatenate([_column(block, name) for block in blocks]) for name in (*INTEGERS, *FLOATS)}
+            )
 
     def _write(self, columns: dict[str, NDArray[Any]]) -> None:
         import pyarrow as pa
@@ -134,6 +127,11 @@ class IterationWriter:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
         if room is not None:
             os.close(room)
+
+
+def _column(block: dict[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """NaN where a block does not know something."""
+    return block[name] if name in block else np.full(len(block["worker"]), np.nan)
 
 
 class ColumnRecorder:
@@ -190,13 +188,7 @@ class ColumnRecorder:
                 grad.assigned_samples,
                 applied_version,
                 t,
-                timings.wait_s,
-                timings.pull_s,
-                timings.data_s,
-                timings.compute_s,
-                timings.send_s,
-                timings.injected_s,
-                timings.overrun_s,
+                *msgspec.structs.astuple(timings),
                 applied_t,
             )
         )

@@ -28,6 +28,9 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recv_s: float = 0.0
     """The part of ``pull_s`` spent on this worker's link, as opposed to the servers' work."""
 
+    cpu_s: float | None = None
+    """Processor seconds of loading, computing and sending, all threads together; None: not known."""
+
     @property
     def iter_s(self) -> float:
         """Time of the iteration without waiting and without the pull."""

@@ -5,25 +5,14 @@ from __future__ import annotations
 from runtime.core import inputs
 from runtime.live.control.port import REFERENCE_TICKETS
 from runtime.live.transport.messages import Busy, Message, ReferenceReady, Report, ScoreParts
-from strategies.protocol import Timings
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
     """The input in a message of worker, server or scorer ``sender``; None if it is not for the coordinator."""
     match message:
         case Report():
-            timings = Timings(
-                wait_s=message.wait_s,
-                pull_s=message.pull_s,
-                data_s=message.data_s,
-                compute_s=message.compute_s,
-                send_s=message.send_s,
-                injected_s=message.injected_s,
-                overrun_s=message.overrun_s,
-                recv_s=message.recv_s,
-            )
             about = (message.loss, message.sqr_norm, message.finite)
-            return inputs.GradientArrived(message.grad_id, sender, timings, *about)
+            return inputs.GradientArrived(message.grad_id, sender, message.timings, *about)
         case Busy():
             return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
         case ScoreParts():

@@ -115,7 +115,8 @@ class Replica:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
         report = self.worker.obey(work)
         reduced_s, self._reduced_s = self._reduced_s, 0.0
-        return msgspec.structs.replace(report, pull_s=report.pull_s + reduced_s)
+        timings = msgspec.structs.replace(report.timings, pull_s=report.timings.pull_s + reduced_s)
+        return msgspec.structs.replace(report, timings=timings)
 
     def _take_part(self, message: JoinCollective) -> None:
         from runtime.live.tasks.collectives.native_ddp import NativeModel

@@ -24,6 +24,7 @@ from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Message, Report, TaskReady, Work
 from runtime.live.transport.task_spec import TaskSpec
+from strategies.protocol import Timings
 
 
 class Links(Protocol):
@@ -81,14 +82,14 @@ class Worker:
 
     def _iterate(self, work: Work) -> Report:
         order = work.order
-        started = time.perf_counter()
+        started, cpu_s = time.perf_counter(), time.process_time()
         # data first: meanwhile the servers finish the update whose result they are to deliver
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.spec.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
-        loaded = time.perf_counter()
+        loaded, data_cpu_s = time.perf_counter(), time.process_time() - cpu_s
         self.links.receive_params(order.grad_id)
         self.model.attach(self.links.params, self.links.grad)
-        pulled = time.perf_counter()
+        pulled, cpu_s = time.perf_counter(), time.process_time()
         loss_sum = self.model.gradient(batch, ordered_batches(order))
         samples = sum(part.samples for part in order.ranges)
         overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
@@ -99,14 +100,17 @@ class Worker:
         pushed = time.perf_counter()
         return Report(
             grad_id=order.grad_id,
-            wait_s=started - self.idle_since,
-            data_s=loaded - started,
-            pull_s=pulled - loaded,
-            compute_s=computed - pulled,
-            send_s=pushed - computed,
-            injected_s=injected_s,
-            overrun_s=overrun_s,
-            recv_s=self.links.received_s,
+            timings=Timings(
+                wait_s=started - self.idle_since,
+                data_s=loaded - started,
+                pull_s=pulled - loaded,
+                compute_s=computed - pulled,
+                send_s=pushed - computed,
+                injected_s=injected_s,
+                overrun_s=overrun_s,
+                recv_s=self.links.received_s,
+                cpu_s=data_cpu_s + time.process_time() - cpu_s,
+            ),
             loss=loss_sum / samples if finite else None,
             sqr_norm=sqr_norm if finite else None,
             finite=finite,

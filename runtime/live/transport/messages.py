@@ -8,6 +8,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.core.scoring import Products
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
+from strategies.protocol import Timings
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -252,14 +253,7 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     """All servers hold a worker's gradient."""
 
     grad_id: int
-    wait_s: float
-    pull_s: float
-    data_s: float
-    compute_s: float
-    send_s: float
-    injected_s: float
-    overrun_s: float
-    recv_s: float
+    timings: Timings
     loss: float | None
     sqr_norm: float | None
     finite: bool

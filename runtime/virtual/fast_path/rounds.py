@@ -51,7 +51,9 @@ class Rounds(RegularRun):
         reached_s = sent_s + costs.control_s
         wait_s = np.maximum(0.0, reached_s - idle_since_s)
         loaded_s = reached_s + self.data_s
-        pulled_s = max(loaded_s, max(reached_s, servers.idle_s) + self.transfer_s)
+        sent_params_s = max(reached_s, servers.idle_s)
+        delivered_s = sent_params_s + self.transfer_s
+        pulled_s = max(loaded_s, delivered_s)
         own_s, overrun_s = self._compute(self._factors())
         asked_s = self._asked(issued_s, own_s)
         injected_s = np.where(asked_s > 0, asked_s + costs.sleep_overshoot_s, 0.0)
@@ -75,6 +77,7 @@ class Rounds(RegularRun):
             "send_s": taken_s - since_s,
             "injected_s": injected_s,
             "overrun_s": overrun_s,
+            "recv_s": np.full(workers, max(0.0, delivered_s - max(sent_params_s, loaded_s))),
         }
         arrived_s = taken_s + costs.control_s
         if not costs.decision_s:

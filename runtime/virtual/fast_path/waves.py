@@ -79,8 +79,8 @@ class Waves(RegularRun):
         even = self.experiment.strategy.data == "even"
         left = [self.total // job.num_workers if even else self.total] * job.num_workers
         iterations, idle_since_s = self._finished, [0.0] * job.num_workers
-        doing: list[tuple[int, int, float, float, float, float, float, float]] = [
-            (0, 0, 0, 0, 0, 0, 0, 0)
+        doing: list[tuple[int, int, float, float, float, float, float, float, float]] = [
+            (0, 0, 0, 0, 0, 0, 0, 0, 0)
         ] * job.num_workers
         taken_at_s = [0.0] * job.num_workers
         heap: list[tuple[float, int, int, int]] = [(costs.evaluation_s, ARRIVED, 0, SCORED)]
@@ -98,7 +98,9 @@ class Waves(RegularRun):
                 reached_s = free_s + control_s
                 loaded_s = reached_s + data_s
                 idle_s = servers.idle_s
-                delivered_s = (reached_s if reached_s > idle_s else idle_s) + transfer_s
+                sent_s = reached_s if reached_s > idle_s else idle_s
+                delivered_s = sent_s + transfer_s
+                recv_s = delivered_s - (sent_s if sent_s > loaded_s else loaded_s)
                 pulled_s = delivered_s if delivered_s > loaded_s else loaded_s
                 overrun_s = 0.0
                 if paced_s is None:
@@ -123,6 +125,7 @@ class Waves(RegularRun):
                     since_s,
                     injected_s,
                     overrun_s,
+                    recv_s if recv_s > 0.0 else 0.0,
                 )
                 next_grad += 1
                 sequence += 1
@@ -160,12 +163,12 @@ class Waves(RegularRun):
             version += 1
             self.version, self.t = version, t
             self._learn(samples, share)
-            grad, read, wait_s, pull_s, compute_s, since_s, injected_s, overrun_s = doing[worker]
+            grad, read, wait_s, pull_s, compute_s, since_s, injected_s, overrun_s, recv_s = doing[worker]
             iteration = iterations[worker]
             iterations[worker] = iteration + 1
             send_s = taken_at_s[worker] - since_s
-            write((worker, iteration, grad, read, samples, samples, version, t, wait_s, pull_s, data_s, compute_s,
-                   send_s, injected_s, overrun_s, t))  # fmt: skip
+            write((worker, iteration, grad, read, samples, samples, version, t, wait_s, data_s, pull_s, compute_s,
+                   send_s, injected_s, overrun_s, recv_s, None, t))  # fmt: skip
             free_s = t + decision_s
             if waiting:
                 sequence += 1

@@ -63,6 +63,8 @@ class HostWorkers(WorkerModel):
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
         iteration = Iteration(order, result)
+        send_s = 0.0 if self.shares_memory else self._copy_s + self.costs.carry_per_byte_s * self.model_bytes
+        iteration.cpu_s = self.costs.data_s(iteration.samples) + send_s
         self.under_way[order.worker] = iteration
         iteration.missing = len(self.servers.names) + 1  # and the batch
         self.servers.deliver(sent_s, partial(self._deliver, iteration))
@@ -119,6 +121,8 @@ class HostWorkers(WorkerModel):
         iteration.since_s = now
         factor = self.jitter[worker].factor()
         real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
+        assert iteration.cpu_s is not None
+        iteration.cpu_s += real_s
         self.machines.work(self.names[worker], real_s, partial(self._worked, iteration, factor))
 
     def _worked(self, iteration: Iteration, factor: float) -> None:

@@ -20,6 +20,7 @@ class Iteration:
 
     __slots__ = (
         "compute_s",
+        "cpu_s",
         "data_s",
         "injected_s",
         "loaded_s",
@@ -43,6 +44,8 @@ class Iteration:
         self.loaded_s = inf
         self.since_s = self.recv_s = self.receiving_since_s = 0.0
         self.missing = self.receiving = 0
+        self.cpu_s: float | None = None
+        """Core-seconds of loading, computing and sending; None where no processors are modelled."""
 
     @property
     def samples(self) -> int:
@@ -123,5 +126,6 @@ class WorkerModel(ABC):
             injected_s=iteration.injected_s,
             overrun_s=iteration.overrun_s,
             recv_s=iteration.recv_s,
+            cpu_s=iteration.cpu_s,
         )
         self.arrived(iteration, timings, taken_s)

@@ -35,6 +35,7 @@ from runtime.live.transport.messages import (
     decode,
     encode,
 )
+from strategies.protocol import Timings
 from tests.unit.live.test_supervisor import World
 
 SECRET = bytes(range(32))
@@ -147,14 +148,7 @@ WHOLE: list[Message] = [
     Launch(role="worker", id=1, incarnation=0),
     Report(
         grad_id=1,
-        wait_s=0.0,
-        pull_s=0.0,
-        data_s=0.0,
-        compute_s=1.0,
-        send_s=0.0,
-        recv_s=0.0,
-        injected_s=0.0,
-        overrun_s=0.0,
+        timings=Timings(compute_s=1.0),
         loss=1.0,
         sqr_norm=None,
         finite=True,

@@ -36,6 +36,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from strategies.protocol import Timings
 from tests.unit.live.test_leases import SETTINGS
 
 Key = tuple[str, int]
@@ -229,9 +230,7 @@ def test_an_error_of_its_own_ends_the_run() -> None:
 
 
 def delivers(world: World, worker: int) -> None:
-    names = ("wait_s", "pull_s", "data_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s")
-    durations = dict.fromkeys(names, 0.0)
-    world.tell(("worker", worker), Report(grad_id=0, loss=None, sqr_norm=None, finite=True, **durations))
+    world.tell(("worker", worker), Report(grad_id=0, loss=None, sqr_norm=None, finite=True, timings=Timings()))
 
 
 def test_who_dies_again_and_again_without_a_gradient_is_given_up() -> None:
