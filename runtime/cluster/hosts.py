@@ -8,7 +8,7 @@ one models them; both use this description.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -86,6 +86,21 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return [msgspec.to_builtins(host) for host in self.hosts]
 
 
+class Limits(TypedDict):
+    """Fields of :class:`strategies.protocol.NodeUse`; None: unlimited."""
+
+    limit_cores: float | None
+    limit_bytes_per_s: float | None
+    memory_limit_bytes: int | None
+
+
+def limits_of(host: Host | None) -> Limits:
+    """What a host and its tasks may use together; without hosts nothing is limited."""
+    if host is None:
+        return Limits(limit_cores=None, limit_bytes_per_s=None, memory_limit_bytes=None)
+    return Limits(limit_cores=host.cores, limit_bytes_per_s=host.link_bytes_per_s, memory_limit_bytes=host.memory_bytes)
+
+
 class Placement:
     """The current host of every task: as configured, until a strategy restarts a task elsewhere.
 
@@ -100,6 +115,10 @@ class Placement:
     def host(self, task: str) -> Host:
         """The host that a task is on now."""
         return self.hosts.hosts[self.host_of[task]]
+
+    def name_of(self, task: str) -> str:
+        """The name of that host: ``host:2``."""
+        return str(NodeId("host", self.host_of[task]))
 
     def move(self, task: str) -> bool:
         """Move a task to the least loaded other host (the first of equals); False if there is no other host."""

@@ -66,9 +66,10 @@ class Coordinator:
         disturb: Disturb,
         stopwatch: Callable[[], float],
         scheduler: Scheduler | None = None,
+        place_of: Callable[[str], str | None] = lambda node: None,
     ) -> None:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
-        self.scheduler = scheduler or ConstantPending()
+        self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
         self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done)
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
@@ -190,10 +191,18 @@ class Coordinator:
                 num_servers=len(self.executor.layout.holders),
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
+                model_bytes=given.model_bytes,
+                places=self._places(),
             )
         )
         if Restart in self.strategy.needs:
             self.commands.quote(0.0)
+
+    def _places(self) -> dict[str, str]:
+        workers = [NodeId.worker(number) for number in range(self.job.num_workers)]
+        servers = [NodeId.server(number) for number in range(self.job.num_servers)]
+        found = {str(node): self.place_of(str(node)) for node in (*workers, *servers)}
+        return {node: place for node, place in found.items() if place is not None}
 
     # ---- of workers --------------------------------------------------------------------------------------------------
 
@@ -243,7 +252,8 @@ class Coordinator:
         worker, incarnation = given.worker, given.incarnation
         if self.members.joined(worker, incarnation) and not self.course.halted:
             self.executor.joined(t, worker)
-            self._tell(Joined(t=t, worker=worker, incarnation=incarnation))
+            place = self.place_of(str(NodeId.worker(worker)))
+            self._tell(Joined(t=t, worker=worker, incarnation=incarnation, place=place))
 
     # ---- recovery ----------------------------------------------------------------------------------------------------
 

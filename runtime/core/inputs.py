@@ -34,6 +34,7 @@ class JobStarted(Input, frozen=True):
     """
 
     incarnations: dict[int, int] = {}
+    model_bytes: int | None = None
 
 
 class GradientArrived(Input, frozen=True):

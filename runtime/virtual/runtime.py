@@ -46,12 +46,15 @@ class VirtualRuntime:
     cluster: Cluster
     decisions: Literal["fixed", "measured"] = "fixed"
     lease_s: float | None = None
+    telemetry_every_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         if self.lease_s is not None and not self.lease_s > 0:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
+        if self.telemetry_every_s is not None and not self.telemetry_every_s > 0:
+            raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
         try:
             self._look_at(self.cluster)
         except ConfigError:
@@ -169,6 +172,7 @@ class VirtualRuntime:
             lease_s=longest_silence_s(self.lease_s, self.cluster),
             clock=clock,
             tenancy=tenancy,
+            telemetry_every_s=self.telemetry_every_s,
         )
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
@@ -176,7 +180,7 @@ class VirtualRuntime:
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
             return None
-        if self.cluster.hosts is not None or self.cluster.devices is not None:
+        if self.cluster.hosts is not None or self.cluster.devices is not None or self.telemetry_every_s is not None:
             return None
         scored = learner.progress is not None
         staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)

@@ -24,6 +24,10 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     """Samples of all epochs together; None if the job has no number of epochs and ends by time."""
     lr: float | None = None
     """The optimizer's learning rate, before any schedule or ``lr_scale``."""
+    model_bytes: int | None = None
+    """Of all parameters, and so of a gradient: what a worker receives and sends in an iteration; None: not known."""
+    places: dict[str, str] = {}
+    """The host of every node (``{"worker:1": "host:2"}``); empty without hosts."""
 
 
 class Arrived(Event, frozen=True, kw_only=True, tag=True):
@@ -65,6 +69,8 @@ class Joined(Event, frozen=True, kw_only=True, tag=True):
 
     worker: int
     incarnation: int
+    place: str | None = None
+    """Its host (``host:2``); None without hosts."""
 
 
 class ServerLost(Event, frozen=True, kw_only=True, tag=True):

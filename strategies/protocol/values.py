@@ -40,6 +40,12 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     out_bytes_per_s: float | None = None
     in_bytes_per_s: float | None = None
     """Both rates are of a host's link."""
+    limit_cores: float | None = None
+    """Of its host: more than this its tasks do not get together; None: unlimited, or without hosts."""
+    limit_bytes_per_s: float | None = None
+    """Of its host's link, each way, on the wire."""
+    memory_limit_bytes: int | None = None
+    """Of its host."""
     busy_frac: float | None = None
     """For a server: part of the time that went into updates, as far as reported."""
 

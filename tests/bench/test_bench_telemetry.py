@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.live.control.telemetry import Sampler
 from strategies.protocol import Observed
 
@@ -23,7 +24,8 @@ def test_a_sample_of_eight_tasks(benchmark: Any) -> None:
     tasks = [subprocess.Popen(idle, stdin=subprocess.PIPE) for _ in range(NUM_TASKS)]
     names = [f"worker:{number}" for number in range(NUM_TASKS)]
     pids = [(name, task.pid) for name, task in zip(names, tasks, strict=True)]
-    sampler = Sampler(None, [tuple(names[:4]), tuple(names[4:])])
+    hosts = parse_hosts({"count": 2, "placement": [names[:4], names[4:]]}, NUM_TASKS, 0)
+    sampler = Sampler(None, Placement(hosts))
     encoder, seconds = msgspec.json.Encoder(), count()
 
     def sample() -> bytes:

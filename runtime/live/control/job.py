@@ -83,9 +83,7 @@ class LiveJob:
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
         network = self.machines.network
-        placement = self.machines.placement
-        tasks_of = [] if placement is None else placement.tasks_on
-        self.sampler = Sampler(None if network is None else network.counters, tasks_of)
+        self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)
         self.session.served = self.sampler.served
         self._winding_down = False
         self._gone_by_s = 0.0
@@ -114,6 +112,10 @@ class LiveJob:
         port.last_save = str(self.experiment.save_parameters_to or "")
         return port
 
+    def _place_of(self, node: str) -> str | None:
+        placement = self.machines.placement
+        return None if placement is None else placement.name_of(node)
+
     def _coordinator(self, port: LivePort) -> Coordinator:
         experiment = self.experiment
         return Coordinator(
@@ -124,6 +126,7 @@ class LiveJob:
             disturb=self.schedule.delay_for,
             stopwatch=time.perf_counter,
             scheduler=experiment.scheduler,
+            place_of=self._place_of,
         )
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------

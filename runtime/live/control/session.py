@@ -13,6 +13,7 @@ from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import RecordSink
 from runtime.core.stuck import Vigil
+from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import SCORER, LivePort
@@ -164,7 +165,8 @@ class LiveSession:
         self.started = True
         self.supervisor.save(0, self.initial_state)
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
-        self.receive(inputs.JobStarted({task.key.number: task.incarnation for task in workers}))
+        incarnations = {task.key.number: task.incarnation for task in workers}
+        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 

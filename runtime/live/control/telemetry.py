@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from runtime.cluster.hosts import Placement, limits_of
 from strategies.protocol import NodeId, NodeUse
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -35,10 +36,10 @@ def resident_bytes(pid: int) -> int | None:
 
 
 class Sampler:
-    """Samples use; ``links`` reads (bytes out, bytes in) of every host, ``tasks_of`` the tasks placed on a host."""
+    """Samples use; ``links`` reads (bytes out, bytes in) of every host of the ``placement``; None: no hosts."""
 
-    def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, tasks_of: list[list[str]]) -> None:
-        self.links, self.tasks_of = links, tasks_of
+    def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, placement: Placement | None) -> None:
+        self.links, self.placement = links, placement
         self._cpu: dict[str, tuple[int, float]] = {}
         self._bytes: list[tuple[int, int]] | None = None
         self._busy_s: dict[str, float] = {}
@@ -73,13 +74,14 @@ class Sampler:
             cpu_cores=cores,
             memory_bytes=resident_bytes(pid),
             busy_frac=None if busy_s is None or period_s <= 0 else busy_s / period_s,
+            **limits_of(None if self.placement is None else self.placement.host(name)),
         )
 
     def _hosts(
         self, period_s: float, tasks: dict[str, NodeUse], counted: list[tuple[int, int]] | None
     ) -> list[NodeUse]:
-        found = []
-        for number, names in enumerate(self.tasks_of):
+        found: list[NodeUse] = []
+        for number, names in enumerate([] if self.placement is None else self.placement.tasks_on):
             own = [tasks[name] for name in names if name in tasks]
             out_rate, in_rate = None, None
             if counted is not None and self._bytes is not None and period_s > 0:
@@ -92,6 +94,7 @@ class Sampler:
                     memory_bytes=sum(task.memory_bytes or 0 for task in own),
                     out_bytes_per_s=out_rate,
                     in_bytes_per_s=in_rate,
+                    **limits_of(None if self.placement is None else self.placement.hosts.hosts[number]),
                 )
             )
         return found

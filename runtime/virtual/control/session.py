@@ -14,13 +14,16 @@ from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.stuck import awaits, declare, expects_quote
+from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.factory import assemble
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.supervisor import VirtualSupervisor
+from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.sites import tasks_of
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState
@@ -68,6 +71,7 @@ class VirtualSession:
         lease_s: seconds after which a paused task counts as lost.
         clock: the job's, on the timeline of its lab; None: a clock of its own.
         tenancy: its place on machines shared with other jobs; None: it has its own.
+        telemetry_every_s: seconds between two samples of what tasks and hosts use; None: no samples.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class VirtualSession:
         lease_s: float = math.inf,
         clock: Clock | None = None,
         tenancy: Tenancy | None = None,
+        telemetry_every_s: float | None = None,
     ) -> None:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
@@ -122,6 +127,7 @@ class VirtualSession:
             disturb=schedule.delay_for,
             stopwatch=self.stopwatch,
             scheduler=experiment.scheduler,
+            place_of=self._place_of,
         )
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
@@ -141,6 +147,9 @@ class VirtualSession:
             moved=lambda task: self.windows.moved(task),
         )
         self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
+        self._telemetry_every_s = telemetry_every_s
+        tasks = tasks_of(job.num_workers, job.num_servers)
+        self.usage = Usage(tasks, self.machines, self.windows.placement)
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._inbox: deque[Callable[[float], None]] = deque()
@@ -157,8 +166,10 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self._tell(inputs.JobStarted())
+        self._tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
         self.clock.at(REPORT_EVERY_S, TIMER, self._report)
+        if self._telemetry_every_s is not None:
+            self._observe(self._telemetry_every_s)
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -252,10 +263,22 @@ class VirtualSession:
     def _note(self, kind: str, **fields: object) -> None:
         self.record.note(self.clock.now, kind, **fields)
 
+    def _place_of(self, node: str) -> str | None:
+        placement = self.windows.placement
+        return None if placement is None else placement.name_of(node)
+
+    def _observe(self, every_s: float) -> None:
+        """Report what everybody has used, and do so again."""
+        period_s, nodes = self.usage.sample(self.clock.now)
+        if nodes:
+            self._tell(inputs.Observed(period_s, nodes))
+        self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
+
     def _report(self) -> None:
         version = self.coordinator.version
         for about in self.servers.report():
             busy = _busy(about, version)
+            self.usage.served(about.server, about.busy_s)
             if self.coordinator.strategy.watches_servers:
                 self._tell(busy)
             else:

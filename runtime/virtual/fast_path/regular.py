@@ -19,6 +19,7 @@ from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import nominal_batches
 from runtime.core.job import Job, Status
 from runtime.core.layout import Layout
+from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.record.columns import IterationWriter
 from runtime.virtual.costs import Costs
@@ -131,6 +132,7 @@ class RegularRun(ABC):
             num_servers=job.num_servers,
             total_samples=job.total_samples,
             lr=job.lr,
+            model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None,
         )
         self.record.event(0.0, started, (), 0, 0.0, None)
         self._evaluate(0.0)

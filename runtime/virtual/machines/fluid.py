@@ -196,6 +196,13 @@ class Fluid:
         self._remove(activity)
         return activity.left
 
+    def left(self, t: float, key: Hashable) -> float:
+        """How much of an activity's amount is left at ``t``, at its rate as computed last; changes nothing."""
+        if key in self._ended:
+            return 0.0
+        activity = self._find(key)
+        return max(0.0, activity.left - activity.rate * (t - activity.since_s))
+
     def set_capacity(self, t: float, resource: str, capacity: float) -> None:
         """From ``t`` on, ``resource`` gives ``capacity`` per second (0 or more).
 

@@ -71,6 +71,14 @@ class Machines(Protocol):
         """Its next process lives on another machine."""
         ...
 
+    def core_seconds(self, task: str) -> float:
+        """Work that a task has done so far, with the part of what it is doing."""
+        ...
+
+    def bytes_of(self, site: str) -> tuple[float, float]:
+        """Payload bytes that have left a machine and that have reached it so far, whosever they are."""
+        ...
+
 
 @final
 class ModelledMachines:
@@ -146,7 +154,7 @@ class ModelledMachines:
     def work(self, task: str, core_seconds: float, then: Then) -> None:
         """Compute for ``core_seconds``; a task does one thing at a time."""
         if core_seconds:
-            self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then))
+            self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then), (task,))
         else:
             self.awake(task, then)
 
@@ -170,9 +178,10 @@ class ModelledMachines:
                 del self._messages[task][label]
                 self._later(task, latency_s, then)
 
-        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label))
+        ends = () if source is target else (f"out {source.name}", f"in {target.name}")
+        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label), ends)
         for end in path if carry_s else ():
-            self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)))
+            self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)), (end,))
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
@@ -206,6 +215,14 @@ class ModelledMachines:
     def _due(self, task: str, life: int, then: Then) -> None:
         if self._lives.get(task) == life:
             then()
+
+    def core_seconds(self, task: str) -> float:
+        """Work that a task has done so far, with the part of what it is doing."""
+        return self._processors.done(task)
+
+    def bytes_of(self, site: str) -> tuple[float, float]:
+        """Payload bytes that have left a machine and that have reached it so far."""
+        return self._links.done(f"out {site}"), self._links.done(f"in {site}")
 
     # ---- disturbances ------------------------------------------------------------------------------------
 

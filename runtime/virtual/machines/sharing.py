@@ -26,6 +26,8 @@ class Sharing:
         self._capacities = dict(capacities)
         self._quotas: dict[str, Quota] = {}
         self._then: dict[Hashable, Then] = {}
+        self._open: dict[Hashable, tuple[float, tuple[str, ...]]] = {}
+        self._done: dict[str, float] = {}
         self._settling = False
         self._due_s = math.inf
 
@@ -41,17 +43,32 @@ class Sharing:
             del self._capacities[name]
             self._quotas.pop(name, None)
 
-    def start(self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then) -> None:
-        """Begin an activity now; ``then()`` is called at the end."""
+    def start(
+        self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then, accounts: tuple[str, ...] = ()
+    ) -> None:
+        """Begin an activity now; ``then()`` is called at the end. What is done of it is booked on ``accounts``."""
         self._then[key] = then
+        if accounts:
+            self._open[key] = (amount, accounts)
         self._fluid.start(self.clock.now, key, amount, resources)
         self._settle_soon()
 
     def stop(self, key: Hashable) -> None:
         """End an activity early, if it is in progress."""
         if self._then.pop(key, None) is not None:
-            self._fluid.stop(self.clock.now, key)
+            self._book(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
+
+    def done(self, account: str) -> float:
+        """The sum of all that was booked, with what is done by now of activities in progress."""
+        now = self.clock.now
+        under_way = [(key, amount) for key, (amount, accounts) in self._open.items() if account in accounts]
+        return self._done.get(account, 0.0) + sum(amount - self._fluid.left(now, key) for key, amount in under_way)
+
+    def _book(self, key: Hashable, left: float) -> None:
+        amount, accounts = self._open.pop(key, (0.0, ()))
+        for account in accounts:
+            self._done[account] = self._done.get(account, 0.0) + amount - left
 
     def set_capacity(self, resource: str, capacity: float) -> None:
         """Change a capacity from now on, also for work in progress."""
@@ -89,7 +106,10 @@ class Sharing:
 
     def _complete(self) -> None:
         """Call back completed activities; after a change of rates there may be none."""
-        for then in [self._then.pop(key) for key in self._fluid.completed(self.clock.now)]:
+        completed = self._fluid.completed(self.clock.now)
+        for key in completed:
+            self._book(key, 0.0)
+        for then in [self._then.pop(key) for key in completed]:
             then()
         self._due_s = math.inf
         self._settle_soon()

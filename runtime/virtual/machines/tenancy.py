@@ -68,6 +68,14 @@ class Tenancy:
     def move(self, task: str, name: str) -> None:
         self._there().move(self._tasks[task], name)
 
+    # ---- what they have used -----------------------------------------------------------------------------------------
+
+    def core_seconds(self, task: str) -> float:
+        return self._there().core_seconds(self._tasks[task])
+
+    def bytes_of(self, site: str) -> tuple[float, float]:
+        return self._there().bytes_of(site)
+
     @property
     def paused_since_s(self) -> Mapping[str, float]:
         return self._in_our_time(self._machines.paused_since_s)

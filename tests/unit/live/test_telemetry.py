@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.live.control.telemetry import Sampler, cpu_s, resident_bytes
 
 
@@ -37,7 +38,9 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
 
 def test_use_is_per_second_since_the_last_sample() -> None:
     counters = [[(0, 100), (50, 0)], [(1000, 100), (50, 3000)]]
-    sampler = Sampler(lambda: counters.pop(0), [("worker:0",), ()])
+    fields = {"count": 2, "cpu_cores": 0.5, "memory_mb": 64, "placement": [["worker:0", "server:0"], []]}
+    hosts = parse_hosts(fields, 1, 1)
+    sampler = Sampler(lambda: counters.pop(0), Placement(hosts))
     me = [("worker:0", os.getpid())]
     assert sampler.sample(10.0, me) == (0.0, ()), "the first only starts to count"
     burn(0.2)
@@ -53,13 +56,15 @@ def test_use_is_per_second_since_the_last_sample() -> None:
     assert (server.node, server.cpu_cores, server.busy_frac) == ("server:0", None, 0.5)
     assert (host.node, host.out_bytes_per_s, host.in_bytes_per_s) == ("host:0", 500.0, 0.0)
     assert host.cpu_cores == worker.cpu_cores
+    assert (host.limit_cores, worker.limit_cores, host.limit_bytes_per_s) == (0.5, 0.5, None)
+    assert idle.memory_limit_bytes == hosts.hosts[1].memory_bytes is not None
     assert (idle.out_bytes_per_s, idle.in_bytes_per_s, idle.cpu_cores) == (0.0, 1500.0, 0.0)
 
 
 def test_a_new_incarnation_starts_from_nothing() -> None:
     """Its clock is another one: a difference would be nonsense, or negative."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        sampler = Sampler(None, [])
+        sampler = Sampler(None, None)
         sampler.sample(0.0, [("worker:0", os.getpid())])
         (node,) = sampler.sample(1.0, [("worker:0", other.pid)])[1]
         other.communicate(b"\n")

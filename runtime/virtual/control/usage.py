@@ -1,0 +1,74 @@
+"""What tasks and hosts use on the virtual clock, as the live runtime samples it: events ``Observed``.
+
+The machine model integrates: finished work and messages, and those in progress up to now. Memory is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import final
+
+from runtime.cluster.hosts import Placement, limits_of
+from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from strategies.protocol import NodeId, NodeUse
+
+
+@final
+class Usage:
+    """Of the ``tasks`` of one job, and of the hosts of its ``placement``; ``machines`` None: times without machines."""
+
+    def __init__(self, tasks: Collection[str], machines: Machines | None, placement: Placement | None) -> None:
+        self.tasks, self.machines, self.placement = tuple(tasks), machines, placement
+        self._before: dict[str, float] = {}
+        self._busy_s: dict[str, float] = {}
+        self._at_s: float | None = None
+
+    def served(self, server: int, busy_s: float) -> None:
+        """Add what a server was busy for."""
+        name = str(NodeId.server(server))
+        self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
+
+    def sample(self, now: float) -> tuple[float, tuple[NodeUse, ...]]:
+        """(seconds since the last sample, use of every task and host since then); the first only starts to count."""
+        period_s = 0.0 if self._at_s is None else now - self._at_s
+        self._at_s = now
+        used, busy_s = self._since_last(), self._busy_s
+        self._busy_s = {}
+        if period_s <= 0:
+            return period_s, ()
+        tasks = {task: self._task(task, used, busy_s.get(task), period_s) for task in self.tasks}
+        return period_s, (*tasks.values(), *self._hosts(tasks, used, period_s))
+
+    def _since_last(self) -> dict[str, float]:
+        if self.machines is None:
+            return {}
+        hosts = [] if self.placement is None else [f"host:{host.number}" for host in self.placement.hosts.hosts]
+        sums = {task: self.machines.core_seconds(task) for task in self.tasks}
+        for host in hosts:
+            sums[f"out {host}"], sums[f"in {host}"] = self.machines.bytes_of(host)
+        before, self._before = self._before, sums
+        return {name: value - before.get(name, 0.0) for name, value in sums.items()}
+
+    def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
+        host = None if self.placement is None else self.placement.host(task)
+        return NodeUse(
+            node=task,
+            cpu_cores=None if self.machines is None else used[task] / period_s,
+            busy_frac=None if busy_s is None else busy_s / period_s,
+            **limits_of(host),
+        )
+
+    def _hosts(self, tasks: dict[str, NodeUse], used: dict[str, float], period_s: float) -> list[NodeUse]:
+        if self.placement is None:
+            return []
+        return [
+            NodeUse(
+                node=(name := f"host:{host.number}"),
+                cpu_cores=sum(tasks[task].cpu_cores or 0.0 for task in self.placement.tasks_on[host.number]),
+                out_bytes_per_s=used[f"out {name}"] / PAYLOAD_FRAC / period_s,
+                in_bytes_per_s=used[f"in {name}"] / PAYLOAD_FRAC / period_s,
+                **limits_of(host),
+            )
+            for host in self.placement.hosts.hosts
+        ]

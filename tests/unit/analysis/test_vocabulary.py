@@ -1,0 +1,44 @@
+"""The reader of records knows the strategies' vocabulary: what it reads of an event or command is what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from analysis.records import schema
+from strategies import protocol
+from strategies.protocol import AnyCommand, AnyEvent, Grad, NodeUse, Timings
+
+RECORD = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
+WRITTEN = {kind.__name__: kind for kind in (*get_args(AnyEvent), *get_args(AnyCommand))}
+READ = {kind.__name__: kind for kind in (*get_args(schema.Event), *get_args(schema.Command))}
+
+
+def beyond(read: type[Any], written: type[Any]) -> set[str]:
+    """Fields that are read and never written."""
+    return set(read.__struct_fields__) - set(written.__struct_fields__)
+
+
+def test_every_type_is_known() -> None:
+    assert READ.keys() == WRITTEN.keys()
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_what_is_read_is_written(name: str) -> None:
+    assert not beyond(READ[name], WRITTEN[name])
+
+
+def test_a_field_that_nobody_writes_is_found() -> None:
+    assert beyond(schema.Injected, protocol.Started) >= {"asked", "achieved"}
+
+
+@pytest.mark.parametrize("values", [Grad, NodeUse, Timings])
+def test_values_are_read_as_they_are_written(values: type[Any]) -> None:
+    assert getattr(schema, values.__name__) is values
+
+
+@pytest.mark.parametrize("values", [Timings, NodeUse, protocol.Observed, protocol.Scored, protocol.Scheduling])
+def test_the_document_names_every_field(values: type[Any]) -> None:
+    assert [name for name in values.__struct_fields__ if name != "t" and name not in RECORD] == []
