@@ -116,9 +116,9 @@ class Placement:
         """The host that a task is on now."""
         return self.hosts.hosts[self.host_of[task]]
 
-    def name_of(self, task: str) -> str:
-        """The name of that host: ``host:2``."""
-        return str(NodeId("host", self.host_of[task]))
+    def name_of(self, task: str) -> str | None:
+        """The name of that host (``host:2``); None for a task that was never placed."""
+        return str(NodeId("host", self.host_of[task])) if task in self.host_of else None
 
     def move(self, task: str) -> bool:
         """Move a task to the least loaded other host (the first of equals); False if there is no other host."""

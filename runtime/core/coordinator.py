@@ -199,9 +199,7 @@ class Coordinator:
             self.commands.quote(0.0)
 
     def _places(self) -> dict[str, str]:
-        workers = [NodeId.worker(number) for number in range(self.job.num_workers)]
-        servers = [NodeId.server(number) for number in range(self.job.num_servers)]
-        found = {str(node): self.place_of(str(node)) for node in (*workers, *servers)}
+        found = {str(node): self.place_of(str(node)) for node in self.executor.layout.nodes}
         return {node: place for node, place in found.items() if place is not None}
 
     # ---- of workers --------------------------------------------------------------------------------------------------
