@@ -151,8 +151,17 @@ def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> Non
     """Section VI-B, algorithmic saturation. Bmin = largest size with F(B) <= 1.1 F(1)."""
     flat_until_60 = Curve([(size, max(0.08, 0.02 + 0.001 * size)) for size in (1, 8, 16, 32, 64, 96, 128)])
     assert flat_until_60.saturation_samples == 64
+    assert flat_until_60.samples_per_s == pytest.approx(96 / 0.116), "the median from there on"
     assert Curve([(size, size / 100) for size in (1, 8, 16)]).saturation_samples == 1
     assert Curve([(size, size / 100) for size in (1, 8, 16)]).samples_per_s == pytest.approx(100)
+
+
+def test_a_pause_cannot_spoil_every_measurement_of_a_size() -> None:
+    """Beyond the paper. All sizes are measured once before any is measured again."""
+    rounds = profile_rounds(64, range(2), [4, 8, 16], iters=3, warmup_iters=0)
+    once = rounds[: len(rounds) // 3]
+    assert rounds == once * 3
+    assert len({tuple(sorted(sizes.items())) for sizes in once}) == len(once) > 1
 
 
 @given(

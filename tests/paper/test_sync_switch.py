@@ -136,7 +136,7 @@ def test_a_worker_is_a_straggler_when_it_was_slow_for_five_seconds() -> None:
     not after 4.9 s, but after 5.2; over at 12 s."""
     detector, flagged = SlowFor(0.2, 5.0), []
     for t, deviation_frac in SERIES:
-        detector.observe_event(t, 3, deviation_frac)
+        detector.observe_deviation(t, 3, deviation_frac)
         flagged += [t] if detector.flagged else []
     assert flagged == [10.2]
 
@@ -145,9 +145,9 @@ def test_slowness_is_measured_against_the_fastest_worker() -> None:
     """STAR, section III: the deviation from the fastest worker's time."""
     detector = SlowFor(0.2, 0.0)
     for worker, seconds in enumerate([1.0, 1.2, 1.21]):
-        detector.took(1.0, worker, seconds)
+        detector.observe_duration(1.0, worker, seconds)
     assert detector.flagged == {2}
-    detector.gone(2)
+    detector.forget(2)
     assert detector.flagged == set()
 
 

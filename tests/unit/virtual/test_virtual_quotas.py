@@ -6,8 +6,10 @@ import math
 
 import pytest
 
+from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines import quotas
 from runtime.virtual.machines.quotas import Quota, depth_s
+from runtime.virtual.machines.sharing import Sharing
 from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------
@@ -38,6 +40,19 @@ def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
     quota = Quota(0.4, now_s=0.0)
     assert quota.use(0.5) == pytest.approx(quota.depth_s / 0.1)
     assert quota.use(0.4) == math.inf
+
+
+def test_whoever_stands_still_uses_no_quota() -> None:
+    """8 core-seconds at 2 cores, with 2 s in which nothing is given; 20 ms are saved meanwhile."""
+    clock, ended = Clock(), list[float]()
+    cores = Sharing(clock, {"cores": 4.0})
+    cores.set_quota("cores", Quota(2.0, now_s=0.0))
+    cores.start("work", 8.0, ("cores",), lambda: ended.append(clock.now))
+    clock.at(1.0, MACHINE, cores.set_capacity, "cores", 0.0)
+    clock.at(3.0, MACHINE, cores.set_capacity, "cores", 4.0)
+    while not ended:
+        clock.step()
+    assert ended == [pytest.approx(6.0, abs=0.1)]
 
 
 def test_tasks_of_a_host_use_up_its_quota_together() -> None:
