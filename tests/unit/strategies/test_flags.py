@@ -32,6 +32,11 @@ def test_the_slowest_comes_first_and_of_two_alike_the_lower_number() -> None:
     assert slow({3: 9.0, 1: 8.0, 2: 9.0, 0: 1.0, 4: 1.0, 5: 1.0}, 1.5) == [2, 3, 1]
 
 
+def test_who_takes_exactly_so_many_times_as_long_is_slow() -> None:
+    assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 3.0}, 1.5, "median_others") == [3]
+    assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.9}, 1.5, "median_others") == []
+
+
 def test_nobody_is_slow_where_nothing_was_measured_or_nothing_takes_any_time() -> None:
     for center in ("mean_all", "median_others"):
         assert slow({}, 1.5, center) == []
