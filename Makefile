@@ -16,7 +16,7 @@ QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/
 	tests/unit/analysis/test_analysis_metrics.py tests/unit/analysis/test_summary_fields.py \
 	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
 	tests/live/test_device_mix.py
-BESIDE := -n 2 --dist worksteal --benchmark-disable
+PARALLEL := -n 2 --dist worksteal --benchmark-disable
 # Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
 export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
@@ -43,12 +43,12 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 
 test: $(VENV)/.dev  ## all tests but the long ones (a quarter of an hour on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
-	$(PY) -m pytest $(PURE) $(BESIDE) $(TURNS) $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(LIVE) $(BESIDE:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(PARALLEL:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
-	$(PY) -m pytest $(QUICK) $(BESIDE) $(ARGS)
+	$(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
 
 mutants: $(VENV)/.dev  ## plant 500 bugs one by one: do the tests notice? (continues where it was)
 	$(PY) scripts/mutants.py $(ARGS)
@@ -59,23 +59,23 @@ check: $(VENV)/.dev  ## format, lint, types, import arrows
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; leave the machine alone meanwhile)
+bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; keep the machine idle meanwhile)
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
 
-fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; leave the machine alone)
+fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; keep the machine idle)
 	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
 	$(PY) scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
 harm: $(VENV)/.run  ## every strategy over BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
 	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)
 
-injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; leave the machine alone)
+injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; keep the machine idle)
 	$(PY) scripts/calibrate_injectors.py --report docs/injectors.md $(ARGS)
 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
 	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
 
-paper: $(VENV)/.run  ## all runs of docs/paper anew on this commit, and the pages (ARGS=--virtual: half an hour on 2 cores; --live: 90 minutes, leave the machine alone)
+paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual: half an hour on 2 cores; --live: 90 minutes, keep the machine idle)
 	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
@@ -86,8 +86,8 @@ chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 
 
 slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; all long tests; chance ten times as often (an hour)
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
-	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(BESIDE:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest tests/unit $(BESIDE) --hypothesis-profile nightly $(ARGS)
+	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(PARALLEL:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
 
 clean:  ## remove environments, caches and records
 	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -134,7 +134,7 @@ class Executor:
                 self.record.note(t, "Held", worker=command.worker)
 
     def partition(self, t: float, command: Partition) -> None:
-        """Begin a round."""
+        """Begin a round of parts."""
         newest = self.shards.newest_epoch
         try:
             begun = self.parts.open(command.num_samples, command.num_parts)

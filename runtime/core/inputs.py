@@ -24,7 +24,7 @@ from strategies.protocol import NodeUse, Timings
 
 
 class Input(msgspec.Struct, frozen=True, gc=False):
-    """Base class."""
+    """Base of all inputs."""
 
 
 class JobStarted(Input, frozen=True):

@@ -116,7 +116,7 @@ class Port(Protocol):
         ...
 
     def compute_reference(self, number: int, version: int) -> None:
-        """Compute reference gradient ``number`` on the parameters of now and hand it to all servers.
+        """Compute reference gradient ``number`` on the current parameters and push it to all servers.
 
         Answers with ``Scoring.reference_ready``. Lost with who computes it; ``Scoring.repeat`` asks again.
         """

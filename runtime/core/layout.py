@@ -66,7 +66,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def with_worker(self, node: NodeId) -> Layout:
-        """A worker more."""
+        """The layout with another worker."""
         self._check_new(node, "worker")
         return self._changed(workers=(*self.workers, node), next_worker=node.number + 1)
 

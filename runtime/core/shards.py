@@ -38,7 +38,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def samples(self) -> int:
-        """Number of samples."""
+        """The number of samples of the range."""
         return self.stop - self.start
 
     def cut(self, samples: int) -> tuple[Range, Range]:

@@ -1,7 +1,7 @@
 """Jobs that have passed all checks start one after another, as Hydra's own launcher starts them.
 
 Hydra's ``run_job`` makes the output directory, stores ``.hydra/`` and changes into the directory if that is asked for;
-the user's callbacks hear of everything. Nothing is composed or built here any more.
+the user's callbacks are notified of everything. Nothing is composed or built here any more.
 """
 
 from __future__ import annotations

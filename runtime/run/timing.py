@@ -16,10 +16,10 @@ class Forgetful:
     """A record that keeps nothing."""
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        """Ignore an event."""
+        """Ignore an event and its answer."""
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """Ignore a note."""
+        """Ignore a note of the coordinator."""
 
 
 def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Outcome:

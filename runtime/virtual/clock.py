@@ -83,7 +83,7 @@ class Clock:
         return self.timeline.next_s
 
     def step(self) -> None:
-        """See :meth:`Timeline.step`."""
+        """Carry out the next action, see :meth:`Timeline.step`."""
         self.timeline.step()
 
     def catch_up(self) -> None:

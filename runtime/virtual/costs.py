@@ -112,7 +112,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``runtime/fitted/costs/*.yaml``."""
+    """The content of a file ``runtime/fitted/costs/*.yaml``."""
 
     schema: Literal[1]
     values: Costs
@@ -133,7 +133,7 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> Costs:
-        """The model's values."""
+        """The fitted values of the model."""
         return self.file.values
 
     def extrapolates(self, batch_samples: int, num_workers: int) -> bool:

@@ -27,7 +27,7 @@ def main(module: str, function: str, arguments: str) -> dict[str, object]:
         return {"unavailable": str(reason)}
     except NotImplementedError as reason:
         return {"error": f"not implemented: {reason}"}
-    except Exception as error:  # noqa: BLE001  (whatever it is, the launcher must hear of it)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the launcher must learn of it)
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #define LINES 64         /* a line's address decides which cache slice serves it: visit many, not one by luck */
-#define CHECK_EVERY 4096 /* spins between two looks at the clock: no partner may keep us for ever */
+#define CHECK_EVERY 4096 /* spins between two looks at the clock: no partner may keep us forever */
 
 typedef struct {
     _Alignas(128) atomic_uint turn; /* alone on its line; 128 because neighbours are prefetched in pairs */

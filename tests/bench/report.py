@@ -16,7 +16,7 @@ from .rounds import Comparison
 
 
 class Report:
-    """One per session."""
+    """The report of one test session."""
 
     def __init__(self, probe: Probe, path: Path) -> None:
         self.probe, self.path = probe, path

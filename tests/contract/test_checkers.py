@@ -123,7 +123,7 @@ class AveragesTheMeans(Sound):
 
 
 class ForgetfulMin(BoundedGate):
-    """A worker that left stays in the minimum for ever."""
+    """A worker that left stays in the minimum forever."""
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         return super().lost(worker, True)
@@ -232,7 +232,7 @@ def test_a_planted_fault_is_found(cls: type[Strategy], mode: str, checkers: set[
 
 
 class Blind(GradientLedger):
-    """Refuses nothing."""
+    """A checker that refuses nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Workers that join with a new number and leave for good while the job runs: every strategy goes on, exactly.
+"""Workers that join with a new number and leave for good while the job runs: every strategy continues, exactly.
 
 No strategy can ask for that yet; here the runtime's side of it is called directly.
 """

@@ -217,7 +217,7 @@ def test_two_objects_share_no_state(name: str) -> None:
 
 @every_name
 def test_an_object_can_be_started_again(name: str) -> None:
-    """``Started`` resets everything."""
+    """``Started`` resets a used strategy."""
     num_workers = max(n for n in (2, 4) if fits(name, n))
     once = scenario(make(name), num_workers, "restarts", 0).run()
     again = scenario(once.core.strategy, num_workers, "restarts", 0).run()

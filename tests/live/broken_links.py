@@ -12,7 +12,7 @@ from runtime.live.hosts import rules
 
 @dataclass(kw_only=True)
 class BrokenLinks(LiveRuntime):  # type: ignore[misc]
-    """As ``runtime=live``."""
+    """``runtime=live`` with links that break."""
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         rules.burst_bytes = lambda rate: 600

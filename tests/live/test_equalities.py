@@ -41,7 +41,7 @@ Trouble = Callable[[Run], None]
 
 
 def leave_alone(run: Run) -> None:
-    """Nothing happens."""
+    """A plan without any disturbance."""
 
 
 def kill_a_worker_and_a_server(run: Run) -> None:

@@ -159,7 +159,7 @@ def test_a_cut_of_the_rate_to_a_tenth_does_not_collapse(lab: Lab) -> None:
 
 
 def test_a_fast_link_that_is_throttled_still_passes_what_waits_in_it(lab: Lab) -> None:
-    """Segments of several frames that a smaller bucket could not hold would wait for ever."""
+    """Segments of several frames that a smaller bucket could not hold would wait forever."""
     found = outcome(lab, "slowed_from_fast")
     assert found["before"] > 0.1
     assert all(0.3 < found[f"at {rate}"] < 2.0 for rate in (250, 100, 10)), found

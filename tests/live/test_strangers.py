@@ -1,4 +1,4 @@
-"""Strangers at the ports of a running job, and what a run shows of itself to the rest of the machine."""
+"""Unauthenticated peers at the ports of a running job, and what a run shows of itself to the rest of the machine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def assert_turned_away(sock: socket.socket) -> None:
 
 
 def say(*words: bytes) -> Attack:
-    """Strangers who speak at once and are to be turned away at once."""
+    """Unauthenticated peers that send at once and must be refused at once."""
 
     def unauthenticated(where: list[Address], stack: ExitStack) -> None:
         for address in where:
@@ -164,7 +164,7 @@ def test_strangers_neither_harm_nor_halt(start: Start, transport: str) -> None:
 
 
 def test_a_full_house_keeps_nobody_of_ours_out(start: Start) -> None:
-    """While strangers hold as many connections as they get, a worker dies and comes back."""
+    """While unauthenticated peers hold as many connections as they get, a worker dies and returns."""
     with job(start, deaths=2) as run, ExitStack() as stack:
         hundred_connections(addresses(run), stack)
         assert run.unregister(("worker", 0))

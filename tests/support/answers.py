@@ -33,7 +33,7 @@ class Answers:
 
     @property
     def events(self) -> list[Any]:
-        """The strategy's events."""
+        """The events that the strategy received."""
         return [line.event for line in self.lines]
 
     @property

@@ -135,7 +135,7 @@ KERNEL_THINGS: dict[str, Callable[[], set[str]]] = {
     "network interface": interfaces,
     "mount": mounts,
     "network namespace": named_namespaces,
-    "entry of the crash ledger": crash_ledger,
+    "entry of the crash registry": crash_ledger,
 }
 
 

@@ -13,7 +13,7 @@ Cause = Literal["start", "crash", "released", "place"]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Base class."""
+    """Base of all effects."""
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ NOTHING = -1
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Base class."""
+    """Base of all inputs."""
 
 
 # ---- of one incarnation of a task ------------------------------------------------------------------------------------

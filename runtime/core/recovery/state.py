@@ -42,7 +42,7 @@ class RecoveryState:
     # ---- effects -----------------------------------------------------------------------------------------------------
 
     def emit(self, effect: AnyEffect) -> None:
-        """Append an effect."""
+        """Append an effect to those emitted before."""
         self._effects.append(effect)
 
     def take_effects(self) -> list[AnyEffect]:

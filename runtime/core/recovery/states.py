@@ -22,7 +22,7 @@ class TaskState(StrEnum):
 
 
 class TaskStep(StrEnum):
-    """What changes that."""
+    """Steps that change the state of a task."""
 
     BUILT = "built"
     DETACHED = "detached"
@@ -44,7 +44,7 @@ class Phase(StrEnum):
 
 
 class PhaseStep(StrEnum):
-    """What changes that."""
+    """Steps that change the phase of a recovery."""
 
     LOSS = "loss"
     GATHERED = "gathered"

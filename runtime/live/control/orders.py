@@ -8,7 +8,7 @@ from typing import assert_never
 from runtime.core.recovery.effects import Attach, Donate, Fence, Halt, Kill, Launch, Load, OfGroup, Reconfigure, Store
 from runtime.core.recovery.task import Key
 from runtime.live.control.agents import Agents
-from runtime.live.control.tasks import BESIDE, Task
+from runtime.live.control.tasks import OUTSIDE_NETWORK, Task
 from runtime.live.transport import messages
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
@@ -81,7 +81,7 @@ class Orders:
                 assert_never(effect)
 
     def _attach(self, effect: Attach) -> None:
-        beside = effect.key.role in BESIDE
+        beside = effect.key.role in OUTSIDE_NETWORK
         known = [self.tasks[key] for key in effect.to]
         addresses = [task.side if beside and task.side else task.address for task in known]
         servers = tuple(address for address in addresses if address)

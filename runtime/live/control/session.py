@@ -21,7 +21,7 @@ from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.control.reports import input_of
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.live.control.tasks import BESIDE
+from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -85,7 +85,7 @@ class LiveSession:
 
     @property
     def t(self) -> float:
-        """The job's time."""
+        """The time of the job in seconds."""
         if not self.started:
             return 0.0
         return self.coordinator.finished_s if self.coordinator.status else self.loop.now
@@ -235,7 +235,7 @@ class LiveSession:
     def pids(self) -> list[tuple[str, int]]:
         """Workers and servers that have a process."""
         tasks = self.supervisor.tasks.items()
-        return [(str(key), task.pid) for key, task in tasks if task.pid and key.role not in BESIDE]
+        return [(str(key), task.pid) for key, task in tasks if task.pid and key.role not in OUTSIDE_NETWORK]
 
     # ---- where the workers are replicas ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from runtime.errors import NO_SPACE
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
 
-BESIDE = ("evaluator", "scorer")
+OUTSIDE_NETWORK = ("evaluator", "scorer")
 """Tasks that reach the servers outside the emulated network."""
 MAX_FUTILE = 3
 """Consecutive deaths of a task without useful work after which it is given up (a crash loop)."""

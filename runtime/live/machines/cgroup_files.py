@@ -71,7 +71,7 @@ class Kernel:
             os.close(descriptor)
 
     def make(self, path: Path) -> None:
-        """Create a group."""
+        """Create a group without limits."""
         path.mkdir()
 
     def remove(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class GroupFiles:
         return type(self)(path, self.kernel)
 
     def stat(self) -> dict[str, int]:
-        """``cpu.stat``."""
+        """The counters of ``cpu.stat`` by name."""
         return {name: int(value) for name, value in (line.split() for line in self.get("cpu.stat").splitlines())}
 
     def quota(self) -> Quota:

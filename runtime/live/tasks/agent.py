@@ -36,7 +36,7 @@ COMPUTING = frozenset({"worker", "evaluator", "scorer"})
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point of the agent."""
     die_with(int(sys.argv[1]))
     keep_freed_memory()
     spec_bytes = sys.stdin.buffer.read()

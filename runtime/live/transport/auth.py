@@ -47,7 +47,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> NodeId:
-        """Role and number."""
+        """The task's role and number."""
         return NodeId(self.role, self.id)
 
 

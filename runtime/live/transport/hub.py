@@ -74,7 +74,7 @@ class Hub:
             peer[1].sock.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the listener and all connections."""
         for key in list(self.peers):
             self.hang_up(key)
         for sock in [*self.unauthenticated, self.listener]:

@@ -31,7 +31,7 @@ class Loop:
 
     @property
     def called(self) -> Loop | None:
-        """Whose callback was called last: this loop's or that of one beside it."""
+        """The loop whose callback was called last: this one or a concurrent one."""
         return self._shared.called
 
     def restart_clock(self) -> None:
@@ -87,12 +87,12 @@ class Loop:
             call()
 
     def close(self) -> None:
-        """Release the selector, of all that are beside it."""
+        """Release the selector of all concurrent loops."""
         self.selector.close()
 
 
 class _Shared:
-    """What loops beside each other have in common; timers have times of the monotonic clock."""
+    """The common state of concurrent loops; timers have times of the monotonic clock."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()

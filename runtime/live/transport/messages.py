@@ -321,7 +321,7 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Heartbeat(Message, frozen=True, kw_only=True, tag=True):
-    """Alive."""
+    """The task or agent is alive."""
 
 
 AnyMessage = (

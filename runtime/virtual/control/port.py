@@ -48,7 +48,7 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._apply(order, sent_s))
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Discard gradients."""
+        """Discard gradients on all servers."""
         self._orders.append(lambda _: self.learner.drop(grads))
 
     def compute_reference(self, number: int, version: int) -> None:

@@ -105,7 +105,7 @@ class VirtualSupervisor:
         took_s = self.clock.now - self._files.complete(effect.number)
         self.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
 
-    # ---- what befalls tasks ------------------------------------------------------------------------------------------
+    # ---- events of tasks ---------------------------------------------------------------------------------------------
 
     def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
         """A worker's process is lost; with ``restarting`` the next incarnation joins after its restart time."""

@@ -39,7 +39,7 @@ def hint_of(
 ) -> BoundedStalenessHint | None:
     """The strategy's hint if this job follows it throughout; None if it needs the full runtime.
 
-    That requires equal batches that fill the epoch, a data policy without leftovers, and no other event in between.
+    That requires equal batches that fill the epoch, a data policy without remainders, and no other event in between.
     ``scored``: there is a metric to evaluate. ``kinds``: of disturbances in the plan.
     """
     staleness_hint = strategy.staleness_hint()
@@ -168,7 +168,7 @@ class RegularRun(ABC):
         return self._outcome(status, reason)
 
     def _outcome(self, status: RunStatus, reason: str) -> Outcome:
-        """The outcome, recorded."""
+        """Record and return the outcome."""
         job, all_done = self.job, self.done == self.total
         assert job.epochs is not None
         per_epoch = job.num_samples // self.samples

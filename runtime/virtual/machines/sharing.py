@@ -32,7 +32,7 @@ class Sharing:
         self._due_s = math.inf
 
     def add(self, capacities: Mapping[str, float]) -> None:
-        """More resources."""
+        """Add resources with their capacities."""
         self._capacities |= capacities
         self._fluid.add(capacities)
 

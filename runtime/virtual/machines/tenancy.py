@@ -1,4 +1,4 @@
-"""A job's place on machines that it shares with other jobs: its tasks have the job's name, and its clock goes on."""
+"""A job's place on machines that it shares with other jobs: its tasks have the job's name, and its clock continues."""
 
 from __future__ import annotations
 

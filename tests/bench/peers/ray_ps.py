@@ -28,7 +28,7 @@ STORE_BYTES = 1 << 28
 
 
 class Server:
-    """Holds the parameters."""
+    """The actor that holds the parameters."""
 
     def __init__(self, model: str) -> None:
         self.model = models.build(model)

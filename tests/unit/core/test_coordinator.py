@@ -104,7 +104,7 @@ def test_a_barrier_at_the_end_of_an_epoch_is_not_waited_for_in_vain() -> None:
 
 
 def test_a_worker_without_data_idles_instead_of_spinning() -> None:
-    """The strategy hears of nothing but the arrivals of the slow one."""
+    """The strategy receives nothing but the arrivals of the slow one."""
     run = HeapRun(ASP(data="even"), make_job(num_samples=40, epochs=1, max_time_s=100.0), [1, 1, 1, 4]).run()
     assert len(run.events) == 1 + 40
     assert run.core.finished_s == 40.0

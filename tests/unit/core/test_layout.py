@@ -47,7 +47,7 @@ def test_a_checker_of_partitions_sees_gaps_overlaps_and_cuts_that_are_not_aligne
 
 
 def change(layout: Layout, data: st.DataObject) -> Layout:
-    """Any lawful change."""
+    """Any change that is lawful."""
     idle = [server for server in layout.servers if server not in layout.holders]
     lawful: list[Callable[[], Layout]] = [
         lambda: layout.with_worker(NodeId.worker(layout.next_number("worker") + data.draw(st.integers(0, 2)))),

@@ -241,7 +241,7 @@ def test_a_restart_that_a_loss_has_overtaken_is_void() -> None:
 
 
 def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> None:
-    """It was waited for for ever on the virtual clock: the checkpoint before could not become complete any more."""
+    """It was waited for forever on the virtual clock: the checkpoint before could not become complete any more."""
     world = begun(rules("virtual", "checkpoint"), 2, 1)
     world.do(("restart", ("server", 0)))
     unregister(world, ("worker", 0))

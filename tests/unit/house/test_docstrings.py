@@ -14,11 +14,7 @@ from tests.support.runs import ROOT
 PACKAGES = ["analysis", "injectors", "predictors", "runtime", "strategies", "workloads"]
 FRAMEWORK = {"call", "forward"}
 """What Keras and PyTorch document: a layer's computation, whose shapes its class states."""
-INFORMATIVE_ROOMS = [
-    *("analysis", "injectors", "predictors", "scripts", "strategies", "workloads"),
-    *(f"runtime/{room}" for room in ("backends", "cluster", "containment", "fitted", "record", "training")),
-]
-"""Rooms whose docstrings have been edited; the others follow."""
+INFORMATIVE_ROOMS = [*PACKAGES, "scripts", "tests"]
 MIN_WORDS = 4
 
 

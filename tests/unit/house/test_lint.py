@@ -31,7 +31,7 @@ CALLS = {
 }
 OPEN_DOORS = {"0.0.0.0", "::", "::0"}
 ENDLESS = {"wait", "communicate", "join"}
-"""Of processes and threads: without an argument they wait for ever."""
+"""Of processes and threads: without an argument they wait forever."""
 
 
 def findings(source: str, where: str = "source") -> list[str]:
@@ -67,7 +67,7 @@ def problems_of_call(call: ast.Call) -> Iterator[str]:
             yield f"{name} allows pickles"
     ending = name.rpartition(".")[2]
     if isinstance(call.func, ast.Attribute) and ending in ENDLESS and not call.args and not call.keywords:
-        yield f"{name}() waits for ever"
+        yield f"{name}() waits forever"
 
 
 def sources() -> list[Path]:

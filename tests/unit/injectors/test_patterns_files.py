@@ -51,7 +51,7 @@ SHA256 = {
     ("transient_and_persistent", 0): "25ce4d503ac8db9e841523824dccf7e706013d9440f13f7737cdfa7774d25df4",
     ("transient_and_persistent", 7): "9bf0c271ef6d1f6658299ecf7aa7851f42b2cfc37fb9d38c77277cb44ea99767",
 }
-"""Of the plans on CLUSTER for 120 s as the first release made them: published ones must stay the same for ever."""
+"""Of the plans on CLUSTER for 120 s as the first release made them: published ones must stay the same forever."""
 
 
 def load(name: str) -> dict[str, Any]:

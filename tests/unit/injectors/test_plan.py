@@ -224,7 +224,7 @@ def test_what_names_a_target() -> None:
 
 
 def test_a_fraction_of_nothing_is_not_left_out_but_refused() -> None:
-    """Only a delay or slow-down of 0 does nothing; a quota of 0 is a mistake that must be heard of."""
+    """Only a delay or slow-down of 0 does nothing; a quota of 0 is an error that must be reported."""
     windows = [window(0, 1, kind=kind, magnitude=0.0) for kind in ("delay", "slowdown", "cpu")]
     plan = build_plan("p", 0, 10.0, windows)
     assert [one.kind for one in plan.disturbances] == ["cpu"]

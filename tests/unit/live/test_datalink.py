@@ -248,7 +248,7 @@ def test_a_reader_that_is_gone_is_an_error_of_its_link_alone(line: Line) -> None
         line.link.deliver(store, GENERATION, 1)
 
 
-# ---- the board ------------------------------------------------------------------------------------------------------
+# ---- shared buffers --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

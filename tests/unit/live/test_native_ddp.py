@@ -20,7 +20,7 @@ from workloads.digits import Digits
 
 KEPT: list[NativeModel] = []
 """To be freed later: when DistributedDataParallel is freed it waits for gloo's thread without letting Python go (torch
-2.13), and just after a sum that thread waits for Python: for ever. A worker frees none, it ends."""
+2.13), and just after a sum that thread waits for Python: forever. A worker frees none, it ends."""
 
 
 @pytest.fixture

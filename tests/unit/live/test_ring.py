@@ -200,7 +200,7 @@ def test_who_waits_in_the_middle_of_a_step_looks_around(make: Callable[..., Rank
     assert isinstance(raised, Halted)
 
 
-# ---- the entrance ---------------------------------------------------------------------------------------------------
+# ---- the acceptor ---------------------------------------------------------------------------------------------------
 
 
 def dial(address: Address) -> socket.socket:

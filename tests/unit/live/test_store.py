@@ -131,7 +131,7 @@ def test_a_checkpoint_brings_back_every_bit(tmp_path: Path, optimizer: dict[str,
         assert back.params.tobytes() == undisturbed
 
 
-# ---- the board ------------------------------------------------------------------------------------------------------
+# ---- shared buffers --------------------------------------------------------------------------------------------------
 
 
 def test_a_gradient_in_its_workers_row_is_saved_before_the_worker_writes_the_next(buffers: SharedBuffers) -> None:

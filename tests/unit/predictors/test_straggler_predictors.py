@@ -185,7 +185,7 @@ def test_a_worker_that_is_always_slow_is_tagged_and_no_other(name: str) -> None:
     received(predictor, *[[1.0, 1.0, 3.0, 1.0]] * 6, since=6)
     assert predictor.tags(12.0) == {2}
     received(predictor, *[[1.0, 1.0, 1.0, 1.0]] * 40, since=12)
-    assert predictor.tags(52.0) == set(), "and not for ever"
+    assert predictor.tags(52.0) == set(), "and not forever"
 
 
 @every_predictor

@@ -234,7 +234,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
 
 # ---- different ------------------------------------------------------------------------------------------------------
 
-SPOILT = ("more samples", "the next float", "another order", "no command", "another state", "swapped", "a stranger")
+SPOILT = ("more samples", "the next float", "another order", "no command", "another state", "swapped", "a foreigner")
 
 
 def spoil(lines: Lines, how: str) -> Line:
@@ -249,7 +249,7 @@ def spoil(lines: Lines, how: str) -> Line:
             one["state"] = {"blocked": 3}
         case "swapped":  # but for their times
             one["event"], other["event"] = {**other["event"], "t": one["t"]}, {**one["event"], "t": other["t"]}
-        case "a stranger":
+        case "a foreigner":
             one["event"]["grad"]["worker"] = 17
         case "another order" | "no command":
             lines[1]["commands"] = lines[1]["commands"][::-1] if how == "another order" else []
@@ -262,7 +262,7 @@ def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> 
     lines = read_lines(asp)
     seq = spoil(lines, how)["seq"]
     out = assert_different(replayed(rewrite(asp, lines)), seq)
-    assert ("    got (now):\n        KeyError: 17\n" in out) == (how == "a stranger")
+    assert ("    got (now):\n        KeyError: 17\n" in out) == (how == "a foreigner")
     assert ("    expected (as recorded):\n        no command\n" in out) == (how == "no command")
     assert ("    got state (now): unchanged\n" in out) == (how == "another state")
     assert invariants.replay(lines, invariants.strategy_of(asp))[0].startswith(f"seq {seq}: ")

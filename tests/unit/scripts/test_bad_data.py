@@ -19,7 +19,7 @@ Act = Callable[[Path], None]
 
 
 def leave(raw: Path) -> None:
-    """As it is."""
+    """Leave the file as it is."""
 
 
 def put(name: str, content: bytes) -> Act:

@@ -148,7 +148,7 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     seen.observe_event(Woke(t=8.0, tag="x"))
     assert (seen.mature(NodeId.worker(0), "short"), seen.mature(NodeId.worker(0), "long")) == (True, False)
     assert not seen.mature(NodeId.worker(1), "short"), "it has said nothing"
-    assert not seen.mature(NodeId.worker(9), "short"), "nobody has heard of it"
+    assert not seen.mature(NodeId.worker(9), "short"), "it is unknown"
     assert seen.mature_bpts_s("short") == {0: 1.0}
     seen.observe_event(Woke(t=15.0, tag="x"))
     assert not seen.mature(NodeId.worker(0), "short"), "all but two records are too old"

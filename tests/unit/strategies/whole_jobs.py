@@ -25,7 +25,7 @@ class States:
             self.of.setdefault(name, []).append(value)
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
-        """Not looked at."""
+        """Ignore a note of the coordinator."""
 
 
 def run_line(line: str) -> tuple[Outcome, States]:

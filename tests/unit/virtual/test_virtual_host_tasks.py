@@ -177,7 +177,7 @@ def test_the_parts_of_a_message_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize("shares_memory", [False, True])
 def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None:
-    """Ordered at 1.1: until 1.51; on the board nobody takes anything."""
+    """Ordered at 1.1: until 1.51; with shared buffers nothing is received."""
     model = WorkerModel(shares_memory=shares_memory)
     model.begin(1.0)
     model.servers.update(1.1, 1)

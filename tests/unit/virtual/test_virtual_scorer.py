@@ -72,7 +72,7 @@ def run(clock: Clock) -> None:
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
 @pytest.mark.parametrize(("shares_memory", "travels"), [(False, 2), (True, 1)])
 def test_a_reference_costs_two_messages_and_the_computation(kind: str, shares_memory: bool, travels: int) -> None:
-    """Order 0.5, data 0.25, 3 samples 10, each message 1 + 192 / 16 = 13, and 0.5 until it is heard of."""
+    """Order 0.5, data 0.25, 3 samples 10, each message 1 + 192 / 16 = 13, and 0.5 until it is notified."""
     clock, _, scorer, heard = scorer_of(kind, shares_memory=shares_memory)
     scorer.compute_reference(7, 0.0)
     run(clock)

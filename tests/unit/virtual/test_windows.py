@@ -1,4 +1,4 @@
-"""A plan's windows are told at their time, once, to whom they concern: with stand-ins for machines and supervisor."""
+"""Changes of a plan's windows are notified once, at their time (with fakes for machines and supervisor)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Told = list[tuple[float, str, str]]
 
 
 def told(*windows: dict[str, Any], hosts: Hosts | None = None, moves: tuple[tuple[float, str], ...] = ()) -> Told:
-    """(time, what, target) of everything that is told until the plan is over."""
+    """(time, what, target) of every notification until the plan is over."""
     clock, found = Clock(), list[tuple[float, str, str]]()
 
     def change(target: str, kind: str, level: float) -> list[str]:

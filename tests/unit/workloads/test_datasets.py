@@ -150,7 +150,7 @@ def test_criteo_lines_line_by_line(chunk_bytes: int, tmp_path: Path, monkeypatch
 
 
 def test_a_category_always_has_the_same_bucket(tmp_path: Path) -> None:
-    """Hashes are of the value alone and the same for ever: prepared arrays would not fit parameters otherwise."""
+    """Hashes are of the value alone and the same forever: prepared arrays would not fit parameters otherwise."""
     rng = np.random.default_rng(0)
     counts = "\t".join(["1"] * 13)
     first = ["68fd1e64", "80e26c9b", *(f"{rng.integers(0, 2**32):08x}" for _ in range(24))]
