@@ -44,7 +44,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     num_workers: int
     layout: Layout
-    """Of the start: who holds which part of the parameters until told otherwise."""
+    """Layout of the start: which task holds which part of the parameters, until a later layout."""
     num_samples: int
     shard_samples: int | None
     num_shards: int
