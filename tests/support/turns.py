@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS = 8
+TURNS = 16
 
 
 def turn_of(node_id: str) -> int:
