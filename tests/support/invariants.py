@@ -124,7 +124,8 @@ class Book:
     def on_joined(self, event: Line, seq: int) -> None:
         worker = event["worker"]
         self.check(worker not in self.here, f"seq {seq}: worker {worker} joined, but was here")
-        self.check(event["incarnation"] > (self.incarnation[worker] or 0), f"seq {seq}: {event}")
+        before = self.incarnation.get(worker, -1)  # a newcomer begins with 0
+        self.check(event["incarnation"] > (0 if before is None else before), f"seq {seq}: {event}")
         self.here.add(worker)
         self.idle.setdefault(worker, True)
         self.incarnation[worker] = event["incarnation"]

@@ -57,7 +57,7 @@ class Recovering:
         match effect:
             case effects.Launch(key, incarnation, "start"):
                 self.happen(t, inputs.Ready(key, incarnation))
-            case effects.Launch(key, incarnation, "place"):
+            case effects.Launch(key, incarnation, "place" | "new"):
                 self._later(t + self.launch_s, inputs.Ready(key, incarnation))
             case effects.Launch(key, incarnation):
                 self._later(self._starts_at[key], inputs.Ready(key, incarnation))

@@ -223,7 +223,7 @@ class Recovery:
             case Admit():
                 task = self.state.admit(given.key)
                 self.state.emit(WorkerAdmitted(task.id))
-                self.state.emit(Launch(task.key, task.incarnation, "place"))
+                self.state.emit(Launch(task.key, task.incarnation, "new"))
             case Dismiss():
                 self._dismiss(self.tasks[given.key], given.reason)
             case Hold():

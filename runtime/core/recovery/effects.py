@@ -8,7 +8,7 @@ import msgspec
 
 from runtime.core.recovery.task import Key
 
-Cause = Literal["start", "crash", "released", "place"]
+Cause = Literal["start", "crash", "released", "place", "new"]
 """Reasons for a launch: start of the job, death of the predecessor, release by the plan, a place."""
 
 

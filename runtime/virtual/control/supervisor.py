@@ -123,6 +123,14 @@ class VirtualSupervisor:
         """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
         self._tell(t, inputs.Restart(NodeId.parse(node), pending_s))
 
+    def admit(self, worker: int) -> None:
+        """A worker with a new number is launched, and joins after the time that this takes."""
+        self.drive(lambda t: self._tell(t, inputs.Admit(NodeId.worker(worker))))
+
+    def dismiss(self, worker: int, reason: str) -> None:
+        """A worker ends now, for good."""
+        self.drive(lambda t: self._tell(t, inputs.Dismiss(NodeId.worker(worker), reason)))
+
     def hold(self, task: str) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
         self.drive(lambda t: self._tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
@@ -193,7 +201,7 @@ class VirtualSupervisor:
                 self._built(effect.key, effect.incarnation)
             case "crash":
                 self._build(effect, self._t + self.costs.restart_s)
-            case "released":
+            case "released" | "new":
                 self._build(effect, self._t + self.costs.launch_s)
             case _:
                 assert_never(effect.cause)
@@ -324,11 +332,13 @@ class VirtualSupervisor:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
-                | effects.WorkerAdmitted()
                 | effects.WorkerRetired()
                 | effects.AuxiliaryLost()
                 | effects.AuxiliaryJoined()
             ):
+                coordinator.receive(t, news)
+            case effects.WorkerAdmitted():
+                self.workers.add(news.worker, t)
                 coordinator.receive(t, news)
             case effects.ServerLost():
                 self._void()

@@ -19,9 +19,15 @@ class Network:
     """Transfers share the links max-min fairly; each calls back when its last byte has arrived."""
 
     def __init__(self, clock: Clock, link_bytes_per_s: float, num_workers: int, num_servers: int) -> None:
-        rate, pool = link_bytes_per_s, link_bytes_per_s * num_servers
-        links = {f"{way}:{worker}": rate for worker in range(num_workers) for way in ("pull", "push")}
-        self._links = Sharing(clock, {**links, "pull:servers": pool, "push:servers": pool})
+        self.link_bytes_per_s = link_bytes_per_s
+        pool = link_bytes_per_s * num_servers
+        self._links = Sharing(clock, {"pull:servers": pool, "push:servers": pool})
+        for worker in range(num_workers):
+            self.add(worker)
+
+    def add(self, worker: int) -> None:
+        """A worker's link, each way."""
+        self._links.add({f"{way}:{worker}": self.link_bytes_per_s for way in ("pull", "push")})
 
     def transfer(self, key: Key, num_bytes: int, then: Callable[[], None]) -> None:
         """Begin a transfer now; ``then()`` is called at the end."""

@@ -45,14 +45,17 @@ class HostWorkers(WorkerModel):
             costs,
             servers.num_bytes,
             shares_memory=shares_memory,
-            num_workers=len(profiles),
+            profiles=profiles,
             seed=seed,
             arrived=arrived,
         )
-        self.machines, self.profiles, self.servers = machines, list(profiles), servers
+        self.machines, self.servers = machines, servers
         self.default = default
-        self.names = [str(NodeId.worker(number)) for number in range(len(profiles))]
+        self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
+
+    def add(self, worker: int, at_s: float) -> None:
+        raise NotImplementedError(f"worker {worker}: a newcomer has no place on shared machines yet; see why_fixed")
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
         node = NodeId.parse(task)

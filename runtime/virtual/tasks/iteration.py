@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf
 
-from runtime.cluster.device import DeviceProfile
+from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
@@ -67,7 +67,7 @@ class WorkerModel(ABC):
         num_bytes: list[int],
         *,
         shares_memory: bool,
-        num_workers: int,
+        profiles: Profiles,
         seed: int,
         arrived: Arrived,
     ) -> None:
@@ -75,13 +75,18 @@ class WorkerModel(ABC):
         self.seed = seed
         self.jitter: dict[int, Jitter] = {}
         self.idle_since_s: dict[int, float] = {}
-        for worker in range(num_workers):
-            self.add(worker, 0.0)
+        self.profiles = dict(enumerate(profiles))
+        for worker in self.profiles:
+            self._enter(worker, 0.0)
         self.under_way: dict[int, Iteration] = {}
         self.model_bytes = sum(num_bytes)
 
+    @abstractmethod
     def add(self, worker: int, at_s: float) -> None:
-        """A worker that is idle from ``at_s`` on."""
+        """A worker that was not there at the start, and is idle from ``at_s`` on; it is paced as worker 0 is."""
+
+    def _enter(self, worker: int, at_s: float) -> None:
+        self.profiles.setdefault(worker, self.profiles[0])
         self.jitter[worker] = Jitter(self.seed, worker, self.costs.jitter_sigma, self.costs.jitter_rho)
         self.idle_since_s[worker] = at_s
 

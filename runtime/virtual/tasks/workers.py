@@ -43,12 +43,17 @@ class Workers(WorkerModel):
             costs,
             servers.num_bytes,
             shares_memory=shares_memory,
-            num_workers=len(profiles),
+            profiles=profiles,
             seed=seed,
             arrived=arrived,
         )
-        self.profiles, self.servers, self.network = profiles, servers, network
+        self.servers, self.network = servers, network
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
+
+    def add(self, worker: int, at_s: float) -> None:
+        self._enter(worker, at_s)
+        if self.network is not None:
+            self.network.add(worker)
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
         iteration = Iteration(order, result)

@@ -391,3 +391,31 @@ def test_an_interrupt_ends_it_in_good_order() -> None:
     assert problems(tape.plain()) == []
     last, about = tape.plain()[-1], msgspec.to_builtins(outcome)
     assert (last["t"], last["note"]) == (about.pop("t"), {"type": "Finished", **about})
+
+
+# ---- members that come and go ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", [BSP, ASP, SSP])
+@pytest.mark.parametrize("link_bytes_per_s", [None, 1e4])
+def test_a_newcomer_takes_part_after_its_launch_and_who_leaves_takes_no_sample_along(
+    strategy: Callable[[], Strategy], link_bytes_per_s: float | None
+) -> None:
+    """Launched at 1.0 for half a second; the parameters count that every sample is used once in each epoch."""
+    costs = msgspec.structs.replace(RESTART, link_bytes_per_s=link_bytes_per_s)
+
+    def change(run: VirtualSession) -> None:
+        if run.clock.now < 2.0:
+            run.supervisor.admit(4)
+        else:
+            run.supervisor.dismiss(1, "retired")
+
+    run, tape, outcome = accident(strategy(), costs, change, 1.0, 2.0)
+    assert (outcome.status, uses(run)) == ("done", {3.0})
+    [joined], [lost] = tape.received("Joined"), tape.received("Lost")
+    assert (joined["worker"], joined["incarnation"], joined["t"]) == (4, 0, pytest.approx(1.0 + 0.5 + 0.01))
+    assert (lost["worker"], lost["t"], lost["reason"], lost["restarting"]) == (1, 2.0, "retired", False)
+    assert [note["version"] for _, note in tape.noted("LayoutChanged")] == [0, 1, 2]
+    computed = [event["grad"]["worker"] for event in tape.received("Arrived") if event["t"] > joined["t"]]
+    assert 4 in computed
+    assert 1 not in [event["grad"]["worker"] for event in tape.received("Arrived") if event["t"] > 2.0]
