@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.coding.partitions import counts, default_parts, quotas, support
+from strategies.coding.partitions import counts, default_parts, held_by_time, quotas, support
 
 
 @st.composite
@@ -119,3 +119,12 @@ def test_the_fewest_parts_that_suit_or_four_per_worker(throughputs: list[float],
 def test_what_has_no_answer_is_refused_by_name(throughputs: list[float], k: int, s: int, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         counts(throughputs, k, s)
+
+
+def test_a_worker_however_slow_has_a_part_where_there_are_enough() -> None:
+    assert held_by_time([lambda n: float(n), lambda n: 1000.0 * n], 4, 0) == [3, 1]
+
+
+def test_up_to_eight_parts_per_worker_make_all_quotas_whole() -> None:
+    """Speeds of 1 and 10: eleven parts, more than four per worker."""
+    assert default_parts([1.0, 10.0], 0) == 11

@@ -299,6 +299,14 @@ def test_who_stands_still_does_nothing(target: str) -> None:
     assert list(lab.ended)[1:3] == ["asleep", "ordered"]
 
 
+def test_what_a_dead_process_waited_for_does_not_happen_when_its_successor_continues() -> None:
+    lab = Lab(on_hosts(FOUR), (0.5, "worker:0", "pause", 1.0), (2.5, "worker:0", "pause", 0.0))
+    lab.at(1.0, lab.machines.awake, "worker:0", lab.then("ordered"))
+    lab.at(1.5, lab.machines.forget, "worker:0")
+    lab.at(2.0, lab.machines.awake, "worker:0", lab.then("its successor"))
+    assert lab.run() == approx({"its successor": 2.5})
+
+
 def test_a_message_to_who_stands_still_waits_too() -> None:
     """1 MB of each is through when it does; the other message then has the uplink to itself."""
     lab = Lab(on_hosts(FOUR, link=GIGABIT), (0.016, "server:0", "pause", 1.0), (1.016, "server:0", "pause", 0.0))
