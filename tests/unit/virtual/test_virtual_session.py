@@ -207,6 +207,14 @@ def test_an_iteration_costs_what_its_parts_cost() -> None:
     assert outcome.t == pytest.approx(first + 4 * later)
 
 
+@pytest.mark.parametrize(("data_s", "recv_s"), [(0.0, 0.125), (0.0625, 0.0625), (0.5, 0.0)])
+def test_receiving_counts_from_when_the_batch_is_there(data_s: float, recv_s: float) -> None:
+    costs = Costs(latency_s=0.125, data_base_s=data_s)
+    run, tape = session(BSP(), virtual_job(2, 8), costs=costs)
+    finish(run, tape)
+    assert {event["timings"]["recv_s"] for event in tape.received("Arrived")} == {recv_s}
+
+
 class Scored(NoLearner):
     """It is always half right."""
 
