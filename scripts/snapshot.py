@@ -162,10 +162,16 @@ def commands_sha256(lines: Sequence[dict[str, Any]]) -> str:
     found = hashlib.sha256()
     for line in lines:
         if line["kind"] == "event" and "commands" in line:
-            told = line["event"]
-            who = told.get("grad", {}).get("worker", told.get("worker", told.get("server")))
-            found.update(json.dumps([told["type"], line["t"], who, line["commands"]], sort_keys=True).encode())
+            event = line["event"]
+            who = event.get("grad", {}).get("worker", event.get("worker", event.get("server")))
+            commands = json.loads(json.dumps(line["commands"]), parse_float=rounded)
+            found.update(json.dumps([event["type"], line["t"], who, commands], sort_keys=True).encode())
     return found.hexdigest()[:16]
+
+
+def rounded(text: str) -> float:
+    """A number of a command to six digits: weights of codes and of scores are solved for, and so machine-bound."""
+    return float(f"{float(text):.6g}")
 
 
 def rows_sha256(path: Path) -> str:

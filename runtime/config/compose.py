@@ -117,7 +117,7 @@ class Composer:
         except REFUSALS as error:
             if (key := unknown_setting(error)) is None:
                 raise explain(error) from None
-            raise self._unknown(key, lines) from None
+            raise self._unknown(key, lines, mode) from None
 
     def raw(self, lines: Sequence[str]) -> dict[str, Any]:
         """The configuration of the job with these settings as plain data; raises :class:`ConfigError`."""
@@ -125,13 +125,13 @@ class Composer:
         announce(config)
         return to_raw(config)
 
-    def _unknown(self, key: str, lines: Sequence[str]) -> ConfigError:
+    def _unknown(self, key: str, lines: Sequence[str], mode: RunMode) -> ConfigError:
         """Compose again without the setting, to find the existing ones."""
         overrides = self.parse(lines)
         wrong = [override for override in overrides if override.get_key_element() == key]
         if not wrong:  # a file sets it
             return ConfigError(f"{key}: no such setting")
-        known = self.compose([str(one.input_line) for one in overrides if one not in wrong])
+        known = self.compose([str(one.input_line) for one in overrides if one not in wrong], mode)
         return explain_unknown(key, str(wrong[0].input_line), known, self.groups)
 
     def master(self) -> DictConfig:

@@ -35,18 +35,21 @@ class ClockByWorker(Clock):
 
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         worker = next((arg.order.worker for arg in args if isinstance(arg, Iteration)), 0)
-        self._sequence += 1
-        heapq.heappush(self._heap, (max(when_s, self.now), priority, (worker << 40) + self._sequence, action, args))
+        timeline, when_s = self.timeline, max(when_s, self.now)
+        timeline._sequence += 1
+        order = (worker << 40) + timeline._sequence
+        heapq.heappush(timeline._heap, (when_s, 0.0, priority, order, self, when_s, action, args))
 
 
 class ClockOutOfOrder(Clock):
     """Now and then the second comes before the first."""
 
     def step(self) -> None:
-        first = heapq.heappop(self._heap) if self._sequence % 5 == 0 and len(self._heap) > 1 else None
+        timeline = self.timeline
+        first = heapq.heappop(timeline._heap) if timeline._sequence % 5 == 0 and len(timeline._heap) > 1 else None
         super().step()
         if first is not None:
-            heapq.heappush(self._heap, first)
+            heapq.heappush(timeline._heap, first)
 
 
 DRAW: dict[str, Callable[[int, int], World]] = {"plain": world_of, "still": still_world, "hosts": host_world_of}

@@ -184,7 +184,7 @@ def test_a_task_tells_by_its_exit_code_what_its_log_may_have_no_room_for(
 def test_a_task_without_room_ends_the_run_as_a_full_disk() -> None:
     how = death(74, 0, "")
     assert (how.retryable, how.full) == (False, True)
-    assert "make room" in how.reason
+    assert "free some space" in how.reason
     assert not death(1, 0, "OSError").full
     world = started()
     world.die(("server", 1), number=0, code=74, words="x.ckpt: no space left on device")
