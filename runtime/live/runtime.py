@@ -27,6 +27,7 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
+from runtime.live.transport.auxiliaries import EVALUATOR
 
 MAX_NICENESS = 19
 TELEMETRY_S = 0.5
@@ -162,7 +163,7 @@ class LiveRuntime:
             start_deadline_s=self.start_deadline_s,
             max_restarts=self.max_restarts,
             telemetry_every_s=every_s,
-            evaluator_niceness=self.evaluator_niceness,
+            niceness={EVALUATOR.name: self.evaluator_niceness},
             device=self.cluster.device,
             devices=self.device_fields(),
         )

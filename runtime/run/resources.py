@@ -15,6 +15,7 @@ import msgspec
 from runtime.config.checking import show
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
+from runtime.live.transport.auxiliaries import auxiliaries_of
 
 FLOAT_BYTES = 4
 TASK_BYTES = 4_000_000
@@ -57,7 +58,7 @@ def demand_of(config: Config, task: object, *, real_time: bool, computes: bool, 
     if not real_time:
         # the parameters, one gradient, and the initial values that they were copied from
         return Demand(3 * FLOAT_BYTES * weights, 1, 0)
-    computing = workers + 1 + scores  # and the evaluator
+    computing = workers + len(auxiliaries_of(scores=scores))
     threads = int(config.backend.get("num_threads", 1))
     # each worker has its gradient, and its parameters unless it shares them; servers have parameters and their start
     copies = workers * (1 if config.topology.transport == "shm" else 2) + (2 if servers else 0)

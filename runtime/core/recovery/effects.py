@@ -158,13 +158,13 @@ class WorkerRetired(Effect, frozen=True):
 
 
 class AuxiliaryLost(Effect, frozen=True):
-    """The evaluator or the scorer is lost; its pending requests are not answered."""
+    """An auxiliary task is lost; its pending requests are not answered."""
 
     role: str
 
 
 class AuxiliaryJoined(Effect, frozen=True):
-    """The evaluator or the scorer is connected, at first or again: earlier requests are lost."""
+    """An auxiliary task is connected, at first or again: earlier requests are lost."""
 
     role: str
 

@@ -221,7 +221,7 @@ class LiveJob:
             device=self.processes.device,
             devices=self.processes.devices,
             threads=self.threads,
-            evaluator_niceness=self.processes.evaluator_niceness,
+            niceness=self.processes.niceness,
             supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Protocol
 
 import msgspec
@@ -9,16 +10,19 @@ import msgspec
 from runtime.core import inputs
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import ComputeReference, EvaluateVersion, Message, Update, Work, encode
+from runtime.live.transport.messages import (
+    AuxiliaryOrder,
+    ComputeReference,
+    EvaluateVersion,
+    Message,
+    Update,
+    Work,
+    encode,
+)
 from strategies.protocol import NodeId
-
-EVALUATION_TICKETS = 1 << 48
-"""First ticket of evaluations; tickets of gradients are below."""
-REFERENCE_TICKETS = 1 << 49
-"""First ticket of reference gradients."""
-EVALUATOR, SCORER = NodeId("evaluator", 0), NodeId("scorer", 0)
 
 
 class PortOwner(Protocol):
@@ -40,12 +44,8 @@ class PortOwner(Protocol):
         """A reference gradient is ordered from this incarnation of the scorer."""
         ...
 
-    def evaluator_incarnation(self) -> int | None:
-        """The connected evaluator; None if there is none."""
-        ...
-
-    def scorer_incarnation(self) -> int | None:
-        """The connected scorer; None if there is none, and then the order is repeated later."""
+    def serving(self, role: str) -> int | None:
+        """The connected incarnation of an auxiliary role; None if there is none."""
         ...
 
     def cannot_evaluate(self) -> None:
@@ -60,14 +60,15 @@ class LivePort:
         self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
         self.servers = [NodeId.server(number) for number in range(num_servers)]
         self.tickets: dict[int, tuple[float, int]] = {}
+        """When each evaluation in progress was ordered, and of which version, by ticket."""
         self.sent_s: dict[int, float] = {}
         self.last_save = ""
-        self._next_ticket = EVALUATION_TICKETS
+        self._evaluations = count()
         self._drop: list[int] = []
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
         self._weigh: list[tuple[int, int]] = []
-        self._refer: list[Message] = []
+        self._ask: list[tuple[NodeId, Message]] = []
         self._work: list[ComputeOrder] = []
         self._restarts: list[tuple[str, float]] = []
 
@@ -87,17 +88,14 @@ class LivePort:
         self._drop += grads
 
     def compute_reference(self, number: int, version: int) -> None:
-        """Order the delivery of parameters to the scorer, then the reference gradient."""
-        incarnation = self.owner.scorer_incarnation()
+        """Order a reference gradient from the scorer; if there is none, the order is repeated later."""
+        incarnation = self._order(SCORER, ComputeReference(ticket=SCORER.ticket(number)))
         if incarnation is not None:
-            ticket = REFERENCE_TICKETS + number
-            self._deliver.append(("scorer", 0, incarnation, ticket))
-            self._refer.append(ComputeReference(ticket=ticket))
             self.owner.referring(number, incarnation)
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         """Order inner products, after all earlier orders."""
-        self._weigh.append((grad_id, REFERENCE_TICKETS + reference))
+        self._weigh.append((grad_id, SCORER.ticket(reference)))
 
     def wake(self, at_s: float, tag: str) -> None:
         self.loop.at(at_s, lambda: self.owner.receive(inputs.TimerFired(tag)))
@@ -112,20 +110,25 @@ class LivePort:
         self.owner.wants_checkpoint(version, state)
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Deliver the current parameters to the evaluator. The last time, it also takes their fingerprint."""
-        incarnation = self.owner.evaluator_incarnation()
-        if incarnation is None:
+        """Order an evaluation of the current parameters. The last one also takes their fingerprint."""
+        ticket = EVALUATOR.ticket(next(self._evaluations))
+        order = EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else "")
+        if self._order(EVALUATOR, order) is None:
             self.owner.cannot_evaluate()
             return
-        ticket = self._next_ticket
-        self._next_ticket += 1
         self.tickets[ticket] = (self.loop.now, version)
-        self._deliver_to_evaluator(incarnation, ticket)
         self.flush()
-        self.hub.send(EVALUATOR, EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else ""))
 
-    def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
-        self._deliver.append(("evaluator", 0, incarnation, ticket))
+    def _order(self, role: Auxiliary, order: AuxiliaryOrder) -> int | None:
+        """Order the delivery of parameters to an auxiliary task, then ``order``; returns its incarnation."""
+        incarnation = self.owner.serving(role.name)
+        if incarnation is not None:
+            self._deliver_to(role.node, incarnation, order.ticket)
+            self._ask.append((role.node, order))
+        return incarnation
+
+    def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
+        self._deliver.append((auxiliary.role, auxiliary.number, incarnation, ticket))
 
     def flush(self) -> None:
         """Send the collected orders."""
@@ -134,9 +137,9 @@ class LivePort:
         for order in work:
             self.sent_s[order.worker] = self.loop.now
             self.hub.send(NodeId.worker(order.worker), Work(order=order))
-        compute_reference, self._refer = self._refer, []
-        for message in compute_reference:
-            self.hub.send(SCORER, message)
+        ask, self._ask = self._ask, []
+        for auxiliary, message in ask:
+            self.hub.send(auxiliary, message)
         restarts, self._restarts = self._restarts, []
         for node, pending_s in restarts:
             self.owner.wants_restart(node, pending_s)
@@ -144,7 +147,7 @@ class LivePort:
     def discard(self) -> None:
         """Discard orders that were not sent."""
         self._drop, self._apply, self._deliver, self._work = [], None, [], []
-        self._weigh, self._refer = [], []
+        self._weigh, self._ask = [], []
 
     def _flush_servers(self) -> None:
         if not (self._drop or self._apply or self._deliver or self._weigh):

@@ -25,7 +25,7 @@ class ReplicaPortOwner(PortOwner, Protocol):
         ...
 
     def speaker(self) -> int:
-        """The replica that delivers to the evaluator."""
+        """The replica that delivers to auxiliary tasks."""
         ...
 
     def data_state(self) -> dict[str, Any]:
@@ -71,8 +71,9 @@ class ReplicaPort(LivePort):
         super().discard()
         self._outbox.clear()
 
-    def _deliver_to_evaluator(self, incarnation: int, ticket: int) -> None:
-        self._tell(self.owner.speaker(), Deliver(role="evaluator", id=0, incarnation=incarnation, ticket=ticket))
+    def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
+        deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
+        self._tell(self.owner.speaker(), deliver)
 
     def _tell(self, worker: int, message: Message) -> None:
         self._outbox.setdefault(worker, bytearray()).extend(encode(message))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from runtime.core import inputs
-from runtime.live.control.port import REFERENCE_TICKETS
+from runtime.live.transport.auxiliaries import SCORER
 from runtime.live.transport.messages import Busy, Message, ReferenceReady, Report, ScoreParts
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
-    """The input in a message of worker, server or scorer ``sender``; None if it is not for the coordinator."""
+    """The input in a message of task ``sender``; None if it is not for the coordinator."""
     match message:
         case Report():
             about = (message.loss, message.sqr_norm, message.finite)
@@ -16,7 +16,7 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
         case Busy():
             return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
         case ScoreParts():
-            return inputs.ScorePart(sender, message.grad_id, message.ticket - REFERENCE_TICKETS, message.part)
+            return inputs.ScorePart(sender, message.grad_id, SCORER.number(message.ticket), message.part)
         case ReferenceReady():
-            return inputs.ReferenceReady(message.ticket - REFERENCE_TICKETS)
+            return inputs.ReferenceReady(SCORER.number(message.ticket))
     return None

@@ -16,13 +16,14 @@ from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
-from runtime.live.control.port import SCORER, LivePort
+from runtime.live.control.port import LivePort
 from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.control.reports import input_of
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.transport.auth import Identity
+from runtime.live.transport.auxiliaries import EVALUATOR, SCORER
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
@@ -180,7 +181,7 @@ class LiveSession:
     def recovery_says(self, news: inputs.OfRecovery) -> None:
         """Process an effect of the recovery, then pass it to the coordinator."""
         match news:
-            case inputs.AuxiliaryLost(role="evaluator"):
+            case inputs.AuxiliaryLost(role=EVALUATOR.name):
                 self._forget_evaluations()
             case inputs.ServerLost():
                 self._void()
@@ -244,7 +245,7 @@ class LiveSession:
         return self.supervisor.replicas
 
     def speaker(self) -> int:
-        """The replica that delivers to the evaluator."""
+        """The replica that delivers to auxiliary tasks."""
         return self.supervisor.speaker
 
     def data_state(self) -> dict[str, Any]:
@@ -272,13 +273,9 @@ class LiveSession:
         """A task's next incarnation starts elsewhere."""
         return self.injector.moved(str(node))
 
-    def evaluator_incarnation(self) -> int | None:
-        """The connected evaluator; None if there is none."""
-        return self.supervisor.serving("evaluator")
-
-    def scorer_incarnation(self) -> int | None:
-        """The connected scorer; None if there is none."""
-        return self.supervisor.serving("scorer")
+    def serving(self, role: str) -> int | None:
+        """The connected incarnation of an auxiliary role; None if there is none."""
+        return self.supervisor.serving(role)
 
     def referring(self, number: int, incarnation: int) -> None:
         """Start the scorer's deadline, which is a worker's deadline for a gradient."""
@@ -287,14 +284,14 @@ class LiveSession:
         def check() -> None:
             if not self.over and scoring.under_way is not None and scoring.under_way.number == number:
                 reason = f"no reference gradient within runtime.iteration_deadline_s={limit_s:g}"
-                self.supervisor.give_up(SCORER, incarnation, reason)
+                self.supervisor.give_up(SCORER.node, incarnation, reason)
 
         self.loop.after(limit_s, check)
 
     def cannot_evaluate(self) -> None:
         """Continue without the evaluation: it is not available."""
         if self.started:
-            self.coordinator.receive(self.t, inputs.AuxiliaryLost("evaluator"))
+            self.coordinator.receive(self.t, inputs.AuxiliaryLost(EVALUATOR.name))
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -314,7 +311,7 @@ class LiveSession:
             return self._final_ticket is None or now >= self._scored_by_s
         if self._joined_by_s is None:
             self._joined_by_s = now + EVALUATOR_JOINS_S
-        if self.evaluator_incarnation() is None:
+        if self.serving(EVALUATOR.name) is None:
             # after a recovery, the evaluator is the last to connect again
             return not self.supervisor.running or now >= self._joined_by_s
         self.port.flush()

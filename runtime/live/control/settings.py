@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from runtime.core.job import Job
+from runtime.live.transport.auxiliaries import auxiliaries_of
 
 BASE_S, ON_HOSTS_S = 60.0, 120.0
 """Seconds within which all tasks must start; emulated hosts have little processor time."""
@@ -27,7 +28,8 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
     start_deadline_s: float | None
     max_restarts: int | None
     telemetry_every_s: float | None
-    evaluator_niceness: int
+    niceness: dict[str, int]
+    """Niceness of tasks by role."""
     device: dict[str, float] | None
     devices: list[dict[str, float]] | None
     """The device of every worker, if they differ."""
@@ -47,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     inseparable: bool = False
     """Whether the loss of a worker ends the run (``topology.collective=ddp``)."""
     scores: bool = False
-    """Whether gradients are scored, so that there is a scorer."""
+    """Whether gradients are scored, so that there are tasks that only scores need."""
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:
@@ -57,5 +59,5 @@ def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) ->
 
 
 def num_computing(job: Job) -> int:
-    """Number of processes that use the framework: workers, the evaluator, and the scorer if there is one."""
-    return job.num_workers + (2 if job.validation_samples else 1)
+    """Number of processes that use the framework: workers and auxiliary tasks."""
+    return job.num_workers + len(auxiliaries_of(scores=bool(job.validation_samples)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
@@ -15,20 +16,19 @@ from runtime.live.transport.messages import (
     Loaded,
     MalformedMessage,
     Message,
-    ReferenceReady,
     Report,
     Saved,
     ScoreParts,
     TaskReady,
-    VersionEvaluated,
 )
 
+CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, LinkLost})
+"""Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
-    "worker": frozenset({TaskReady, Heartbeat, Attached, LinkLost, Report, Halted, Saved}),
+    "worker": CLIENT | {Report, Halted, Saved},
     "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts}),
-    "evaluator": frozenset({TaskReady, Heartbeat, Attached, LinkLost, VersionEvaluated}),
-    "scorer": frozenset({TaskReady, Heartbeat, Attached, LinkLost, ReferenceReady}),
+    **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }
 """Messages by role; a worker that is a replica also halts, and stores checkpoints."""
 

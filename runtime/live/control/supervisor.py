@@ -20,6 +20,7 @@ from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import MAX_FUTILE, Task, death
 from runtime.live.transport.auth import Identity
+from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.listener import Listener
 from runtime.live.transport.loop import Loop
@@ -54,8 +55,7 @@ class LiveSupervisor:
             max_restarts=settings.max_restarts,
             max_futile=MAX_FUTILE,
         )
-        auxiliaries = ("scorer", "evaluator") if settings.scores else ("evaluator",)
-        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries)
+        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores))
         self.tasks = {key: Task(life=life) for key, life in self.recovery.tasks.items()}
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0
@@ -79,13 +79,13 @@ class LiveSupervisor:
 
     @property
     def speaker(self) -> int:
-        """The replica that delivers to the evaluator."""
+        """The replica that delivers to auxiliary tasks."""
         speaker = self.recovery.policy.speaker
-        assert speaker is not None, "servers deliver to the evaluator"
+        assert speaker is not None, "servers deliver to auxiliary tasks"
         return speaker.number
 
     def serving(self, role: str) -> int | None:
-        """The connected incarnation of the evaluator or the scorer; None: there is none."""
+        """The connected incarnation of an auxiliary role; None: there is none."""
         task = self.tasks[NodeId(role, 0)]
         return task.incarnation if self.running and task.life.state == TaskState.ATTACHED else None
 

@@ -9,10 +9,11 @@ import msgspec
 from runtime.core.recovery.task import Key, TaskLife
 from runtime.errors import NO_SPACE
 from runtime.live.transport.address import Address
+from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.task_spec import Place
 
-OUTSIDE_NETWORK = ("evaluator", "scorer")
-"""Tasks that reach the servers outside the emulated network."""
+OUTSIDE_NETWORK = tuple(role.name for role in AUXILIARIES.values() if role.outside_network)
+"""Roles that reach the servers outside the emulated network."""
 MAX_FUTILE = 3
 """Consecutive deaths of a task without useful work after which it is given up (a crash loop)."""
 

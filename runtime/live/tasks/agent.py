@@ -31,8 +31,6 @@ from strategies.protocol import NodeId
 
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
-COMPUTING = frozenset({"worker", "evaluator", "scorer"})
-"""Roles that use the framework; servers only add vectors."""
 
 
 def main() -> None:
@@ -84,16 +82,19 @@ class Agent:
 
         begun = time.perf_counter()
         backend = instantiate(self.spec.backend)
-        self.starts_cold = frozenset[str]() if backend.fork_safe else COMPUTING
+        self.computes_cold = not backend.fork_safe
         names = backend.preload() if backend.fork_safe else [backend.framework]
         names += instantiate(self.spec.task).preload()
         from runtime.live.tasks.collectives.choice import preload
 
         names += preload(self.spec.collective, self.spec.run_dir)
-        import runtime.live.tasks.evaluator
         import runtime.live.tasks.replica
-        import runtime.live.tasks.scorer
         import runtime.live.tasks.server  # noqa: F401
+        from runtime.live.tasks.auxiliary import work_of
+        from runtime.live.transport.auxiliaries import AUXILIARIES
+
+        for role in AUXILIARIES:
+            work_of(role)
 
         versions = {name: version_of(name) for name in sorted({"numpy", *names})}
         return time.perf_counter() - begun, versions
@@ -183,7 +184,7 @@ class Agent:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
-            if role in self.starts_cold:
+            if self.computes_cold and role != "server":  # servers only add vectors
                 become_cold(self.spec, self.board_fd, role, number, incarnation)
             run_role(self.spec, self.board_fd, role, number, incarnation)
             exit_code = 0

@@ -1,4 +1,4 @@
-"""The common loop of worker, evaluator and scorer: attached to the servers, ordered by the coordinator."""
+"""The common loop of workers and auxiliary tasks: attached to the servers, ordered by the coordinator."""
 
 from __future__ import annotations
 

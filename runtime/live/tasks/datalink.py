@@ -9,6 +9,7 @@ from collections import deque
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Greeting, Identity
+from runtime.live.transport.auxiliaries import SCORER
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_bytes, pack, unpack
 
 
@@ -83,7 +84,7 @@ class DataLink:
 
     @property
     def _brings_reference(self) -> bool:
-        return self.identity.role == "scorer"
+        return self.identity.role == SCORER.name
 
     def _take(self, store: Store, vector: FloatVector) -> None:
         if self._brings_reference:

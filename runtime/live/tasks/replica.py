@@ -23,6 +23,7 @@ from runtime.live.tasks.worker import Worker
 from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
 from runtime.live.transport.address import connect, listen, set_deadline
 from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, as_bytes, pack, unpack
 from runtime.live.transport.heartbeat import start_heartbeat
@@ -46,8 +47,8 @@ from runtime.live.transport.messages import (
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import path_of, read_checkpoint
 
-EVALUATOR_DEADLINE_S = 2.0
-"""The evaluator connects before a delivery to it is ordered; its connection must be accepted within this time."""
+AUXILIARY_DEADLINE_S = 2.0
+"""An auxiliary task connects before a delivery to it is ordered; its connection must be accepted within this time."""
 
 
 class Replica:
@@ -65,7 +66,7 @@ class Replica:
         """Whether the parameters are those of one version; not at first, nor while they are being copied."""
         self.broken = False
         self._reduced_s = 0.0
-        self._evaluator: tuple[Identity, socket.socket] | None = None
+        self._auxiliaries: dict[str, tuple[Identity, socket.socket]] = {}
 
     def run(self) -> None:
         """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""
@@ -146,7 +147,7 @@ class Replica:
         self.generation, self.broken = message.generation, False
         self.collective.close()
         self.acceptor.forget_before(message.generation)
-        self._hang_up_on_evaluator()
+        self._hang_up(*AUXILIARIES)
         self.copy.drop(tuple(self.copy.grads))
         version = self.copy.version if self.whole else NOTHING
         self.worker.channel.tell(Halted(generation=self.generation, version=version))
@@ -184,14 +185,14 @@ class Replica:
     def _deliver(self, message: Deliver) -> None:
         """Send parameters to readers. A lost reader is ignored here: others report it to the coordinator."""
         try:
-            if message.role == "evaluator":
+            if message.role in AUXILIARIES:
                 self._send_snapshot(message)
             else:
                 self._hand_over(message)
         except Interrupted:
             raise
         except OSError:
-            self._hang_up_on_evaluator()
+            self._hang_up(message.role)
 
     def _hand_over(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)
@@ -204,18 +205,20 @@ class Replica:
 
     def _send_snapshot(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)
-        if self._evaluator is None or self._evaluator[0] != reader:
-            self._hang_up_on_evaluator()
-            self._evaluator = (reader, self.acceptor.take(reader, self.orders.look, EVALUATOR_DEADLINE_S))
+        known, sock = self._auxiliaries.get(reader.role, (None, None))
+        if sock is None or known != reader:
+            self._hang_up(reader.role)
+            sock = self.acceptor.take(reader, self.orders.look, AUXILIARY_DEADLINE_S)
+            self._auxiliaries[reader.role] = (reader, sock)
         payload = as_bytes(self.copy.params)
         header = pack(PARAMS, self.generation, message.ticket, self.copy.version, len(payload))
         for part in (memoryview(header), payload):
-            send_all(self._evaluator[1], part, self.orders.look)
+            send_all(sock, part, self.orders.look)
 
-    def _hang_up_on_evaluator(self) -> None:
-        if self._evaluator is not None:
-            self._evaluator[1].close()
-            self._evaluator = None
+    def _hang_up(self, *auxiliaries: str) -> None:
+        for role in auxiliaries:
+            if role in self._auxiliaries:
+                self._auxiliaries.pop(role)[1].close()
 
 
 def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:

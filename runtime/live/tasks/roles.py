@@ -9,22 +9,16 @@ import traceback
 
 def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
     """Run the task of this role."""
-    from runtime.live.tasks.evaluator import evaluator_main
+    from runtime.live.tasks.auxiliary import auxiliary_main
     from runtime.live.tasks.replica import replica_main
-    from runtime.live.tasks.scorer import scorer_main
     from runtime.live.tasks.server import server_main
     from runtime.live.tasks.worker import worker_main
     from runtime.live.transport.auth import Identity
     from runtime.live.transport.task_spec import TaskSpec
 
     assert isinstance(spec, TaskSpec)
-    mains = {
-        "worker": replica_main if spec.collective else worker_main,
-        "server": server_main,
-        "evaluator": evaluator_main,
-        "scorer": scorer_main,
-    }
-    mains[role](spec, Identity(role, number, incarnation), board_fd)
+    mains = {"worker": replica_main if spec.collective else worker_main, "server": server_main}
+    mains.get(role, auxiliary_main)(spec, Identity(role, number, incarnation), board_fd)
 
 
 def tell_end(error: BaseException) -> int:

@@ -17,6 +17,7 @@ from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.store import Store, save_part
 from runtime.live.transport.address import connect, listen, tune
 from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
+from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.heartbeat import start_heartbeat
@@ -234,7 +235,7 @@ class Server:
             return
         who = (link.identity.role, link.identity.id)
         stale = link.identity.generation != self.generation or link.identity.incarnation <= self.fenced.get(who, -1)
-        if stale or link.identity.role not in ("worker", "evaluator", "scorer"):
+        if stale or link.identity.role not in ("worker", *AUXILIARIES):
             raise AuthError(f"{who} of an old incarnation or generation")
         link.welcome()
         self.unauthenticated.pop(link, None)

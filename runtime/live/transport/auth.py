@@ -18,6 +18,7 @@ import struct
 
 import msgspec
 
+from runtime.live.transport.auxiliaries import AUXILIARIES
 from strategies.protocol import NodeId
 
 MAGIC = b"SGL1"
@@ -28,7 +29,7 @@ HANDSHAKE_DEADLINE_S = 2.0
 MAX_UNAUTHENTICATED = 64
 """Most unauthenticated connections; for one more, the oldest is closed."""
 
-ROLES = ("agent", "worker", "server", "evaluator", "scorer", "reader")
+ROLES = ("agent", "worker", "server", "reader", *AUXILIARIES)
 """Roles; a reader is a replica that copies the parameters of another."""
 _FIELDS = struct.Struct("<4sB3xIII")
 

@@ -17,6 +17,7 @@ import os
 import numpy as np
 
 from runtime.core.vectors import FloatVector
+from runtime.live.transport.auxiliaries import AUXILIARIES
 
 PAGE_FLOATS = mmap.PAGESIZE // 4
 SPARE_SLOTS = 2
@@ -29,8 +30,8 @@ def create() -> int:
 
 
 def num_slots(num_workers: int) -> int:
-    """Number of slots: every worker, the evaluator and the scorer may read a version of their own."""
-    return num_workers + 2 + SPARE_SLOTS
+    """Number of slots: every worker and auxiliary task may read a version of their own."""
+    return num_workers + len(AUXILIARIES) + SPARE_SLOTS
 
 
 class SharedBuffers:

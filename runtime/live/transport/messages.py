@@ -78,7 +78,7 @@ class Actuated(Message, frozen=True, kw_only=True, tag=True):
     problem: str = ""
 
 
-# ---- coordinator -> worker, evaluator, server -----------------------------------------------------------------------
+# ---- coordinator -> worker, server, auxiliary -----------------------------------------------------------------------
 
 
 class Attach(Message, frozen=True, kw_only=True, tag=True):
@@ -96,18 +96,21 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
     order: ComputeOrder
 
 
-class EvaluateVersion(Message, frozen=True, kw_only=True, tag=True):
-    """Evaluate the parameters that the servers deliver under ``ticket``."""
+class AuxiliaryOrder(Message, frozen=True, kw_only=True):
+    """Base of the orders to auxiliary tasks: work with the parameters that are delivered under ``ticket``."""
 
     ticket: int
+
+
+class EvaluateVersion(AuxiliaryOrder, frozen=True, kw_only=True, tag=True):
+    """Evaluator: compute the held-out metrics."""
+
     save_to: str = ""
     digest: bool = False
 
 
-class ComputeReference(Message, frozen=True, kw_only=True, tag=True):
-    """Scorer: compute a reference gradient on the parameters that the servers deliver, and push it to them."""
-
-    ticket: int
+class ComputeReference(AuxiliaryOrder, frozen=True, kw_only=True, tag=True):
+    """Scorer: compute a reference gradient, and push it to the servers."""
 
 
 class Goodbye(Message, frozen=True, kw_only=True, tag=True):
@@ -224,7 +227,7 @@ class JoinCollective(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
-    """Send the current parameters to the connected evaluator, under ``ticket``, or all state to a ``reader``."""
+    """Send the current parameters to a connected auxiliary task, under ``ticket``, or all state to a ``reader``."""
 
     role: str
     id: int
@@ -232,11 +235,11 @@ class Deliver(Message, frozen=True, kw_only=True, tag=True):
     ticket: int = 0
 
 
-# ---- worker, evaluator, server -> coordinator -----------------------------------------------------------------------
+# ---- worker, server, auxiliary -> coordinator -----------------------------------------------------------------------
 
 
 class TaskReady(Message, frozen=True, kw_only=True, tag=True):
-    """A task is built; servers add their addresses for workers and, if different, for the evaluator."""
+    """A task is built; servers add their addresses for workers and, if different, for tasks outside the network."""
 
     num_parameters: int
     address: Address | None = None

@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     known_as: Address | None = None
     """Address at which others reach a server, if different: a relay that adds latency."""
     side_path: str = ""
-    """Path of a server's second address, for the evaluator, outside the emulated network."""
+    """Path of a server's second address, for auxiliary tasks, outside the emulated network."""
     device: dict[str, float] | None = None
     """Profile of the host's device; None: the cluster's."""
 
@@ -56,7 +56,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[dict[str, float]] | None = None
     """Profile of every worker's device, where they differ."""
     threads: int = 1
-    evaluator_niceness: int = 5
+    niceness: dict[str, int] = {}
+    """Niceness of tasks by role; missing: 0."""
     supports_sample_weights: bool = False
     """Whether the job has micro-batches with weights."""
     collective: str = ""
