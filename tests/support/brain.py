@@ -1,0 +1,46 @@
+"""Jobs as DLRover's Brain sees them: what nodes were given, and what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strategies.protocol import NodeId
+from strategies.scaling.brain.plan import Limits
+from strategies.scaling.brain.usage import WINDOW, Given, Usage, Use
+
+GIB = 2**30
+PAPER = Limits(cores_total=200, cores_max=32)
+"""Section 6.1: 200 cores a job, 32 a pod; section 4.1: servers of 16."""
+
+
+def given(role: str, count: int, cores: int, memory_bytes: int = 8 * GIB) -> dict[NodeId, Given]:
+    """So many equal nodes of a role."""
+    return {NodeId(role, number): Given(cores=cores, memory_bytes=memory_bytes) for number in range(count)}
+
+
+def using(cores: Mapping[NodeId, float], **others: Mapping[NodeId, float]) -> dict[NodeId, Use]:
+    """Cores that each node uses, and for some of them ``busy_frac`` or ``memory_bytes``."""
+    busy, memory = others.get("busy_frac", {}), others.get("memory_bytes", {})
+    return {
+        node: Use(cores=used, busy_frac=busy.get(node, 0.1), memory_bytes=int(memory.get(node, GIB)))
+        for node, used in cores.items()
+    }
+
+
+def observed(nodes: Mapping[NodeId, Given], uses: Mapping[NodeId, Use], times: int = WINDOW) -> Usage:
+    """The same observation so many times."""
+    usage = Usage()
+    for _ in range(times):
+        usage.observe(nodes, uses)
+    return usage
+
+
+def job(
+    workers: tuple[int, int, float], servers: tuple[int, list[float]]
+) -> tuple[dict[NodeId, Given], dict[NodeId, float]]:
+    """(count, cores, used) of the workers and (cores, used by each) of the servers: as given and as used."""
+    count, cores, used = workers
+    server_cores, server_used = servers
+    nodes = given("worker", count, cores) | given("server", len(server_used), server_cores)
+    uses = {NodeId.worker(number): used for number in range(count)}
+    return nodes, uses | {NodeId.server(number): one for number, one in enumerate(server_used)}
