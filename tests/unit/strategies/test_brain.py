@@ -1,0 +1,378 @@
+"""The Brain: which stage follows which, what each decides, and when."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from random import Random
+from typing import Any
+
+import pytest
+
+from strategies.protocol import NodeId
+from strategies.scaling.brain.adjust import Rules
+from strategies.scaling.brain.brain import Brain
+from strategies.scaling.brain.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
+from strategies.scaling.brain.history import InitialPlan
+from strategies.scaling.brain.plan import Limits
+from strategies.scaling.brain.settings import BrainSettings
+from strategies.scaling.brain.stages import MEANING, TABLE, Stage, Step, after
+from strategies.scaling.brain.usage import WINDOW, Given, Usage, Use
+from tests.support.brain import GIB, PAPER, given, observed, using
+from tests.support.brain_world import World
+
+HOT = 14.9 / 85.1
+"""Wide & Deep: two of eight servers have this part of the load each (figure 6)."""
+
+
+def uneven(number: int) -> list[float]:
+    """Even until the planned servers are there."""
+    return [1 / number] * number if number != 8 else [(1 - 2 * HOT) / 6] * 6 + [HOT] * 2
+
+
+def world(worker_cores: float, update_cores: float, **about: Any) -> World:
+    names = [name for name in BrainSettings.__struct_fields__ if name in about]
+    settings = BrainSettings(**{"limits": PAPER, **{name: about.pop(name) for name in names}})
+    brain = Brain(settings, about.pop("iterations", 395_500), about.pop("initial", None))
+    return World(brain, worker_cores, about.pop("load", lambda number: update_cores), **about)
+
+
+def short(decision: Decision) -> tuple[str, ...]:
+    """Stage, rule, changes in a few words."""
+    words = []
+    for change in decision.changes:
+        match change:
+            case Resize():
+                words.append(f"{change.count} {change.role}s of {change.cores}")
+            case AddWorkers():
+                words.append(f"{change.count} more, {change.low_priority} low")
+            case Replace():
+                words.append(f"{change.node}: {change.cores}")
+            case StopWaiting():
+                words.append(f"{change.node}: none")
+    return (decision.stage, decision.rule, *words)
+
+
+# ---- whole jobs of the paper ---------------------------------------------------------------------------------------
+
+
+def test_wide_and_deep_from_cold_to_its_hot_servers() -> None:
+    """DLRover Table 1, figure 6 and section 4.2, decision by decision."""
+    job = world(2.5, 5.7, shares=uneven)
+    job.play(2000)
+    assert [short(decision) for decision in job.decisions if decision.changes] == [
+        ("create", "create", "1 servers of 32", "1 workers of 32"),
+        ("optimise servers", "plan", "8 servers of 16"),
+        ("optimise workers", "workers", "24 workers of 3"),
+        ("adjust", "hot server", "server:7: 24", "server:8: 24"),
+    ]
+    hot = job.decisions[-1].numbers
+    assert hot["server_cores_used"] == pytest.approx(85.1)
+    assert hot["server:7 needed"] == pytest.approx(23.95, abs=0.005)
+
+
+def test_it_is_done_within_twelve_minutes() -> None:
+    """Section 6.3: for Wide & Deep "DLRover finishes the adjustment within 12min"; every change takes 20 s of launch
+    and 100 s of initialisation."""
+    job = world(2.5, 5.7, outcome=lambda decision: (120.0, True))
+    job.play(720)
+    assert job.brain.stage == Stage.ADJUST
+    assert (len(job.of("worker")), len(job.of("server"))) == (24, 8)
+
+
+def test_xdeepfm_from_cold_to_two_more_workers() -> None:
+    """Table 1: with two servers workers use 27.4 / 8 = 3.425 server cores each, not the 3.1 of the sample."""
+    job = world(19.4, 3.1, load=lambda number: 3.1 if number == 1 else 3.425)
+    job.play(700)
+    assert [short(decision) for decision in job.decisions if decision.changes] == [
+        ("create", "create", "1 servers of 32", "1 workers of 32"),
+        ("optimise servers", "plan", "2 servers of 16"),
+        ("optimise workers", "workers", "8 workers of 20"),
+        ("adjust", "idle servers", "2 more, 2 low"),
+    ]
+    assert job.brain.update_cores == pytest.approx(3.425)
+
+
+def test_a_hot_start_that_was_right_changes_nothing() -> None:
+    """Section 3.1: "only adjust PS when it is necessary": the plan of now would be 7 servers and 25 workers."""
+    initial = InitialPlan(
+        workers=24, worker_cores=3, worker_bytes=GIB, servers=8, server_cores=16, server_bytes=GIB, source="dataset"
+    )
+    job = world(2.5, 5.0, initial=initial)
+    job.play(1000)
+    assert [short(decision) for decision in job.decisions] == [
+        ("create", "create", "8 servers of 16", "24 workers of 3"),
+        ("optimise workers", "workers"),
+    ]
+
+
+@pytest.mark.parametrize(("servers", "changed"), [(7, True), (8, False), (9, True), (10, True)])
+def test_a_hot_start_with_other_servers_than_are_worth_it(servers: int, changed: bool) -> None:
+    """Too few are added to; so many that a tenth of the planned workers finds no cores are given back."""
+    initial = InitialPlan(
+        workers=12,
+        worker_cores=3,
+        worker_bytes=GIB,
+        servers=servers,
+        server_cores=16,
+        server_bytes=GIB,
+        source="dataset",
+    )
+    job = world(2.5, 5.7, initial=initial)
+    job.play(150)
+    assert (short(job.decisions[1]) == ("optimise servers", "plan", "8 servers of 16")) == changed
+
+
+# ---- samples -------------------------------------------------------------------------------------------------------
+
+
+def test_hot_servers_of_a_sample_are_enlarged_first() -> None:
+    """Section 4.2: "If the CPU utilization of PS exceeds a predefined threshold, DLRover will add more CPU cores"."""
+    job = world(2.0, 12.0, limits=Limits(cores_total=100, cores_max=8, server_cores=8))
+    job.play(1000)
+    rules = [short(decision) for decision in job.decisions]
+    assert (
+        rules[:3]
+        == [
+            ("create", "create", "1 servers of 8", "1 workers of 8"),
+            ("sample", "hot sample", "2 servers of 8"),
+            ("optimise servers", "plan", "9 servers of 8"),
+        ]
+        or rules[:3]
+    )
+
+
+def test_samples_are_enlarged_three_times_at_most() -> None:
+    job = world(1.0, 1000.0, limits=Limits(cores_total=400, cores_max=4, server_cores=4))
+    job.play(360)
+    hot = [short(decision)[2] for decision in job.decisions if decision.rule == "hot sample"]
+    assert hot == ["2 servers of 4", "4 servers of 4", "8 servers of 4"]
+
+
+def test_a_small_server_gets_twice_its_cores() -> None:
+    initial = InitialPlan(
+        workers=1, worker_cores=4, worker_bytes=GIB, servers=2, server_cores=5, server_bytes=GIB, source="workload"
+    )
+    job = world(2.0, 11.0, initial=initial, limits=Limits(cores_total=40, cores_max=8, server_cores=4))
+    job.play(200)
+    assert short(job.decisions[1]) == ("sample", "hot sample", "2 servers of 8")
+
+
+def test_a_sample_takes_steps_or_seconds() -> None:
+    """Section 4.3: "more the 100 global steps or after 60s", and five observations in any case."""
+    for steps, planned_s in ((100, 1.0 + 5), (0, 1.0 + 60)):
+        brain = Brain(BrainSettings(limits=PAPER, min_interval_s=0.0), None)
+        brain.decide(0.0)
+        brain.settled(1.0)
+        nodes = given("worker", 1, 32) | given("server", 1, 32)
+        decided = None
+        t = 1.0
+        while decided is None:
+            t += 1.0
+            brain.observe(nodes, using({NodeId.worker(0): 2.5, NodeId.server(0): 5.7}), steps=steps)
+            decided = brain.decide(t)
+        assert (decided.rule, t) == ("plan", planned_s)
+
+
+def test_a_sample_that_used_nothing_is_no_sample() -> None:
+    job = world(0.0, 5.7)
+    job.play(1000)
+    assert [decision.rule for decision in job.decisions] == ["create"]
+
+
+def test_what_no_plan_fits_stays_as_it_is_and_says_why() -> None:
+    job = world(30.0, 5.0, limits=Limits(cores_total=70, cores_max=64, server_cores=60))
+    job.play(200)
+    plan = job.decisions[-1]
+    assert short(plan) == ("sample", "plan")
+    assert "cores_total=70" in plan.why
+    assert job.brain.stage == Stage.ADJUST
+    assert job.brain.under_way == ()
+
+
+# ---- what is denied ------------------------------------------------------------------------------------------------
+
+
+def test_denied_nodes_are_asked_for_again() -> None:
+    answers = iter([False, True, False, False, True, True])
+    job = world(2.5, 5.7, outcome=lambda decision: (20.0, next(answers, True)))
+    job.play(700)
+    assert [decision.rule for decision in job.decisions][:6] == ["create", "create", "plan", "plan", "plan", "workers"]
+
+
+def test_servers_that_are_denied_three_times_are_given_up() -> None:
+    job = world(2.5, 5.7, outcome=lambda decision: (20.0, decision.rule != "plan"))
+    job.play(800)
+    assert [decision.rule for decision in job.decisions][:5] == ["create", "plan", "plan", "plan", "workers"]
+    (workers,) = [one for one in job.decisions if one.rule == "workers"]
+    assert workers.numbers["server_cores"] == 32
+    assert job.brain.stage == Stage.ADJUST
+
+
+# ---- times ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_intervals_hold_whatever_happens(seed: int) -> None:
+    """Section 6.1: at least 60 s between two changes; servers at most every ``ps_interval_s``; one at a time."""
+    random = Random(seed)
+    limits = Limits(cores_total=random.randint(20, 300), cores_max=random.randint(8, 40), server_cores=8)
+    job = world(
+        random.uniform(0.5, 8),
+        random.uniform(0.2, 8),
+        limits=limits,
+        shares=lambda number: uneven(number) if seed % 2 else [1 / number] * number,
+        outcome=lambda decision: (random.uniform(0, 90), random.random() < 0.8),
+        ps_interval_s=400.0,
+        iterations=2500,
+        rules=Rules(hot_util=random.choice([0.5, 0.9])),
+    )
+    for until_s in range(500, 4001, 500):
+        job.play(until_s)
+        victim = random.choice(list(job.nodes))
+        job.brain.out_of_memory(victim, job.nodes)
+    ends = [0.0, *(t for t, _, _ in job.settled)]
+    starts = [one.t for one in job.decisions if one.changes and one.rule != "out of memory"]
+    for start in starts[1:]:
+        last = max(end for end in ends if end <= start)
+        assert start >= last + 60
+    moves = [
+        one for one in job.settled if one[1].stage == Stage.ADJUST and one[1].rule in ("hot server", "slow server")
+    ]
+    for (_, before, granted), (_, later, _) in pairwise(moves):
+        assert not granted or later.t >= before.t + 400
+    normal = sum(node.cores for node in job.nodes.values() if not node.low_priority)
+    over = sum(one.numbers.get("over_total", 0) for _, one, granted in job.settled if granted)
+    assert normal <= limits.cores_total + over
+
+
+def test_a_change_of_servers_waits_for_its_interval_and_says_so() -> None:
+    job = world(2.5, 5.7, shares=uneven, adjust_every_s=60.0, ps_interval_s=900.0)
+    job.play(3000)
+    waits = [decision for decision in job.decisions if decision.why.startswith("servers may change again in")]
+    assert waits
+    assert {decision.rule for decision in waits} == {"hot server"}
+    (moved,) = [t for t, decision, _ in job.settled if decision.rule == "plan"]
+    (hot,) = [decision for decision in job.decisions if decision.rule == "hot server" and decision.changes]
+    assert hot.t >= moved + 900
+
+
+def test_nothing_is_decided_while_a_change_is_under_way() -> None:
+    brain = Brain(BrainSettings(limits=PAPER), None)
+    assert brain.decide(0.0) is not None
+    assert brain.decide(1e6) is None
+    brain.settled(1e6, granted=False)
+    assert brain.decide(1e6 + 59) is None
+    assert brain.decide(1e6 + 60) is not None
+
+
+def test_what_nobody_decided_cannot_be_settled() -> None:
+    with pytest.raises(RuntimeError, match="nothing was decided"):
+        Brain(BrainSettings(limits=PAPER), None).settled(0.0)
+
+
+# ---- out of memory -------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_out_of_memory_is_replaced_at_once() -> None:
+    """Section 4.2; in the sample the number of servers doubles, and then it is sampled again."""
+    job = world(2.5, 5.7)
+    job.play(45)
+    for node, change in (
+        (NodeId.worker(0), Replace(node=NodeId.worker(0), cores=32, memory_bytes=16 * GIB)),
+        (NodeId.server(0), Resize(role="server", count=2, cores=32, memory_bytes=8 * GIB)),
+        (NodeId.server(0), Replace(node=NodeId.server(0), cores=32, memory_bytes=16 * GIB)),
+    ):
+        job.brain.out_of_memory(node, job.nodes)
+        decision = job.brain.decide(job.t)
+        assert decision is not None
+        assert decision.changes == (change,)
+    job.brain.settled(60.0)
+    assert job.brain.stage == Stage.SAMPLE
+
+
+# ---- stages --------------------------------------------------------------------------------------------------------
+
+
+def test_every_stage_and_step_has_a_meaning() -> None:
+    assert set(MEANING) == {*Stage, *Step}
+
+
+@pytest.mark.parametrize(("stage", "step"), list(product(Stage, Step)))
+def test_the_table_is_what_is_possible(stage: Stage, step: Step) -> None:
+    if step in TABLE[stage]:
+        assert after(stage, step) in Stage
+    else:
+        with pytest.raises(RuntimeError, match=f"stage {stage}: {step} is impossible"):
+            after(stage, step)
+
+
+def test_every_stage_leads_to_the_last() -> None:
+    for stage in Stage:
+        reached = {stage}
+        for _ in Stage:
+            reached |= {following for one in reached for following in TABLE[one].values()}
+        assert Stage.ADJUST in reached
+    assert set(TABLE[Stage.ADJUST].values()) == {Stage.ADJUST}
+
+
+# ---- used cores ----------------------------------------------------------------------------------------------------
+
+
+def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership() -> None:
+    usage, nodes = Usage(), given("worker", 2, 3)
+    for number in range(1, 8):
+        usage.observe(nodes, using({NodeId.worker(0): number, NodeId.worker(1): 1}))
+        assert usage.complete == (number >= WINDOW)
+    assert usage.cores(NodeId.worker(0)) == pytest.approx((3 + 4 + 5 + 6 + 7) / 5)
+    assert usage.cores(NodeId.worker(0), last=3) == pytest.approx(6)
+    usage.observe(given("worker", 1, 3), using({NodeId.worker(0): 9}))
+    assert not usage.complete
+    assert usage.cores(NodeId.worker(0)) == 9
+
+
+@pytest.mark.parametrize(
+    "other", [given("worker", 3, 3), given("worker", 2, 4), given("worker", 1, 3)], ids=["joined", "more cores", "left"]
+)
+def test_another_membership_begins_again(other: dict[NodeId, Given]) -> None:
+    usage = observed(given("worker", 2, 3), using({NodeId.worker(0): 1, NodeId.worker(1): 1}))
+    assert usage.complete
+    usage.observe(other, using(dict.fromkeys(other, 2)))
+    assert not usage.complete
+    assert usage.nodes("worker") == sorted(other)
+
+
+def test_nodes_are_in_the_order_of_their_numbers() -> None:
+    nodes = given("worker", 11, 3)
+    assert observed(nodes, using(dict.fromkeys(nodes, 1.0))).nodes("worker")[-1] == NodeId.worker(10)
+
+
+def test_a_node_without_an_observation_is_named() -> None:
+    with pytest.raises(ValueError, match="nothing is known of what worker:1 used"):
+        Usage().observe(given("worker", 2, 3), {NodeId.worker(0): Use(cores=1.0)})
+
+
+@pytest.mark.parametrize(("name", "value"), [("cores", 0), ("memory_bytes", 0)])
+def test_a_node_is_given_something(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{name}=0"):
+        Given(**{"cores": 1, "memory_bytes": 1, name: value})
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("memory_bytes", 0),
+        ("sample_servers", 0),
+        ("sample_steps", 0),
+        ("max_samples", 0),
+        ("sample_s", 0.0),
+        ("adjust_every_s", 0.0),
+        ("ps_interval_s", -1.0),
+        ("min_interval_s", -1.0),
+    ],
+)
+def test_settings_are_checked(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value:g}"):
+        BrainSettings(**{"limits": PAPER, name: value})
