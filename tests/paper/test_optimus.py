@@ -1,0 +1,272 @@
+"""Optimus' models and its growth: after Peng et al., EuroSys 2018, sections 3.1 (loss), 3.2 (speed) and 4.1 (marginal
+gain), as public re-implementations write them; increments of DLRover section 6.3."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.scaling.optimus.greedy import Increments, Step, growth, next_step
+from strategies.scaling.optimus.loss import LossCurve, fit_loss
+from strategies.scaling.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
+from tests.support.runs import ROOT
+
+WORKED = SpeedModel(kind="async", coefficients=(0.5, 0.2, 0.01, 0.03))
+SIZES = [(1, 1), (1, 4), (2, 4), (4, 8), (2, 8), (4, 4)]
+
+
+def measured(model: SpeedModel, sizes: list[tuple[int, int]]) -> list[Measured]:
+    return [Measured(servers=p, workers=w, steps_per_s=model.rate(p, w)) for p, w in sizes]
+
+
+# ---- speed ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_asynchronous_speed() -> None:
+    """Section 3.2: f(p, w) = w / (a0 + a1 w/p + a2 w + a3 p)."""
+    assert WORKED.rate(1, 1) == pytest.approx(1 / 0.74)
+    assert WORKED.rate(2, 10) == pytest.approx(6.0241, abs=5e-5)
+
+
+def test_the_synchronous_speed() -> None:
+    """Section 3.2: f(p, w) = 1 / (a0 M/w + a1 + a2 w/p + a3 w + a4 p): M / w samples per worker and step."""
+    model = SpeedModel(kind="sync", coefficients=(0.01, 0.2, 0.1, 0.02, 0.03), global_batch_samples=128)
+    assert model.rate(2, 4) == pytest.approx(1 / (0.01 * 32 + 0.2 + 0.1 * 2 + 0.02 * 4 + 0.03 * 2))
+
+
+def test_coefficients_are_recovered_from_six_points() -> None:
+    """Section 3.2: NNLS on measured sizes; six points of a known model."""
+    assert fit_speed("async", measured(WORKED, SIZES)).coefficients == pytest.approx(WORKED.coefficients, rel=1e-9)
+
+
+coefficients = st.floats(0.001, 1.0)
+
+
+@given(
+    st.sampled_from(["async", "sync"]),
+    st.tuples(*[coefficients] * 5),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.sampled_from([1, 64, 512]),
+)
+def test_the_first_sizes_tell_all_coefficients(
+    kind: Kind, chosen: tuple[float, ...], more_servers: int, more_workers: int, batch: int
+) -> None:
+    """Section 3.2: a job is profiled at a few sizes before it is planned for."""
+    model = SpeedModel(kind=kind, coefficients=chosen[: COEFFICIENTS[kind]], global_batch_samples=batch)
+    found = fit_speed(kind, measured(model, first_sizes(1, 1, more_servers, more_workers)), batch)
+    for p, w in product((1, 3, 8), (1, 4, 16)):
+        assert found.rate(p, w) == pytest.approx(model.rate(p, w), rel=1e-4)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=6, max_size=6))
+def test_no_coefficient_is_negative(speeds: list[float]) -> None:
+    """Section 3.2: non-negative least squares: contradictory measurements make no speed negative or infinite."""
+    rows = [Measured(servers=p, workers=w, steps_per_s=speed) for (p, w), speed in zip(SIZES, speeds, strict=True)]
+    model = fit_speed("async", rows)
+    assert min(model.coefficients) >= 0
+    assert 0 < model.rate(3, 7) < inf
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ([], "0 measured sizes tell 0 of 4"),
+        (SIZES[:3], "3 measured sizes tell 3 of 4"),
+        ([(1, 1), (1, 2), (1, 4), (1, 8), (1, 16)], "5 measured sizes tell 2 of 4"),
+    ],
+)
+def test_sizes_that_do_not_tell_are_refused(sizes: list[tuple[int, int]], message: str) -> None:
+    """Beyond the paper: at one number of servers, w/p and w cannot be told apart."""
+    with pytest.raises(ValueError, match=message):
+        fit_speed("async", measured(WORKED, sizes))
+
+
+def test_a_size_at_which_nothing_was_done_is_refused() -> None:
+    """Beyond the paper: a speed of zero has no time per step."""
+    with pytest.raises(ValueError, match="above zero"):
+        fit_speed("async", [Measured(servers=1, workers=1, steps_per_s=0.0)])
+
+
+# ---- loss ----------------------------------------------------------------------------------------------------------
+
+CURVE = LossCurve(b0=0.002, b1=0.5, b2=0.3)
+
+
+def test_the_loss_curve() -> None:
+    """Section 3.1: l(k) = 1 / (b0 k + b1) + b2."""
+    assert CURVE.loss(0) == pytest.approx(2.3)
+    assert CURVE.loss(750) == pytest.approx(0.8)
+
+
+@given(st.floats(1e-5, 0.1), st.floats(0.05, 5.0), st.floats(0.0, 3.0))
+def test_a_curve_is_recovered_from_its_points(b0: float, b1: float, b2: float) -> None:
+    """Section 3.1: over steps in which the loss falls by half or more."""
+    curve = LossCurve(b0=b0, b1=b1, b2=b2)
+    steps = np.linspace(0, 4 * b1 / b0, 20)
+    found = fit_loss(list(steps), [curve.loss(k) for k in steps])
+    later = 8 * b1 / b0
+    assert found.loss(later) == pytest.approx(curve.loss(later), rel=1e-3)
+
+
+def test_noise_moves_a_prediction_little() -> None:
+    """Section 3.1: losses of single batches vary; 2 % of noise moves the steps left by less than 10 %."""
+    generator = np.random.default_rng(0)
+    steps = np.arange(0, 2000, 20)
+    losses = [CURVE.loss(k) * (1 + 0.02 * generator.standard_normal()) for k in steps]
+    assert fit_loss(list(steps), losses).steps_to(0.5) == pytest.approx(CURVE.steps_to(0.5), rel=0.1)
+
+
+@pytest.mark.parametrize(("loss", "steps"), [(0.8, 750), (2.3, 0), (5.0, 0), (0.3, inf), (0.1, inf)])
+def test_steps_to_a_loss(loss: float, steps: float) -> None:
+    """Section 3.1: the curve says when a loss is reached."""
+    assert CURVE.steps_to(loss) == pytest.approx(steps)
+
+
+def test_a_curve_that_does_not_fall_reaches_nothing() -> None:
+    """Beyond the paper: a job that has stopped learning."""
+    flat = LossCurve(b0=0.0, b1=0.5, b2=0.3)
+    assert flat.steps_to(1.0) == inf
+    assert flat.steps_to(2.5) == 0
+    assert flat.steps_until_flat(100, 0.01) == 0
+
+
+@given(st.integers(1, 10_000), st.floats(1e-5, 0.5))
+def test_an_epoch_at_the_end_lowers_the_loss_by_the_threshold(steps_per_epoch: int, least: float) -> None:
+    """Section 3.1: a job has converged once the loss falls by less than a threshold from epoch to epoch."""
+    end = CURVE.steps_until_flat(steps_per_epoch, least)
+    decrease = CURVE.loss(end) - CURVE.loss(end + steps_per_epoch)
+    assert decrease <= least * (1 + 1e-6)
+    if end > 0:
+        assert decrease == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "message"),
+    [
+        ([1, 2, 3], [3, 2, 1], "3 losses"),
+        ([1, 1, 1, 1], [4, 3, 2, 1], "1 losses"),
+        ([1, 2, 3, 4], [1, 1, 0, 1], "zero"),
+    ],
+)
+def test_points_without_a_curve_are_refused(steps: list[float], losses: list[float], message: str) -> None:
+    """Beyond the paper: three coefficients need four losses above zero."""
+    with pytest.raises(ValueError, match=message):
+        fit_loss(steps, losses)
+
+
+# ---- growth --------------------------------------------------------------------------------------------------------
+
+BY = Increments(cores_total=64, server_cores=16, worker_cores=3)
+
+
+def test_gains_per_cost_at_the_start() -> None:
+    """Section 4.1: (Q / f(p, w) - Q / f(p', w')) / cost = 70 s / 16 cores against 265 s / 3 cores."""
+    step = next_step(WORKED.rate, 1000, 1, 1, BY)
+    assert step is not None
+    assert step.gain_server == pytest.approx(4.375)
+    assert step.gain_worker == pytest.approx(88.333, abs=5e-4)
+    assert step.role == "worker"
+
+
+def test_the_order_of_growth() -> None:
+    """Section 4.1: the larger gain first, until neither fits into 64 cores."""
+    steps = list(growth(WORKED.rate, 1000, BY))
+    assert "".join({"worker": "W", "server": "P"}[step.role] for step in steps) == "WWWWWPWWWW"
+    last = steps[-1]
+    assert (last.servers, last.workers, BY.cores(last.servers, last.workers)) == (2, 10, 62)
+    assert WORKED.rate(last.servers, last.workers) == pytest.approx(6.0241, abs=5e-5)
+
+
+def test_the_increments_of_the_comparison() -> None:
+    """DLRover section 6.3: "we make Optimus add 2 PS and 4 workers for Wide & Deep jobs"."""
+    by = Increments(cores_total=200, server_cores=16, worker_cores=3, servers=2, workers=4)
+    before = (1, 1)
+    for step in growth(WORKED.rate, 1000, by):
+        change = (step.servers - before[0], step.workers - before[1])
+        assert change == {"server": (2, 0), "worker": (0, 4)}[step.role]
+        before = (step.servers, step.workers)
+    assert before != (1, 1)
+
+
+def test_a_tie_goes_to_the_servers() -> None:
+    """Beyond the paper: equal gains."""
+    by = Increments(cores_total=10, server_cores=2, worker_cores=2)
+    step = next_step(lambda p, w: float(p + w), 100, 1, 1, by)
+    assert step is not None
+    assert (step.role, step.servers, step.workers) == ("server", 2, 1)
+
+
+def test_what_saves_no_time_is_not_added() -> None:
+    """Section 4.1: until no gain is above zero."""
+    assert next_step(lambda p, w: 1.0, 100, 1, 1, BY) is None
+    assert list(growth(lambda p, w: 1 / (p + w), 100, BY)) == []
+
+
+def test_an_increment_that_does_not_fit_leaves_the_other() -> None:
+    """Section 4.1: until the capacity is exhausted, for each role."""
+    by = Increments(cores_total=20, server_cores=16, worker_cores=2)
+    step = next_step(lambda p, w: float(p * p + w), 100, 1, 1, by)
+    assert step == Step(
+        role="worker", servers=1, workers=2, gain_server=None, gain_worker=pytest.approx((50 - 100 / 3) / 2)
+    )
+
+
+models = st.builds(SpeedModel, kind=st.just("async"), coefficients=st.tuples(*[st.floats(0.0001, 1.0)] * 4))
+
+
+@given(models, st.integers(20, 120), st.integers(1, 3), st.integers(1, 3))
+def test_growth_keeps_the_cores_and_gets_faster(model: SpeedModel, total: int, servers: int, workers: int) -> None:
+    """Section 4.1: no allocation exceeds the capacity, and every step has a gain."""
+    by = Increments(cores_total=total, server_cores=8, worker_cores=3, servers=servers, workers=workers)
+    rates = [model.rate(1, 1)]
+    for step in growth(model.rate, 1000, by):
+        assert by.cores(step.servers, step.workers) <= total
+        rates.append(model.rate(step.servers, step.workers))
+    assert rates == sorted(set(rates))
+
+
+@given(models, st.integers(20, 60))
+def test_no_single_increment_would_have_helped_more_per_core(model: SpeedModel, total: int) -> None:
+    """Section 4.1: at every step, brute force over both increments finds none with a larger gain."""
+    by = Increments(cores_total=total, server_cores=8, worker_cores=3)
+    p = w = 1
+    for step in growth(model.rate, 1000, by):
+        lawful = [(q, v) for q, v in ((p + 1, w), (p, w + 1)) if by.cores(q, v) <= total]
+        gains = [
+            (1000 / model.rate(p, w) - 1000 / model.rate(q, v)) / (by.cores(q, v) - by.cores(p, w)) for q, v in lawful
+        ]
+        taken = (step.servers, step.workers)
+        assert gains[lawful.index(taken)] == pytest.approx(max(gains))
+        p, w = taken
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cores_total": 18}, "cores_total=18: one worker and one server need 19"),
+        ({"servers": 0}, "servers=0"),
+        ({"worker_cores": 0}, "worker_cores=0"),
+    ],
+)
+def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
+    """Beyond the paper: settings are refused by name."""
+    with pytest.raises(ValueError, match=message):
+        Increments(**{"cores_total": 64, "server_cores": 16, "worker_cores": 3, **changes})
+
+
+def test_the_solvers_are_imported_when_they_are_needed() -> None:
+    """Beyond the paper: importing scipy.optimize takes 0.5 s."""
+    code = (
+        "import sys, strategies.scaling.optimus.speed, strategies.scaling.optimus.loss, strategies.scaling.brain.brain;"
+        "print('scipy.optimize' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,212 @@
+"""Or et al.'s autoscaling: after "Resource elasticity in distributed deep learning", MLSys 2020, its scaling heuristic
+and its replacement of stragglers; threshold and steps of the comparison in DLRover section 6.3."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.scaling.autoscale import Autoscaler, marginal_gain
+from strategies.scaling.replacing import Replacements, SlowWorkers, Swap
+
+# ---- marginal gain -------------------------------------------------------------------------------------------------
+
+RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
+
+
+def test_the_marginal_gain() -> None:
+    """Definition of the gain: s_k = ((R_new - R_old) / (N_new - N_old)) / (R_old / N_old)."""
+    assert marginal_gain(4, 40, 8, 70) == pytest.approx(0.75)
+    assert marginal_gain(8, 70, 12, 80) == pytest.approx(0.286, abs=5e-4)
+    assert marginal_gain(2, 10, 4, 20) == pytest.approx(1.0)
+
+
+def play(scaler: Autoscaler, rates: dict[int, float], iterations: int = 200) -> list[int]:
+    """Sizes one after another, in a cluster that grants everything."""
+    sizes = [scaler.workers]
+    for _ in range(iterations):
+        scaler.observe(100, 100 / rates[scaler.workers])
+        if (size := scaler.decide()) is not None:
+            scaler.resized(size)
+            sizes.append(size)
+    return sizes
+
+
+def test_it_stays_at_the_last_size_that_passed() -> None:
+    """DLRover section 6.3: R = 40, 70, 80 at 4, 8, 12 workers and a threshold of 0.3: 0.75 passes, 0.286 does not."""
+    scaler = Autoscaler(workers=4, step_workers=4)
+    assert play(scaler, RATES) == [4, 8, 12, 8]
+    assert scaler.stays
+    assert scaler.gains == {8: pytest.approx(0.75), 12: pytest.approx(0.2857, abs=1e-4)}
+
+
+def test_the_engines_own_threshold_goes_further() -> None:
+    """Published code: a threshold of 0.1."""
+    assert play(Autoscaler(workers=4, step_workers=4, threshold=0.1, max_workers=16), RATES) == [4, 8, 12, 16]
+
+
+def test_one_size_alone_always_grows() -> None:
+    """Published code: with one size known there is no gain to compare."""
+    scaler = Autoscaler(workers=1)
+    assert play(scaler, {1: 10.0, 2: 1.0}) == [1, 2, 1]
+
+
+def test_a_size_counts_after_ten_iterations_and_the_first_is_skipped() -> None:
+    """Published code: ten measured iterations."""
+    scaler = Autoscaler(workers=4, step_workers=4)
+    scaler.observe(100, 1e9)  # while everybody connects
+    for iteration in range(1, 11):
+        assert scaler.decide() is None
+        scaler.observe(100, 2.5)
+        assert iteration < 10 or scaler.decide() == 8
+    assert scaler.rates == {4: pytest.approx(40.0)}
+
+
+def test_throughput_is_samples_over_time() -> None:
+    """Beyond the paper: not the mean of rates: one long iteration counts for as long as it took."""
+    scaler = Autoscaler(workers=1, min_samples=2)
+    for seconds in (7.0, 1.0, 3.0):
+        scaler.observe(10, seconds)
+    scaler.decide()
+    assert scaler.rates == {1: pytest.approx(5.0)}
+
+
+def test_workers_that_are_denied_end_the_growth() -> None:
+    """Beyond the paper: a cluster that has no room."""
+    scaler = Autoscaler(workers=4, step_workers=4)
+    for _ in range(11):
+        scaler.observe(100, 2.5)
+    assert scaler.decide() == 8
+    scaler.resized(4)
+    assert play(scaler, RATES) == [4]
+
+
+def test_a_part_that_is_granted_is_a_size_like_any_other() -> None:
+    """Beyond the paper: a cluster that has room for some."""
+    scaler = Autoscaler(workers=4, step_workers=4)
+    for _ in range(11):
+        scaler.observe(100, 2.5)
+    assert scaler.decide() == 8
+    scaler.resized(6)
+    assert play(scaler, {6: 55.0, 10: 57.0}) == [6, 10, 6]
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64), st.floats(-0.5, 2.0), st.data())
+def test_it_ends_at_a_size_that_it_has_seen(
+    workers: int, step: int, more: int, threshold: float, data: st.DataObject
+) -> None:
+    """Beyond the paper: no size above the bound, at most one step back, and then nothing more."""
+    rates = {size: data.draw(st.floats(1, 1000)) for size in range(workers, workers + more + 1, step)}
+    scaler = Autoscaler(workers, step, workers + more, threshold)
+    sizes = play(scaler, rates, iterations=12 * (more + 3))
+    assert scaler.stays
+    assert max(sizes) <= workers + more
+    assert sum(later < size for size, later in pairwise(sizes)) <= 1
+    grown = sizes if sizes == sorted(sizes) else sizes[:-2]
+    assert all(scaler.gains[size] > threshold for size in grown[1:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"workers": 0}, "workers=0"),
+        ({"step_workers": 0}, "step_workers=0"),
+        ({"max_workers": 3}, "max_workers=3"),
+        ({"min_samples": 0}, "min_samples=0"),
+        ({"threshold": float("nan")}, "threshold=nan"),
+    ],
+)
+def test_settings_are_checked(changes: dict[str, Any], message: str) -> None:
+    """Beyond the paper: settings are refused by name."""
+    with pytest.raises(ValueError, match=message):
+        Autoscaler(**{"workers": 4, **changes})
+
+
+# ---- stragglers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_at_half_the_median_is_flagged_after_five_iterations() -> None:
+    """Published code: EWMA with weight 0.1: 1, .95, .905, .8645, .828, .795 < 0.8."""
+    slow = SlowWorkers()
+    flagged = []
+    for iteration in range(1, 8):
+        for worker in (0, 1, 2):
+            slow.observe(worker, 10.0 if worker or iteration < 2 else 5.0)
+        flagged.append(slow.slow())
+    assert flagged == [[]] * 5 + [[0]] * 2
+    assert slow.average[1] == pytest.approx(1.0)
+
+
+def test_one_slow_iteration_flags_nobody() -> None:
+    """Beyond the paper: the average begins at 1."""
+    slow = SlowWorkers()
+    for rates in ((10, 10, 10), (0.1, 10, 10), (10, 10, 10)):
+        for worker, rate in enumerate(rates):
+            slow.observe(worker, rate)
+    assert slow.slow() == []
+    slow.observe(7, 0.1)
+    assert slow.slow() == [], "nor does the first of a new worker"
+
+
+def test_the_slowest_comes_first_and_who_has_left_is_forgotten() -> None:
+    """Beyond the paper: several stragglers at once."""
+    slow = SlowWorkers(weight=1.0)
+    for worker, rate in enumerate((3.0, 10.0, 10.0, 1.0, 10.0)):
+        slow.observe(worker, rate)
+    slow.observe(0, 3.0)
+    assert slow.slow() == [3, 0]
+    slow.forget(3)
+    assert slow.slow() == [0]
+    assert 3 not in slow.average
+
+
+@pytest.mark.parametrize(("name", "value"), [("weight", 0.0), ("weight", 1.5), ("threshold", 0.0)])
+def test_its_numbers_are_checked(name: str, value: float) -> None:
+    """Beyond the paper: settings are refused by name."""
+    with pytest.raises(ValueError, match=f"{name}={value:g}"):
+        SlowWorkers(**{name: value})
+
+
+def test_the_old_worker_leaves_when_the_new_one_has_joined() -> None:
+    """Abstract: workers are replaced without interrupting the others."""
+    swaps = Replacements()
+    assert swaps.begin([3]) == Swap(launch=(3,))
+    assert swaps.begin([3]) == Swap(), "it is asked for once"
+    swaps.launched(3, new=8)
+    assert swaps.begin([3]) == Swap()
+    assert swaps.joined(5) == Swap(), "another one"
+    assert swaps.joined(8) == Swap(retire=(3,))
+    assert swaps.joined(8) == Swap()
+
+
+def test_what_is_denied_leaves_the_old_worker() -> None:
+    """Beyond the paper: a replacement that does not come."""
+    swaps = Replacements()
+    swaps.begin([3])
+    swaps.launched(3, new=8)
+    swaps.denied(8)
+    assert swaps.joined(8) == Swap()
+    assert swaps.begin([3]) == Swap(launch=(3,))
+
+
+@pytest.mark.parametrize("gone", [3, 8])
+def test_who_is_lost_meanwhile_needs_not_leave(gone: int) -> None:
+    """Beyond the paper: crashes during a replacement."""
+    swaps = Replacements()
+    swaps.begin([3])
+    swaps.launched(3, new=8)
+    swaps.lost(gone)
+    assert swaps.joined(8) == Swap()
+    assert swaps.begin([3]) == Swap(launch=(3,))
+
+
+def test_who_is_lost_before_the_launch_may_be_replaced_again() -> None:
+    """Beyond the paper: crashes before a replacement."""
+    swaps = Replacements()
+    swaps.begin([3])
+    swaps.lost(3)
+    assert swaps.begin([3]) == Swap(launch=(3,))
