@@ -168,7 +168,7 @@ def test_a_need_is_above_zero() -> None:
 
 
 def test_servers_that_leave_no_room_for_a_worker() -> None:
-    """Beyond the paper: constraint (3) with servers that are there already."""
+    """Beyond the paper: constraint (3) with existing servers."""
     with pytest.raises(ValueError, match="cores_total=200: servers have 190 cores, and one worker needs 20"):
         planned_workers(XDEEPFM, 8, 190, PAPER)
 

@@ -133,7 +133,7 @@ def test_new_workers_get_the_most_memory_that_one_has_used_and_a_fifth() -> None
 
 
 def test_workers_that_did_not_help_are_the_last() -> None:
-    """Departure: the bare rule would go on to sqrt(K) workers, however little each adds."""
+    """Departure: the bare rule would continue to sqrt(K) workers, however little each adds."""
     grown = Growth(workers=4, server_cores_used=26.0)
     assert found(XDEEPFM, 3.1, growth=grown) is None, "twice as many workers, 5 % more"
     assert found(XDEEPFM, 3.1, growth=grown, min_gain=0.0) is not None

@@ -84,7 +84,7 @@ def test_no_coefficient_is_negative(speeds: list[float]) -> None:
     ],
 )
 def test_sizes_that_do_not_tell_are_refused(sizes: list[tuple[int, int]], message: str) -> None:
-    """Beyond the paper: at one number of servers, w/p and w cannot be told apart."""
+    """Beyond the paper: at one number of servers, w/p and w cannot be distinguished."""
     with pytest.raises(ValueError, match=message):
         fit_speed("async", measured(WORKED, sizes))
 

@@ -95,7 +95,7 @@ class SwitchWorld:
         self.follow(self.switch.joined(self.t, server))
 
     def end(self, worker: str) -> None:
-        """A gradient arrives."""
+        """The gradient of this worker arrives."""
         self.follow(self.switch.ended(self.t, worker))
 
     def lose(self, server: NodeId) -> None:

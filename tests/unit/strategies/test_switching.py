@@ -90,7 +90,7 @@ def asked(seamless: bool = True, busy: tuple[NodeId, ...] = (), keep: tuple[Node
 
 
 def joined(switch: Switch, t: float = 20.0) -> list[Order]:
-    """Both new servers."""
+    """Both new servers join; the orders of both are returned."""
     return switch.joined(t, NEW[0]) + switch.joined(t, NEW[1])
 
 
@@ -154,7 +154,7 @@ def test_what_does_not_arrive_is_dropped(seamless: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("how", ["denied", "pending for ever"])
+@pytest.mark.parametrize("how", ["denied", "pending forever"])
 def test_a_new_server_that_does_not_come_ends_the_switch(seamless: bool, how: str) -> None:
     switch = asked(seamless, launch_s=100.0)
     switch.joined(10.0, NEW[0])
@@ -187,7 +187,7 @@ def test_an_old_server_that_dies_while_new_ones_start_only_delays(seamless: bool
 
 
 @BOTH
-@pytest.mark.parametrize("how", ["denied", "pending for ever"])
+@pytest.mark.parametrize("how", ["denied", "pending forever"])
 def test_what_fails_while_a_server_is_lost_is_cleared_up_afterwards(seamless: bool, how: str) -> None:
     switch = asked(seamless, launch_s=100.0)
     switch.gone(1.0, OLD[0])
@@ -293,7 +293,7 @@ def walk(seamless: bool, seed: int) -> SwitchWorld:
 
 
 def walks(number: int) -> None:
-    """Seamless ones."""
+    """Random walks of the seamless variant."""
     for seed in range(number):
         walk(True, seed)
 
