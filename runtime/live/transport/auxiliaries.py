@@ -1,4 +1,4 @@
-"""The auxiliary roles as data: tasks beside workers and servers, of which a job has at most one each.
+"""The auxiliary roles as data: tasks in addition to workers and servers, of which a job has at most one each.
 
 An auxiliary task is a client of the servers. The coordinator orders the delivery of parameters to it under a ticket,
 then what it is to do with them. Nobody waits for it while the job runs; after its loss another takes over.
