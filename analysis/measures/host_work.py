@@ -74,11 +74,11 @@ def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     updates = tables.updates[within(tables.updates["t"]) & ~tables.updates["void"]]
     sent = int(within(tables.iterations["issued_s"]).sum() + within(tables.evaluations["asked_s"]).sum())
     for _, row in rows.iterrows():
-        role, number = parse_node(row["node"]).role, parse_node(row["node"]).number
+        node = parse_node(row["node"])
         cpu_s = row["cpu_cores"] * row["period_s"]
-        mine = arrived[arrived["worker"] == number]
-        yield {"role": role, "cpu_s": cpu_s} | (
+        mine = arrived[arrived["worker"] == node.number]
+        yield {"role": node.role, "cpu_s": cpu_s} | (
             {"iterations": len(mine), "samples": int(mine["samples"].sum())}
-            if role == "worker"
+            if node.role == "worker"
             else {"updates": len(updates), "grads": int(updates["num_grads"].sum()), "messages": len(arrived) + sent}
         )

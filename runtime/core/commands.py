@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import assert_never
 
 import msgspec
@@ -27,6 +28,7 @@ from strategies.protocol import (
     Drop,
     Evaluate,
     Lost,
+    NodeId,
     Partition,
     ProtocolError,
     Restart,
@@ -95,10 +97,7 @@ class Commands:
     def _restart(self, t: float, command: Restart) -> None:
         """KILL_RESTART: a worker is gone from now on; a server once all servers have stored their parts."""
         members, ledger = self.executor.members, self.executor.ledger
-        found = [one for one in self.executor.layout.nodes if str(one) == command.node]
-        if not found:
-            raise ProtocolError(f"{command}: there is no such node")
-        role, node = found[0]
+        role, node = self._node(command)
         if role == "worker" and not members.is_here(node):
             raise ledger.error(node, f"{command} although it is not running")
         pending_s = self.scheduler.draw_s(t, self.job.seed, self._restarts)
@@ -112,6 +111,12 @@ class Commands:
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
             self.tell_lost(t, node, incarnation, RESTARTED, restarting=False)
         self.port.restart(command.node, pending_s)
+
+    def _node(self, command: Restart) -> NodeId:
+        with suppress(ValueError):
+            if (node := NodeId.parse(command.node)) in self.executor.layout.nodes:
+                return node
+        raise ProtocolError(f"{command}: there is no such node")
 
     def quote(self, t: float) -> None:
         """Notify the scheduler's expectation, now and whenever it changes."""

@@ -258,9 +258,7 @@ class Coordinator:
     def _server_lost(self, t: float, given: inputs.ServerLost) -> None:
         """A server is lost, with every version since the last checkpoint."""
         self.commands.void()
-        self._tell(
-            ServerLost(t=t, server=given.server, incarnation=given.incarnation, reason=given.reason),
-        )
+        self._tell(ServerLost(t=t, server=given.server, incarnation=given.incarnation, reason=given.reason))
 
     def _restored(self, t: float, given: inputs.Restored) -> None:
         """All servers hold the checkpoint that was taken with this state, and all workers are idle."""
@@ -279,9 +277,7 @@ class Coordinator:
         self.evaluations.under_way = False
         if given.metrics:
             self.promised.scored = given.version
-            self._tell(
-                Evaluated(t=t, version=given.version, asked_s=given.asked_s, metrics=given.metrics),
-            )
+            self._tell(Evaluated(t=t, version=given.version, asked_s=given.asked_s, metrics=given.metrics))
             self.evaluations.judge(t, given.metrics)
 
     def _score_part(self, t: float, given: inputs.ScorePart) -> None:

@@ -69,6 +69,7 @@ def test_every_strategy_goes_on_with_a_newcomer_and_without_who_left(name: str, 
         workers = {grad.worker for _, _, grads in run.applied for grad in grads}
         assert NEW.number in workers, "the newcomer contributes"
         assert [node.number for node in run.core.executor.layout.workers] == [0, 2, 3, NEW.number]
+        assert run.recovery.state.layout == run.core.executor.layout, "who gets ranges, and who gets work"
 
 
 @every_job

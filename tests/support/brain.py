@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from strategies.protocol import NodeId
 from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.usage import WINDOW, Given, Usage, Use
+from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 
 GIB = 2**30
 PAPER = Limits(cores_total=200, cores_max=32)
@@ -27,9 +27,9 @@ def using(cores: Mapping[NodeId, float], **others: Mapping[NodeId, float]) -> di
     }
 
 
-def observed(nodes: Mapping[NodeId, Given], uses: Mapping[NodeId, Use], times: int = WINDOW) -> Usage:
+def observed(nodes: Mapping[NodeId, Given], uses: Mapping[NodeId, Use], times: int = WINDOW) -> UsageHistory:
     """The same observation so many times."""
-    usage = Usage()
+    usage = UsageHistory()
     for _ in range(times):
         usage.observe(nodes, uses)
     return usage

@@ -21,7 +21,7 @@ from strategies.checks import check_number
 from strategies.protocol import NodeId
 from strategies.scaling.brain.changes import AddWorkers, Change, Replace, StopWaiting
 from strategies.scaling.brain.plan import WHOLE, Limits
-from strategies.scaling.brain.usage import Usage
+from strategies.scaling.brain.usage import UsageHistory
 
 RECENT = 3
 """Observations by which a server is hot."""
@@ -79,7 +79,7 @@ class JobNow(msgspec.Struct, frozen=True, kw_only=True):
         growth: when workers were last added by these rules, if ever with these servers.
     """
 
-    usage: Usage
+    usage: UsageHistory
     update_cores: float
     limits: Limits
     iterations: int | None = None
@@ -194,7 +194,7 @@ ORDER: tuple[Callable[[JobNow, Rules], Finding | None], ...] = (
 """As they are tested."""
 
 
-def worker_memory(usage: Usage, margin_frac: float) -> int:
+def worker_memory(usage: UsageHistory, margin_frac: float) -> int:
     """Bytes for a new worker: the most that one has used and a margin; what they were given if nothing is known."""
     workers = usage.nodes("worker")
     peak = max(usage.memory_bytes(worker) for worker in workers)
@@ -220,21 +220,21 @@ def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None
     return Finding(rule=rule, changes=tuple(changes), numbers=numbers) if changes else None
 
 
-def _used(usage: Usage, last: int | None = None) -> float:
+def _used(usage: UsageHistory, last: int | None = None) -> float:
     """Cores that all servers use together."""
     servers = usage.nodes("server")
     return sum(usage.cores(server) if last is None else usage.cores(server, last) for server in servers)
 
 
-def _is_hot(usage: Usage, server: NodeId, rules: Rules) -> bool:
+def _is_hot(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
     return usage.cores(server, RECENT) >= rules.hot_util * usage.given[server].cores
 
 
-def _is_loaded(usage: Usage, server: NodeId, rules: Rules) -> bool:
+def _is_loaded(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
     return usage.cores(server) > rules.load_ratio * _used(usage) / len(usage.nodes("server"))
 
 
-def _is_slow(usage: Usage, server: NodeId, rules: Rules) -> bool:
+def _is_slow(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
     times = [usage.busy_frac(one) for one in usage.nodes("server")]
     mean = sum(times) / len(times)
     return usage.busy_frac(server) >= (rules.busy_ratio * mean if mean else inf)

@@ -19,7 +19,7 @@ from strategies.scaling.brain.plan import Need, Plan, is_enough, optimal_plan, p
 from strategies.scaling.brain.sampling import larger_servers, measured_need
 from strategies.scaling.brain.settings import BrainSettings
 from strategies.scaling.brain.stages import Stage, Step, after
-from strategies.scaling.brain.usage import Given, Usage, Use
+from strategies.scaling.brain.usage import Given, UsageHistory, Use
 
 
 @final
@@ -38,7 +38,7 @@ class Brain:
         self.under_way: tuple[Change, ...] = ()
         self.update_cores = 0.0
         self._initial = initial or cold_plan(settings.sample_servers, settings.memory_bytes, settings.limits)
-        self._usage = Usage()
+        self._usage = UsageHistory()
         self._peak_bytes, self._idle_s = dict[NodeId, int](), dict[NodeId, float]()
         self._out_of_memory: list[tuple[NodeId, dict[NodeId, Given]]] = []
         self._of_stage = True

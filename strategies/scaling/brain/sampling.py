@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from strategies.scaling.brain.changes import Resize
 from strategies.scaling.brain.plan import Limits, Need
-from strategies.scaling.brain.usage import Usage
+from strategies.scaling.brain.usage import UsageHistory
 
 
-def measured_need(usage: Usage) -> Need | None:
+def measured_need(usage: UsageHistory) -> Need | None:
     """w_hat, the mean over the workers, and s_hat, what all servers use per worker; None: one of them is still zero."""
     workers, servers = usage.nodes("worker"), usage.nodes("server")
     if not workers:
@@ -19,7 +19,7 @@ def measured_need(usage: Usage) -> Need | None:
     return Need(worker_cores=worker_cores, update_cores=update_cores)
 
 
-def larger_servers(usage: Usage, limits: Limits, hot_util: float) -> Resize | None:
+def larger_servers(usage: UsageHistory, limits: Limits, hot_util: float) -> Resize | None:
     """Twice the cores if a server used ``hot_util`` of its own, or twice the servers if a machine has no more.
 
     As many of these as fit next to the workers; None: no server is hot, or nothing more fits. With servers that are too

@@ -39,7 +39,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @final
-class Usage:
+class UsageHistory:
     """Keeps the last observations of one membership; another one, or other cores of a node, begins again.
 
     ``given`` says what each node of the present membership has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,24 @@ def plain(summary: dict[str, Any]) -> dict[str, Any]:
         for key, value in summary.items()
         if key not in NOT_ALIKE and not isinstance(value, dict | list)
     }
+
+
+def test_rows_of_an_older_record_lack_what_was_not_recorded_then(pair: tuple[Run, Run], tmp_path: Path) -> None:
+    """Up to 2026-11 there were neither ``recv_s`` nor ``cpu_s``, and no note of the layout."""
+    rows = pair[1]
+    for path in rows.path.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    table = pq.read_table(rows.path / "iterations.parquet")
+    pq.write_table(table.drop_columns(["recv_s", "cpu_s"]), tmp_path / "iterations.parquet")
+    events = tmp_path / "events.jsonl"
+    lines = [json.loads(line) for line in events.read_text().splitlines() if "LayoutChanged" not in line]
+    events.write_text("".join(f"{json.dumps({**line, 'seq': seq})}\n" for seq, line in enumerate(lines)))
+    older = load_run(tmp_path)
+    assert older.tables.iterations[["recv_s", "cpu_s"]].isna().all(axis=None)
+    same = rows.tables.iterations.columns.difference(["recv_s", "cpu_s"])
+    pd.testing.assert_frame_equal(older.tables.iterations[same], rows.tables.iterations[same])
+    assert plain(summarise(older)) == plain(summarise(rows))
 
 
 def test_rows_are_checked(pair: tuple[Run, Run], tmp_path: Path) -> None:

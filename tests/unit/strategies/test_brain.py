@@ -16,7 +16,7 @@ from strategies.scaling.brain.history import InitialPlan
 from strategies.scaling.brain.plan import Limits
 from strategies.scaling.brain.settings import BrainSettings
 from strategies.scaling.brain.stages import MEANING, TABLE, Stage, Step, after
-from strategies.scaling.brain.usage import WINDOW, Given, Usage, Use
+from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 from tests.support.brain import GIB, PAPER, given, observed, using
 from tests.support.brain_world import World
 
@@ -319,7 +319,7 @@ def test_every_stage_leads_to_the_last() -> None:
 
 
 def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership() -> None:
-    usage, nodes = Usage(), given("worker", 2, 3)
+    usage, nodes = UsageHistory(), given("worker", 2, 3)
     for number in range(1, 8):
         usage.observe(nodes, using({NodeId.worker(0): number, NodeId.worker(1): 1}))
         assert usage.complete == (number >= WINDOW)
@@ -348,7 +348,7 @@ def test_nodes_are_in_the_order_of_their_numbers() -> None:
 
 def test_a_node_without_an_observation_is_named() -> None:
     with pytest.raises(ValueError, match="nothing is known of what worker:1 used"):
-        Usage().observe(given("worker", 2, 3), {NodeId.worker(0): Use(cores=1.0)})
+        UsageHistory().observe(given("worker", 2, 3), {NodeId.worker(0): Use(cores=1.0)})
 
 
 @pytest.mark.parametrize(("name", "value"), [("cores", 0), ("memory_bytes", 0)])
