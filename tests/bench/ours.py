@@ -39,7 +39,7 @@ from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.buffers import SharedBuffers
-from runtime.live.transport.buffers import create as create_board
+from runtime.live.transport.buffers import create as create_buffers
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.loop import Loop
@@ -71,8 +71,8 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()
     said: list[Any] = []
     hub = Hub(loop, secret, transport, 0, "", lambda _: True, lambda _, m: said.append(m), lambda _: None)
-    board_fd = create_board() if transport == "shm" else -1
-    buffers = SharedBuffers(board_fd, num_floats, 1) if transport == "shm" else None
+    buffers_fd = create_buffers() if transport == "shm" else -1
+    buffers = SharedBuffers(buffers_fd, num_floats, 1) if transport == "shm" else None
     pid = os.fork()
     if pid == 0:
         try:

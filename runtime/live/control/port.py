@@ -40,7 +40,7 @@ class PortOwner(Protocol):
         """Kill a task and restart it elsewhere."""
         ...
 
-    def referring(self, number: int, incarnation: int) -> None:
+    def reference_ordered(self, number: int, incarnation: int) -> None:
         """A reference gradient is ordered from this incarnation of the scorer."""
         ...
 
@@ -91,7 +91,7 @@ class LivePort:
         """Order a reference gradient from the scorer; if there is none, the order is repeated later."""
         incarnation = self._order(SCORER, ComputeReference(ticket=SCORER.ticket(number)))
         if incarnation is not None:
-            self.owner.referring(number, incarnation)
+            self.owner.reference_ordered(number, incarnation)
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         """Order inner products, after all earlier orders."""

@@ -105,7 +105,7 @@ class LiveSession:
             return
         match message:
             case VersionEvaluated():
-                self._assessed(message)
+                self._version_evaluated(message)
             case Actuated():
                 self.injector.answered(message)
             case Busy():
@@ -117,17 +117,17 @@ class LiveSession:
         """A task's connection is gone."""
         self.supervisor.closed(identity, reason)
 
-    def _assessed(self, assessed: VersionEvaluated) -> None:
-        asked = self.port.tickets.pop(assessed.ticket, None)
+    def _version_evaluated(self, evaluated: VersionEvaluated) -> None:
+        asked = self.port.tickets.pop(evaluated.ticket, None)
         if asked is None:
             return
-        if assessed.ticket == self._final_ticket:
-            self._final_ticket, self.sha256 = None, assessed.sha256
+        if evaluated.ticket == self._final_ticket:
+            self._final_ticket, self.sha256 = None, evaluated.sha256
             t = self.coordinator.finished_s
-            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=assessed.metrics)
+            event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=evaluated.metrics)
             self.record.event(t, event, (), self.coordinator.version, 0.0, None)
             return
-        self.receive(inputs.Evaluated(asked[1], asked[0], assessed.metrics))
+        self.receive(inputs.Evaluated(asked[1], asked[0], evaluated.metrics))
 
     def receive(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, then send its orders."""
@@ -277,7 +277,7 @@ class LiveSession:
         """The connected incarnation of an auxiliary role; None if there is none."""
         return self.supervisor.serving(role)
 
-    def referring(self, number: int, incarnation: int) -> None:
+    def reference_ordered(self, number: int, incarnation: int) -> None:
         """Start the scorer's deadline, which is a worker's deadline for a gradient."""
         limit_s, scoring = self.supervisor.settings.iteration_deadline_s, self.coordinator.executor.scoring
 

@@ -136,7 +136,7 @@ class LiveSupervisor:
         task = self.tasks[identity.key]
         task.heard_s = self.loop.now
         if isinstance(message, LinkLost):
-            self._severed(identity, message)
+            self._link_lost(identity, message)
             return True
         given = self._understood(task, identity.incarnation, message)
         if given is not None:
@@ -167,7 +167,7 @@ class LiveSupervisor:
                 return inputs.Halted(task.key, incarnation, message.generation, message.version)
         return None
 
-    def _severed(self, identity: Identity, message: LinkLost) -> None:
+    def _link_lost(self, identity: Identity, message: LinkLost) -> None:
         """A task lost a server. If no server proves dead, its connection was at fault: restart the task."""
         lost = inputs.LinkLost(identity.key, identity.incarnation, message.generation, message.reason)
         self.loop.after(SEVERED_GRACE_S, lambda: self._tell(lost))

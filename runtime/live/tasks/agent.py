@@ -59,7 +59,7 @@ class Agent:
 
         assert isinstance(spec, TaskSpec)
         self.spec = spec
-        self.board_fd = buffers.create() if spec.transport == "shm" else -1
+        self.buffers_fd = buffers.create() if spec.transport == "shm" else -1
         self.tasks: dict[int, tuple[str, int, int]] = {}
         self.selector = selectors.DefaultSelector()
         wake_read, self.wake_write = os.pipe()
@@ -185,8 +185,8 @@ class Agent:
             os.dup2(log, 2)
             os.close(log)
             if self.computes_cold and role != "server":  # servers only add vectors
-                become_cold(self.spec, self.board_fd, role, number, incarnation)
-            run_role(self.spec, self.board_fd, role, number, incarnation)
+                become_cold(self.spec, self.buffers_fd, role, number, incarnation)
+            run_role(self.spec, self.buffers_fd, role, number, incarnation)
             exit_code = 0
             with contextlib.suppress(OSError):
                 sys.stdout.flush()

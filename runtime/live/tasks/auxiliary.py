@@ -64,6 +64,6 @@ def work_of(role: str) -> type[AuxiliaryWork]:
     return work
 
 
-def auxiliary_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+def auxiliary_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of an auxiliary process."""
-    run_task(spec, identity, board_fd, partial(AuxiliaryTask, work_of(identity.role)))
+    run_task(spec, identity, buffers_fd, partial(AuxiliaryTask, work_of(identity.role)))

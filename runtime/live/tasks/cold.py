@@ -17,22 +17,22 @@ from runtime.containment.process import die_with, keep_freed_memory
 from runtime.live.tasks.interpreter import program, surroundings
 
 
-def become_cold(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> NoReturn:
+def become_cold(spec: object, buffers_fd: int, role: str, number: int, incarnation: int) -> NoReturn:
     """Replace the forked child by a fresh interpreter."""
     job = os.memfd_create("stragglab-job", os.MFD_CLOEXEC)
     with os.fdopen(job, "wb", closefd=False) as file:
         file.write(msgspec.msgpack.encode(spec))
     os.lseek(job, 0, os.SEEK_SET)
     os.dup2(job, 0)
-    if board_fd >= 0:
-        os.set_inheritable(board_fd, True)
-    words = [role, number, incarnation, board_fd, os.getppid()]
+    if buffers_fd >= 0:
+        os.set_inheritable(buffers_fd, True)
+    words = [role, number, incarnation, buffers_fd, os.getppid()]
     os.execve(sys.executable, program("runtime.live.tasks.cold", *map(str, words)), surroundings())
 
 
 def main() -> None:
     """Entry point of the new interpreter: imports the framework first, before it connects."""
-    role, number, incarnation, board_fd, parent = sys.argv[1], *map(int, sys.argv[2:])
+    role, number, incarnation, buffers_fd, parent = sys.argv[1], *map(int, sys.argv[2:])
     die_with(parent)
     keep_freed_memory()
     from runtime.config.instantiate import instantiate
@@ -44,10 +44,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     instantiate(spec.backend).preload()
     instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
-    if board_fd >= 0:
-        os.set_inheritable(board_fd, False)
+    if buffers_fd >= 0:
+        os.set_inheritable(buffers_fd, False)
     try:
-        run_role(spec, board_fd, role, number, incarnation)
+        run_role(spec, buffers_fd, role, number, incarnation)
     except BaseException as error:  # noqa: BLE001 (whatever it is, it is reported, and this process ends)
         os._exit(tell_end(error))
 

@@ -221,7 +221,7 @@ class Replica:
                 self._auxiliaries.pop(role)[1].close()
 
 
-def replica_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a replica's process."""
     from runtime.config.instantiate import instantiate
 

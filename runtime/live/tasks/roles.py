@@ -7,7 +7,7 @@ import sys
 import traceback
 
 
-def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: int) -> None:
+def run_role(spec: object, buffers_fd: int, role: str, number: int, incarnation: int) -> None:
     """Run the task of this role."""
     from runtime.live.tasks.auxiliary import auxiliary_main
     from runtime.live.tasks.replica import replica_main
@@ -18,7 +18,7 @@ def run_role(spec: object, board_fd: int, role: str, number: int, incarnation: i
 
     assert isinstance(spec, TaskSpec)
     mains = {"worker": replica_main if spec.collective else worker_main, "server": server_main}
-    mains.get(role, auxiliary_main)(spec, Identity(role, number, incarnation), board_fd)
+    mains.get(role, auxiliary_main)(spec, Identity(role, number, incarnation), buffers_fd)
 
 
 def tell_end(error: BaseException) -> int:

@@ -258,7 +258,7 @@ class Server:
         link.close(self.store)
 
 
-def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a server process."""
     from runtime.config.instantiate import instantiate
 
@@ -267,7 +267,7 @@ def server_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
     lo, hi = spec.layout.ranges(num_parameters).get(identity.key, (0, 0))
     initial = parameters[lo:hi].copy()
     del parameters
-    buffers = SharedBuffers(board_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
+    buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
     try:
         Server(spec, identity, Store(initial, spec.optimizer, buffers, lo), num_parameters).run()
     except ConnectionError:

@@ -117,12 +117,12 @@ class Worker:
         )
 
 
-def worker_main(spec: TaskSpec, identity: Identity, board_fd: int) -> None:
+def worker_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a worker process."""
-    run_task(spec, identity, board_fd, Worker)
+    run_task(spec, identity, buffers_fd, Worker)
 
 
-def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> None:
+def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> None:
     """Connect, build the model, serve. When the run is gone, errors are not reported."""
     from runtime.config.instantiate import instantiate
 
@@ -132,7 +132,7 @@ def run_task(spec: TaskSpec, identity: Identity, board_fd: int, make: Any) -> No
         model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
         if spec.supports_sample_weights and identity.role == "worker":
             model.expect_weights()
-        buffers = SharedBuffers(board_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
+        buffers = SharedBuffers(buffers_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
         links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
         links.shortcuts = spec.shortcuts(identity.role, identity.id)
         task = make(spec, channel, model, links)
