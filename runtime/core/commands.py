@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import assert_never
+from functools import partial
+from typing import Literal, assert_never
 
 import msgspec
 
 from runtime.core.course import Course
+from runtime.core.elastic import Elastic
 from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
 from runtime.core.job import Job, Port, RecordSink
@@ -20,6 +22,7 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.core.scheduling import Scheduler
 from runtime.core.stuck import Promised
 from strategies.protocol import (
+    Allocate,
     AnyCommand,
     AnyEvent,
     Apply,
@@ -27,11 +30,15 @@ from strategies.protocol import (
     Compute,
     Drop,
     Evaluate,
+    Launch,
+    LossCause,
     Lost,
     NodeId,
     Partition,
     ProtocolError,
+    Repartition,
     Restart,
+    Retire,
     Scheduling,
     Score,
     Stop,
@@ -57,9 +64,21 @@ class Commands:
         self.job, self.port, self.record, self.executor = job, port, record, executor
         self.course, self.evaluations, self.promised = course, evaluations, promised
         self.scheduler, self.tell = scheduler, tell
+        self.elastic = Elastic(
+            executor,
+            course,
+            port,
+            record,
+            scheduler,
+            job.seed,
+            tell=tell,
+            lose=partial(self.lose, restarting=False),
+            store_and_halt=self._store_and_halt,
+        )
         self._restarts = 0
+        self._deferred: list[tuple[Literal["join", "leave"], str]] = []
 
-    def carry_out(self, command: AnyCommand) -> None:
+    def carry_out(self, command: AnyCommand) -> None:  # noqa: C901  (a table)
         """Carry out one command, at the time of the event that it answers."""
         t = self.course.t
         match command:
@@ -67,6 +86,14 @@ class Commands:
                 self.executor.carry_out(t, command)
             case Restart():
                 self._restart(t, command)
+            case Launch():
+                self.elastic.launch(t, command)
+            case Retire():
+                self.elastic.retire(t, command)
+            case Repartition():
+                self.elastic.repartition(t, command)
+            case Allocate():
+                self.elastic.allocate(t, command)
             case Wake():
                 self.promised.timers += 1
                 self.port.wake(command.at_s, f"strategy:{command.tag}")
@@ -104,12 +131,13 @@ class Commands:
         self._restarts += 1
         self.record.note(t, "Restarting", node=command.node, pending_s=pending_s)
         if role == "server":
-            self.checkpoint()
-            self.void()
+            if NodeId(role, node) not in self.executor.layout.holders:
+                raise ProtocolError(f"{command}: it holds nothing; retire it, and launch another")
+            self._store_and_halt()
         else:
             incarnation = members.restarted(node)
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
-            self.tell_lost(t, node, incarnation, RESTARTED, restarting=False)
+            self.tell_lost(t, node, incarnation, RESTARTED, "restarted", restarting=False)
         self.port.restart(command.node, pending_s)
 
     def _node(self, command: Restart) -> NodeId:
@@ -124,19 +152,54 @@ class Commands:
         if math.isfinite(following := self.scheduler.next_change_s(t)):
             self.port.wake(following, "runtime:scheduling")
 
+    def operated(self, t: float, change: Literal["join", "leave"], node: str) -> None:
+        """An operator's order, like a command that the strategy did not give; it waits while all roll back."""
+        layout = self.executor.layout
+        if self.course.halted:
+            self._deferred.append((change, node))
+        elif change == "join":
+            self.elastic.launch(t, Launch(node=str(NodeId.worker(layout.next_worker))))
+        elif NodeId.parse(node) in layout.workers:
+            self.elastic.retire(t, Retire(node=node))
+
+    def restored(self, t: float) -> None:
+        """All go on: operators' orders do, too."""
+        deferred, self._deferred = self._deferred, []
+        for change, node in deferred:
+            self.operated(t, change, node)
+
     # ---- halts and rollbacks -----------------------------------------------------------------------------------------
 
-    def tell_lost(self, t: float, worker: int, incarnation: int, reason: str, restarting: bool) -> None:
+    def lose(self, t: float, worker: int, reason: str, cause: LossCause, *, restarting: bool) -> None:
+        """A worker's process is gone, with what it computed."""
+        members = self.executor.members
+        here = members.is_here(worker)
+        incarnation = members.lost(worker, restarting)
+        self.executor.lost(t, worker, here=here, restarting=restarting, reason=reason)
+        if not restarting:
+            self.executor.remove(t, NodeId.worker(worker))
+        if (here or not restarting) and not self.course.halted:
+            self.tell_lost(t, worker, incarnation, reason, cause, restarting=restarting)
+
+    def tell_lost(
+        self, t: float, worker: int, incarnation: int, reason: str, cause: LossCause, *, restarting: bool
+    ) -> None:
         """Notify the strategy of a lost worker; its answer is void if all tasks now roll back."""
         if self.job.halts_on_loss:
             self.halt(t, f"worker {worker} is lost")
-        self.tell(Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting))
+        lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting, cause=cause)
+        self.tell(lost)
 
     def halt(self, t: float, reason: str) -> None:
         """Void all work until the runtime has brought all tasks to one version (``Restored``)."""
         if not self.course.halted and not self.course.status:
             self.record.note(self.course.advance(t), "GoingBack", reason=reason)
             self.void()
+
+    def _store_and_halt(self) -> None:
+        """Store a checkpoint of the present version; everything else is void until the servers have read it."""
+        self.checkpoint()
+        self.void()
 
     def void(self) -> None:
         """Void work in progress, and all commands until ``Restored``."""

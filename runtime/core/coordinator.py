@@ -79,6 +79,7 @@ class Coordinator:
         self.commands = Commands(
             job, port, record, self.executor, self.course, self.evaluations, self.promised, self.scheduler, self._tell
         )
+        self.elastic = self.commands.elastic
         self.dialogue = Dialogue(strategy, self.executor, self.course, record, stopwatch, self.commands.carry_out)
         self.nonfinite: Counter[int] = Counter()
 
@@ -145,12 +146,12 @@ class Coordinator:
                 self._worker_lost(t, given)
             case inputs.WorkerJoined():
                 self._worker_joined(t, given)
-            case inputs.WorkerAdmitted():
-                self.executor.admit(self.course.advance(t), NodeId.worker(given.worker))
-            case inputs.WorkerRetired():
-                self.executor.retire(self.course.advance(t), NodeId.worker(given.worker))
+            case inputs.ServerJoined():
+                self._server_joined(t, given)
             case inputs.ServerLost():
                 self._server_lost(t, given)
+            case inputs.Operated():
+                self.commands.operated(self.course.advance(t), given.change, given.node)
             case inputs.RolledBack():
                 self.commands.halt(t, ROLLED_BACK)
             case inputs.Restored():
@@ -238,17 +239,19 @@ class Coordinator:
 
     def _worker_lost(self, t: float, given: inputs.WorkerLost) -> None:
         """A worker's process is lost, or fenced because it no longer answers."""
-        t, worker, restarting = self.course.advance(t), given.worker, given.restarting
-        here = self.members.is_here(worker)
-        incarnation = self.members.lost(worker, restarting)
-        self.executor.lost(t, worker, here=here, restarting=restarting, reason=given.reason)
-        if (here or not restarting) and not self.course.halted:
-            self.commands.tell_lost(t, worker, incarnation, given.reason, restarting)
+        t, node, restarting = self.course.advance(t), NodeId.worker(given.worker), given.restarting
+        if not restarting and node in self.elastic.awaited:
+            self.elastic.gave_up(t, node, given.reason)
+        else:
+            self.commands.lose(t, given.worker, given.reason, given.cause, restarting=restarting)
 
     def _worker_joined(self, t: float, given: inputs.WorkerJoined) -> None:
         """A restarted worker is connected to all servers."""
         worker, incarnation = given.worker, given.incarnation
-        if self.members.joined(worker, incarnation) and not self.course.halted:
+        joined = self.members.joined(worker, incarnation)
+        if joined:
+            self.elastic.joined(NodeId.worker(worker))
+        if joined and not self.course.halted:
             self.executor.joined(t, worker)
             place = self.place_of(str(NodeId.worker(worker)))
             self._tell(Joined(t=t, worker=worker, incarnation=incarnation, place=place))
@@ -256,20 +259,31 @@ class Coordinator:
     # ---- recovery ----------------------------------------------------------------------------------------------------
 
     def _server_lost(self, t: float, given: inputs.ServerLost) -> None:
-        """A server is lost, with every version since the last checkpoint."""
-        self.commands.void()
-        self._tell(ServerLost(t=t, server=given.server, incarnation=given.incarnation, reason=given.reason))
+        """A server is lost, with every version since the last checkpoint if it held parameters."""
+        if given.holding:
+            self.commands.void()
+        elif not self.elastic.server_left(self.course.advance(t), NodeId.server(given.server), given.reason):
+            return
+        self._tell(ServerLost(t=t, **msgspec.structs.asdict(given)))
+
+    def _server_joined(self, t: float, given: inputs.ServerJoined) -> None:
+        """A server that was launched is there, and holds nothing."""
+        node = NodeId.server(given.server)
+        self.elastic.server_joined(t, node, given.incarnation, self.place_of(str(node)))
 
     def _restored(self, t: float, given: inputs.Restored) -> None:
         """All servers hold the checkpoint that was taken with this state, and all workers are idle."""
         assert given.state is not None, "the runtime adds the state of the data to a version that replicas held"
         self.course.halted = False
         self.executor.version = given.version
+        self.executor.divided(self.course.advance(t), given.shares)
         self.shards.load_state(msgspec.json.decode(given.state))
         for worker, member in self.members.members.items():
             if member.state in ("left", "pending"):
                 self.shards.leave(worker)
-        self._tell(Restored(t=t, version=given.version, workers=self.members.here()))
+        servers = tuple(server.number for server in self.executor.layout.holders)
+        self._tell(Restored(t=t, version=given.version, workers=self.members.here(), servers=servers))
+        self.commands.restored(t)
 
     # ---- measurements ------------------------------------------------------------------------------------------------
 
@@ -319,6 +333,8 @@ class Coordinator:
             declare(self, t)
         elif name == "limit":
             self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
+        elif name.startswith("evict:"):
+            self.elastic.evict(self.course.advance(t), name.removeprefix("evict:"))
         elif name == "scheduling":
             self.commands.quote(self.course.advance(t))
         elif name == "evaluate" and self.job.eval_every_s:

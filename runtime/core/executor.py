@@ -10,7 +10,7 @@ the end of an epoch, it ends at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import msgspec
@@ -90,18 +90,30 @@ class Executor:
         self._laid_out(0.0, self.layout)
 
     def admit(self, t: float, node: NodeId) -> None:
-        """A worker more, with a number that nobody had before; raises ``ValueError`` for any other.
+        """A node more, with a number that nobody had before; raises ``ValueError`` for any other.
 
-        It takes part from when it joins; until then it holds nothing up.
+        A worker takes part from when it joins; until then it holds nothing up. A server holds nothing.
         """
-        self._laid_out(t, self.layout.with_worker(node))
-        self.members.admit(node.number)
+        if node.role == "server":
+            self._laid_out(t, self.layout.with_server(node))
+        else:
+            self._laid_out(t, self.layout.with_worker(node))
+            self.members.admit(node.number)
 
-    def retire(self, t: float, node: NodeId) -> None:
-        """A worker that is lost and will not start again is no member any more; raises ``ValueError`` for others."""
+    def remove(self, t: float, node: NodeId) -> None:
+        """A node that will not start again is no member any more; raises ``ValueError`` for one that is needed."""
+        if node.role == "server":
+            self._laid_out(t, self.layout.without_server(node))
+            return
         if self.members.is_expected(node.number):
             raise ValueError(f"{node}: has a process; it must end first")
         self._laid_out(t, self.layout.without_worker(node))
+
+    def divided(self, t: float, shares: Sequence[tuple[NodeId, float]]) -> None:
+        """These servers hold the parameters from now on; no change if they did before."""
+        if shares and tuple(shares) != self.layout.shares:
+            servers, parts = zip(*shares, strict=True)
+            self._laid_out(t, self.layout.repartitioned(servers, parts))
 
     def _laid_out(self, t: float, layout: Layout) -> None:
         self.layout = layout

@@ -6,6 +6,8 @@ None of them holds its time, since a message may wait until the coordinator is f
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from runtime.core.recovery.effects import (
@@ -13,11 +15,10 @@ from runtime.core.recovery.effects import (
     AuxiliaryLost,
     Restored,
     RolledBack,
+    ServerJoined,
     ServerLost,
-    WorkerAdmitted,
     WorkerJoined,
     WorkerLost,
-    WorkerRetired,
 )
 from runtime.core.scoring import Products
 from strategies.protocol import NodeUse, Timings
@@ -102,14 +103,24 @@ class Observed(Input, frozen=True):
     nodes: tuple[NodeUse, ...]
 
 
+class Operated(Input, frozen=True):
+    """An operator lets a worker join, or takes one away, as a plan says.
+
+    A newcomer has the next number, whichever the plan foresaw; a worker that is not there any more cannot leave.
+    """
+
+    change: Literal["join", "leave"]
+    node: str
+
+
 class Interrupted(Input, frozen=True):
     """The user wants the job to end."""
 
     reason: str
 
 
-OfWorkers = WorkerLost | WorkerJoined | WorkerAdmitted | WorkerRetired
-OfRecovery = OfWorkers | ServerLost | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
+OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
+OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
 OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
 
@@ -124,17 +135,17 @@ __all__ = [
     "JobStarted",
     "Observed",
     "OfRecovery",
+    "Operated",
     "OfTasks",
     "ReferenceReady",
     "Restored",
     "RolledBack",
     "ScorePart",
     "ServerBusy",
+    "ServerJoined",
     "ServerLost",
     "TimerFired",
-    "WorkerAdmitted",
     "WorkerFailed",
     "WorkerJoined",
     "WorkerLost",
-    "WorkerRetired",
 ]

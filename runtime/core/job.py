@@ -100,6 +100,17 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
 
 
+class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that was not there before, and what it may use; None: as much as it can."""
+
+    node: str
+    pending_s: float
+    """Seconds until the scheduler has a place for it."""
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    not_on: tuple[str, ...] = ()
+
+
 class Port(Protocol):
     """The coordinator's orders to a runtime. Calls return at once; their outcome comes back as input."""
 
@@ -140,6 +151,25 @@ class Port(Protocol):
         The coordinator has voided what the worker had under way. A server goes when the checkpoint that was ordered
         just before is stored; then ``Coordinator.server_lost`` and ``restored`` follow.
         """
+        ...
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Start a node more; ``WorkerJoined`` or ``ServerJoined`` follows, or its loss."""
+        ...
+
+    def retire(self, node: str, reason: str) -> None:
+        """End a node for good, or take its request back. The coordinator has booked that already."""
+        ...
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Let these servers read the checkpoint that was ordered just before, in proportion to their shares.
+
+        All are halted until ``Coordinator.restored`` follows.
+        """
+        ...
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a running node may use; None: unlimited."""
         ...
 
     def wake(self, at_s: float, tag: str) -> None:

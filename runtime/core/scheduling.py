@@ -14,13 +14,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, final
 
+import msgspec
 import numpy as np
+
+from strategies.protocol import Priority
 
 MAX_PENDING_S = 7 * 24 * 3600.0
 
 
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for a node; ``in_use_cores``: by the other nodes of the job for which cores were asked."""
+
+    cpu_cores: float | None
+    """None: no limit was asked for."""
+    priority: Priority
+    in_use_cores: float
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: seconds until there is a place, or why there will be none."""
+
+    pending_s: float = 0.0
+    denied: str | None = None
+    evicted_after_s: float | None = None
+    """Seconds after which the node is taken away again; None: it may stay."""
+
+
 class Scheduler(Protocol):
-    """The scheduler of a cluster that other jobs use, too."""
+    """The scheduler of a cluster that other jobs use, too. What it says of requests are defaults."""
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
         """Pending seconds of the node requested at ``t`` (seconds since the job's start) as number 0, 1, ..."""
@@ -34,6 +55,15 @@ class Scheduler(Protocol):
         """The time at which the expectation changes; infinity: never."""
         ...
 
+    def refuses(self, request: Request) -> str | None:
+        """Why a node of the job cannot have so much; None: it can."""
+        return None
+
+    def place(self, t: float, seed: int, number: int, request: Request) -> Grant:
+        """The answer to the request number 0, 1, ... for a node that was not there before."""
+        denied = self.refuses(request)
+        return Grant(denied=denied) if denied is not None else Grant(pending_s=self.draw_s(t, seed, number))
+
 
 def _check(name: str, value: float) -> None:
     if not 0 <= value <= MAX_PENDING_S:
@@ -42,7 +72,7 @@ def _check(name: str, value: float) -> None:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ConstantPending:
+class ConstantPending(Scheduler):
     """Every node waits for ``pending_s`` seconds; 0: the cluster is idle."""
 
     pending_s: float = 0.0
@@ -62,7 +92,7 @@ class ConstantPending:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LognormalPending:
+class LognormalPending(Scheduler):
     """Waiting times are lognormal: half of them longer than ``median_s``, ``sigma`` the deviation of the logarithm.
 
     A strategy receives the mean.
@@ -89,7 +119,7 @@ class LognormalPending:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TracePending:
+class TracePending(Scheduler):
     """Waiting times from a CSV file with the columns ``t_s`` and ``pending_s``: each row holds from its time on."""
 
     path: str

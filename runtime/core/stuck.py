@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from runtime.core.course import Course
+from runtime.core.elastic import Elastic
 from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
 from runtime.core.job import RecordSink
@@ -49,6 +50,7 @@ class Watched(Protocol):
     promised: Promised
     course: Course
     evaluations: Evaluations
+    elastic: Elastic
 
     @property
     def version(self) -> int:
@@ -63,6 +65,7 @@ def awaits(job: Watched) -> bool:
     return (
         members.anyone_launching()
         or members.anyone_pending()
+        or bool(job.elastic.awaited)
         or (job.evaluations.under_way and job.promised.scored != job.version)
     )
 

@@ -43,6 +43,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Time to load a batch."""
     control_s: Seconds = 0.0
     """One way of a control message between the coordinator and a task."""
+    worker_cores: Rate = 1.0
+    server_cores: Rate = 1.0
+    """Cores that a task uses while it works at the speed of this model; with fewer it is slower in proportion."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None
@@ -72,6 +75,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def compute_s(self, samples: int, accum: int = 1) -> float:
         """Seconds of the real computation of a batch in ``accum`` micro-batches, without jitter."""
         return self.compute_base_s * accum + self.compute_per_sample_s * samples
+
+    @staticmethod
+    def stretch(uses_cores: float, has_cores: float | None) -> float:
+        """By how much work takes longer that uses so many cores; None: there are enough."""
+        return 1.0 if has_cores is None else max(1.0, uses_cores / has_cores)
 
     def data_s(self, samples: int) -> float:
         """Seconds to load a batch."""

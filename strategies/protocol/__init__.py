@@ -21,6 +21,7 @@ Laws
 """
 
 from strategies.protocol.commands import (
+    Allocate,
     AnyCommand,
     Apply,
     Checkpoint,
@@ -28,8 +29,12 @@ from strategies.protocol.commands import (
     Compute,
     Drop,
     Evaluate,
+    Launch,
     Partition,
+    Priority,
+    Repartition,
     Restart,
+    Retire,
     Score,
     Stop,
     Wake,
@@ -38,6 +43,7 @@ from strategies.protocol.division import split_evenly
 from strategies.protocol.events import (
     AnyEvent,
     Arrived,
+    Denied,
     Evaluated,
     Event,
     Failed,
@@ -47,6 +53,7 @@ from strategies.protocol.events import (
     Restored,
     Scheduling,
     Scored,
+    ServerJoined,
     ServerLost,
     Started,
     Updated,
@@ -55,10 +62,11 @@ from strategies.protocol.events import (
 from strategies.protocol.nodes import NodeId
 from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, Strategy
 from strategies.protocol.timings import Timings
-from strategies.protocol.values import Grad, NodeUse, Part, ProtocolError
+from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
 
 __all__ = [
     "DATA_POLICIES",
+    "Allocate",
     "AnyCommand",
     "AnyEvent",
     "Apply",
@@ -67,6 +75,7 @@ __all__ = [
     "Checkpoint",
     "Command",
     "Compute",
+    "Denied",
     "Drop",
     "Evaluate",
     "Evaluated",
@@ -74,18 +83,24 @@ __all__ = [
     "Failed",
     "Grad",
     "Joined",
+    "Launch",
+    "LossCause",
     "Lost",
     "NodeId",
     "NodeUse",
     "Observed",
     "Part",
     "Partition",
+    "Priority",
     "ProtocolError",
+    "Repartition",
     "Restart",
     "Restored",
+    "Retire",
     "Scheduling",
     "Score",
     "Scored",
+    "ServerJoined",
     "ServerLost",
     "Started",
     "Stop",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from strategies.protocol.values import Part
@@ -84,6 +86,58 @@ class Restart(Command, frozen=True, kw_only=True, tag=True):
     node: str
 
 
+Priority = Literal["normal", "low"]
+"""``low``: above what the job is entitled to, and the first to be taken away."""
+
+
+class Launch(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which nobody has had.
+
+    It is pending until the scheduler has a place for it, and starts then, beside the training: ``Joined`` or
+    ``ServerJoined`` follows, or ``Denied``. A server holds nothing before a ``Repartition`` names it.
+    """
+
+    node: str
+    cpu_cores: float | None = None
+    """Processor cores that it may use; None: as many as it can."""
+    memory_bytes: int | None = None
+    """Memory above which it is killed (cause ``oom``); None: no limit."""
+    not_on: tuple[str, ...] = ()
+    """Hosts on which it must not be placed."""
+    priority: Priority = "normal"
+
+
+class Retire(Command, frozen=True, kw_only=True, tag=True):
+    """End a node for good, or take the request for a pending one back.
+
+    A worker's samples return to the queue at once; ``Lost`` with cause ``retired`` follows if it was there. ``Denied``
+    follows for a server that holds parameters, and for the last worker: they stay.
+    """
+
+    node: str
+
+
+class Repartition(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Divide the parameters among these servers, in this order and in proportion to ``shares`` (empty: equal ones).
+
+    A checkpoint of the present version is stored first, then all of them read their new ranges, and workers connect
+    again: training is paused until ``Restored``, whose version is the present one. Computes in progress are void. If
+    one of the servers is lost meanwhile, ``Restored`` says who holds the parameters now.
+    """
+
+    servers: tuple[int, ...]
+    shares: tuple[float, ...] = ()
+
+
+class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Change what a running node may use from now on; None: unlimited. ``Denied`` follows if that is not available."""
+
+    node: str
+    cpu_cores: float | None = None
+    link_bytes_per_s: float | None = None
+    """Rate at which it may send."""
+
+
 class Wake(Command, frozen=True, kw_only=True, tag=True):
     """Fire ``Woke(tag)`` at ``at_s`` (or at once if that has passed)."""
 
@@ -98,4 +152,5 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
     ok: bool = True
 
 
-AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
+OfNodes = Restart | Launch | Retire | Repartition | Allocate
+AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop

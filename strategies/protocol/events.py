@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from strategies.protocol.timings import Timings
-from strategies.protocol.values import Grad, NodeUse
+from strategies.protocol.values import Grad, LossCause, NodeUse
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -62,6 +62,7 @@ class Lost(Event, frozen=True, kw_only=True, tag=True):
     incarnation: int
     reason: str
     restarting: bool
+    cause: LossCause = "killed"
 
 
 class Joined(Event, frozen=True, kw_only=True, tag=True):
@@ -74,10 +75,31 @@ class Joined(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ServerLost(Event, frozen=True, kw_only=True, tag=True):
-    """A server is gone. Nothing can be applied until ``Restored``; commands given meanwhile are void."""
+    """A server is gone. Nothing can be applied until ``Restored``; commands given meanwhile are void.
+
+    Not so if it held nothing (``holding=False``), as one that was launched: then it has left, and nothing else changes.
+    """
 
     server: int
     incarnation: int
+    reason: str
+    cause: LossCause = "killed"
+    holding: bool = True
+
+
+class ServerJoined(Event, frozen=True, kw_only=True, tag=True):
+    """A server that was launched can be reached; it holds nothing yet."""
+
+    server: int
+    incarnation: int
+    place: str | None = None
+    """Its host (``host:2``); None without hosts."""
+
+
+class Denied(Event, frozen=True, kw_only=True, tag=True):
+    """What was asked for this node is not available, and nothing has changed; one that was launched does not come."""
+
+    node: str
     reason: str
 
 
@@ -90,6 +112,8 @@ class Restored(Event, frozen=True, kw_only=True, tag=True):
 
     version: int
     workers: tuple[int, ...]
+    servers: tuple[int, ...] = ()
+    """The servers that hold the parameters now, in the order of the vector; none with ``topology=allreduce``."""
 
 
 class Evaluated(Event, frozen=True, kw_only=True, tag=True):
@@ -144,4 +168,5 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
 
 
 _OfWorkers = Arrived | Failed | Lost | Joined
-AnyEvent = Started | _OfWorkers | ServerLost | Restored | Evaluated | Observed | Scored | Updated | Scheduling | Woke
+_OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied
+AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Updated | Scheduling | Woke

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
 class ProtocolError(RuntimeError):
     """The strategy gave a command that the laws forbid; the message ends with the worker's last events."""
+
+
+LossCause = Literal["killed", "crashed", "oom", "evicted", "retired", "silent", "restarted"]
+"""Why a node is gone: by a signal, by an error of its own, because it used more memory than it may, taken away by the
+cluster, ended by the strategy or an operator, because it did not answer, or to be started again elsewhere."""
 
 
 class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

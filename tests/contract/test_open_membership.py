@@ -1,6 +1,6 @@
 """Workers that join with a new number and leave for good while the job runs: every strategy continues, exactly.
 
-No strategy can ask for that yet; here the runtime's side of it is called directly.
+An operator lets them join and leave, so this concerns strategies that never ask for nodes themselves.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from functools import cache
 
 import pytest
 
-from runtime.core.inputs import WorkerAdmitted, WorkerRetired
-from runtime.core.recovery import inputs
-from strategies.protocol import Compute, Joined, Lost, NodeId
+from runtime.core.inputs import Operated
+from strategies.protocol import Compute, Denied, Joined, Lost, NodeId
 from tests.contract.catalogue import NAMES, fits, hurried
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, Puppet, compute, make_job, puppet_desk
@@ -24,15 +23,11 @@ MODES = ("calm", "restarts")
 
 
 def admit(run: HeapRun, t: float) -> None:
-    run.happen(t, inputs.Admit(NEW))
+    run.core.receive(t, Operated("join", str(NEW)))
 
 
 def retire(run: HeapRun, t: float) -> None:
-    """Later, if it is just then away for a restart."""
-    if run.recovery.tasks[GONE].expects(run.recovery.tasks[GONE].incarnation):
-        run.happen(t, inputs.Dismiss(GONE, "retired"))
-    else:
-        run.push(t + 1.0, 0, lambda now: retire(run, now))
+    run.core.receive(t, Operated("leave", str(GONE)))
 
 
 @cache
@@ -92,9 +87,8 @@ def test_nobody_computes_who_is_no_member(name: str, mode: str) -> None:
 
 def test_the_layouts_are_in_the_record_one_by_one() -> None:
     desk = puppet_desk(num_workers=2, num_samples=8)
-    desk.core.receive(desk.at(None), WorkerAdmitted(2))
-    desk.lose(0, restarting=False)
-    desk.core.receive(desk.at(None), WorkerRetired(0))
+    desk.core.receive(desk.at(None), Operated("join", "worker:2"))
+    desk.core.receive(desk.at(None), Operated("leave", "worker:0"))
     assert desk.noted("LayoutChanged") == [
         {"version": 0, "nodes": ["server:0", "worker:0", "worker:1"], "shares": {"server:0": 1.0}},
         {"version": 1, "nodes": ["server:0", "worker:0", "worker:1", "worker:2"], "shares": {"server:0": 1.0}},
@@ -104,7 +98,7 @@ def test_the_layouts_are_in_the_record_one_by_one() -> None:
 
 def test_who_is_admitted_holds_nobody_up_and_computes_when_it_has_joined() -> None:
     desk = Desk(Puppet(), make_job(num_workers=1, global_batch_samples=1, num_samples=2, epochs=1)).start()
-    desk.core.receive(desk.at(None), WorkerAdmitted(1))
+    desk.core.receive(desk.at(None), Operated("join", "worker:1"))
     desk.say(*compute(0))
     assert not desk.received(Joined)
     desk.join(1)
@@ -113,26 +107,33 @@ def test_who_is_admitted_holds_nobody_up_and_computes_when_it_has_joined() -> No
     assert {order.worker for order in desk.orders.values()} == {0, 1}
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_number_is_never_given_again(number: int) -> None:
+def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
     desk = puppet_desk(num_workers=2)
-    desk.lose(1, restarting=False)
-    desk.core.receive(desk.at(None), WorkerRetired(1))
-    with pytest.raises(ValueError, match="numbers are never reused; the next worker is worker:2"):
-        desk.core.receive(desk.at(None), WorkerAdmitted(number))
+    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
+    desk.core.receive(desk.at(None), Operated("join", "worker:1"))
+    assert [order.node for _, order in desk.launches] == ["worker:2"]
 
 
-def test_nobody_is_retired_whose_process_runs() -> None:
+def test_an_operator_waits_until_the_servers_are_back() -> None:
     desk = puppet_desk(num_workers=2)
-    with pytest.raises(ValueError, match=r"^worker:1: has a process; it must end first$"):
-        desk.core.receive(desk.at(None), WorkerRetired(1))
+    desk.lose_server()
+    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
+    assert not desk.received(Lost)
+    desk.restore()
+    assert [event.cause for event in desk.received(Lost)] == ["retired"]
+
+
+def test_the_last_worker_does_not_leave() -> None:
+    desk = puppet_desk(num_workers=1)
+    desk.core.receive(desk.at(None), Operated("leave", "worker:0"))
+    assert [event.reason for event in desk.received(Denied)] == ["is the last worker"]
+    assert not desk.retired
 
 
 def test_the_samples_of_who_left_go_to_the_others() -> None:
     desk = Desk(Puppet(), make_job(num_workers=2, global_batch_samples=2, num_samples=2, epochs=1)).start()
     desk.say(*compute(0, 1))
-    desk.lose(1, restarting=False)
-    desk.core.receive(desk.at(None), WorkerRetired(1))
+    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
     desk.arrive(0)
     desk.say(*compute(0))
     assert [order.worker for order in desk.orders.values()] == [0, 1, 0]

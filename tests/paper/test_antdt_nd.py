@@ -272,9 +272,9 @@ class Serving(HeapRun):
             )
         self.push(t + 0.5, 2, self.tell)
 
-    def lose_server(self, t: float | None = None, server: int = 0, *about: Any) -> None:
-        self.busy_s[server] /= 10
-        super().lose_server(t, server, *about)
+    def server_is_lost(self, t: float, news: inputs.ServerLost) -> None:
+        self.busy_s[news.server] /= 10
+        super().server_is_lost(t, news)
 
 
 def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:

@@ -18,9 +18,9 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder
 from runtime.core.recovery import inputs as recovery
-from strategies.protocol import Apply, Compute, Grad, Strategy, Timings
+from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
 from tests.support.faults import Crash, Fault, Outage
 from tests.support.recovering import Recovering
@@ -116,6 +116,10 @@ class Desk(Scores, Answers):
         self.evaluations: list[int] = []
         self.checkpoints: list[tuple[int, bytes]] = []
         self.restarts: list[tuple[float, str, float]] = []
+        self.launches: list[tuple[float, LaunchOrder]] = []
+        self.retired: list[tuple[float, str]] = []
+        self.moves: list[tuple[float, tuple[tuple[str, float], ...]]] = []
+        self.allocations: list[tuple[float, str, float | None, float | None]] = []
         self.lines: list[Line] = []
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
         options = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0, **options}
@@ -156,6 +160,18 @@ class Desk(Scores, Answers):
 
     def restart(self, node: str, pending_s: float) -> None:
         self.restarts.append((self.t, node, pending_s))
+
+    def launch(self, order: LaunchOrder) -> None:
+        self.launches.append((self.t, order))
+
+    def retire(self, node: str, reason: str) -> None:
+        self.retired.append((self.t, node))
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        self.moves.append((self.t, shares))
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        self.allocations.append((self.t, node, cpu_cores, link_bytes_per_s))
 
     # ---- Record ------------------------------------------------------------------------------------------------------
 
@@ -205,13 +221,17 @@ class Desk(Scores, Answers):
         self, t: float | None = None, server: int = 0, incarnation: int = 0, reason: str = "killed"
     ) -> None:
         """The parameters are gone."""
-        self.core.receive(self.at(t), inputs.ServerLost(server, incarnation, reason))
+        self.server_is_lost(self.at(t), inputs.ServerLost(server, incarnation, reason))
 
-    def restore(self, t: float | None = None) -> None:
-        """The parameters are those of the last checkpoint again."""
+    def server_is_lost(self, t: float, news: inputs.ServerLost) -> None:
+        """The runtime says so."""
+        self.core.receive(t, news)
+
+    def restore(self, t: float | None = None, shares: tuple[tuple[NodeId, float], ...] = ()) -> None:
+        """The parameters are those of the last checkpoint again; ``shares``: other servers hold them now."""
         version, state = self.stable
         self.effective = [order for order in self.effective if order.version <= version]
-        self.core.receive(self.at(t), inputs.Restored(version, state))
+        self.core.receive(self.at(t), inputs.Restored(version, state, shares))
 
 
 def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
@@ -265,6 +285,19 @@ class HeapRun(Recovering, Desk):
     def restart(self, node: str, pending_s: float) -> None:
         super().restart(node, pending_s)
         self.restart_node(node, pending_s)
+
+    def launch(self, order: LaunchOrder) -> None:
+        super().launch(order)
+        self.happen(self.t, recovery.Admit(NodeId.parse(order.node), order.pending_s))
+
+    def retire(self, node: str, reason: str) -> None:
+        super().retire(node, reason)
+        self.happen(self.t, recovery.Dismiss(NodeId.parse(node), reason))
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        super().repartition(shares)
+        parts = tuple((NodeId.parse(server), share) for server, share in shares)
+        self.push(self.t, 0, lambda t: self.happen(t, recovery.Repartition(parts)))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:

@@ -21,8 +21,8 @@ class Recovering:
     launch_s: float
     stable: tuple[int, bytes]
     push: Callable[[float, int, Callable[[float], None]], None]
-    restore: Callable[[float], None]
-    lose_server: Callable[[float, int, int, str], None]
+    server_is_lost: Callable[[float, effects.ServerLost], None]
+    restore: Callable[[float, tuple[tuple[Key, float], ...]], None]
 
     def everybody_is_there(self) -> None:
         """Before the job begins."""
@@ -71,10 +71,10 @@ class Recovering:
             case effects.Store(number, keepers=keepers):
                 for keeper in keepers:
                     self.happen(t, inputs.Saved(keeper, number))
-            case effects.Load(number, generation):
+            case effects.Load(number, generation, keepers):
                 version, state = self.recovery.state.checkpoints.contents[number]
-                for server in self.recovery.state.servers:
-                    self.happen(t, inputs.Loaded(server.key, generation, version, state))
+                for server in keepers:
+                    self.happen(t, inputs.Loaded(server, generation, version, state))
 
     def _connections(self, t: float, effect: effects.AnyEffect) -> None:
         match effect:
@@ -95,17 +95,16 @@ class Recovering:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
-                | effects.WorkerAdmitted()
-                | effects.WorkerRetired()
+                | effects.ServerJoined()
                 | effects.RolledBack()
             ):
                 self.core.receive(t, effect)
-            case effects.ServerLost(server, incarnation, reason):
-                self.lose_server(t, server, incarnation, reason)
-            case effects.Restored(version, state):
+            case effects.ServerLost():
+                self.server_is_lost(t, effect)
+            case effects.Restored(version, state, shares):
                 assert state is not None
                 self.stable = (version, state)
-                self.restore(t)
+                self.restore(t, shares)
 
     def restart_node(self, node: str, pending_s: float) -> None:
         """The strategy wants it elsewhere."""

@@ -21,10 +21,8 @@ from runtime.core.recovery.effects import (
     Started,
     Store,
     Wait,
-    WorkerAdmitted,
     WorkerJoined,
     WorkerLost,
-    WorkerRetired,
 )
 from runtime.core.recovery.inputs import (
     Admit,
@@ -44,6 +42,7 @@ from runtime.core.recovery.inputs import (
     PlaceFree,
     Ready,
     Release,
+    Repartition,
     Restart,
     Save,
     Saved,
@@ -56,7 +55,8 @@ from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.servers import Servers
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
-from runtime.core.recovery.task import Holder, Key, TaskLife
+from runtime.core.recovery.task import ALIVE, REACHABLE, Holder, Key, TaskLife
+from strategies.protocol import LossCause
 
 RESTARTED = "restarted by the strategy"
 """Reason for the loss of a node that a strategy restarts."""
@@ -152,7 +152,7 @@ class Recovery:
     def _kill(self, task: TaskLife, reason: str) -> None:
         """Kill an incarnation that is fenced anyway."""
         self.state.emit(Kill(task.key, task.incarnation, reason))
-        self._gone(task, Gone(task.key, task.incarnation, reason))
+        self._gone(task, Gone(task.key, task.incarnation, reason, cause="silent"))
 
     def _gone(self, task: TaskLife, given: Gone) -> None:
         """Start the next incarnation, or end the run if a limit is reached."""
@@ -160,7 +160,13 @@ class Recovery:
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
-        if rules.max_futile is not None and task.futile + (not task.useful) >= rules.max_futile:
+        if task.role == "server" and not self.state.holds(task):
+            self._end(task, given.cause, reason, TaskStep.DEPARTED)
+            return
+        if task.admitted and task.role == "worker" and self._is_futile(task):
+            self._end(task, given.cause, reason, TaskStep.DEPARTED)  # the others do not need it
+            return
+        if self._is_futile(task):
             times = f"{rules.max_futile} times before doing any useful work"
             self.state.emit(Failed(f"{task.name} died {times}: {reason}"))
             return
@@ -170,8 +176,14 @@ class Recovery:
             used_up = f"runtime.max_restarts={rules.max_restarts} is used up"
             self.state.emit(Failed(f"{task.name} is gone ({reason}) and {used_up}"))
             return
+        final = given.for_good or (given.cause == "oom" and rules.replaces_workers and task.role == "worker")
         if not self._ends_the_run(task, reason):
-            self._end(task, reason, TaskStep.REPLACED if restarting and not given.for_good else TaskStep.DEPARTED)
+            self._end(task, given.cause, reason, TaskStep.REPLACED if restarting and not final else TaskStep.DEPARTED)
+
+    def _is_futile(self, task: TaskLife) -> bool:
+        """Whether it dies for the last time before it has done any useful work."""
+        limit = self.rules.max_futile
+        return limit is not None and task.futile + (not task.useful) >= limit
 
     def _ends_the_run(self, task: TaskLife, reason: str) -> bool:
         """Whether the run cannot continue without the task."""
@@ -181,7 +193,7 @@ class Recovery:
         self.state.emit(Failed(f"{task.name} is gone ({reason}), and {cannot}"))
         return True
 
-    def _end(self, task: TaskLife, reason: str, step: TaskStep, pending_s: float = 0.0) -> None:
+    def _end(self, task: TaskLife, cause: LossCause, reason: str, step: TaskStep, pending_s: float = 0.0) -> None:
         """End an incarnation, and recover what others lose with it."""
         gone = task.end(step)
         self.state.emit(Fence(task.key, gone, reason))
@@ -190,21 +202,31 @@ class Recovery:
         elif step == TaskStep.MOVED:
             self.state.emit(Wait(task.key, task.incarnation, pending_s))
         if task.role == "server":
-            if self.state.started:
-                self.state.emit(ServerLost(task.id, gone, reason))
-            self.policy.begin_again()
+            self._server_ended(task, gone, cause, reason)
         elif task.role == "worker":
-            self._worker_ended(task, gone, reason, step)
+            self._worker_ended(task, gone, cause, reason, step)
         elif self.state.started:
             self.state.emit(AuxiliaryLost(task.role))
 
-    def _worker_ended(self, task: TaskLife, gone: int, reason: str, step: TaskStep) -> None:
-        """Notify the loss of a worker, unless the strategy restarted it itself."""
+    def _server_ended(self, task: TaskLife, gone: int, cause: LossCause, reason: str) -> None:
+        """All roll back, unless it held nothing: then it has left."""
+        holding = self.state.holds(task)
+        if not holding:
+            self.state.depart(task)
+        if self.state.started and not (cause == "retired" and not holding):
+            self.state.emit(ServerLost(task.id, gone, reason, cause, holding))
+        if holding:
+            self.policy.begin_again()
+
+    def _worker_ended(self, task: TaskLife, gone: int, cause: LossCause, reason: str, step: TaskStep) -> None:
+        """Notify the loss of a worker, unless the coordinator has ordered it and booked it already."""
         if not self.state.started:
             self.policy.lost_early(task)
             return
-        if step != TaskStep.MOVED:
-            self.state.emit(WorkerLost(task.id, gone, reason, restarting=step != TaskStep.DEPARTED))
+        if step == TaskStep.DEPARTED:
+            self.state.depart(task)
+        if cause not in ("retired", "restarted"):
+            self.state.emit(WorkerLost(task.id, gone, reason, restarting=step != TaskStep.DEPARTED, cause=cause))
         if all(worker.state == TaskState.LEFT for worker in self.state.workers):
             self.state.emit(Failed("no worker is left"))
         elif self.policy.concerns_all(task):
@@ -222,8 +244,7 @@ class Recovery:
                     self.state.emit(Launch(task.key, task.incarnation, "start"))
             case Admit():
                 task = self.state.admit(given.key)
-                self.state.emit(WorkerAdmitted(task.id))
-                self.state.emit(Launch(task.key, task.incarnation, "new"))
+                self.state.emit(Wait(task.key, task.incarnation, given.pending_s, moves=False))
             case Dismiss():
                 self._dismiss(self.tasks[given.key], given.reason)
             case Hold():
@@ -237,7 +258,7 @@ class Recovery:
             case PlaceFree():
                 task = self.tasks[given.key]
                 if task.incarnation == given.incarnation:
-                    self._free(task, "scheduler", "place")
+                    self._free(task, "scheduler", "place" if task.incarnation else "new")
             case _:
                 assert_never(given)
 
@@ -245,23 +266,29 @@ class Recovery:
         """Nothing keeps it from ending, and nothing starts it again, so that counts for no limit."""
         if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
             return
-        self.state.emit(Kill(task.key, task.incarnation))
-        self._end(task, reason, TaskStep.DEPARTED)
-        self.state.layout = self.state.layout.without_worker(task.key)
-        self.state.emit(WorkerRetired(task.id))
+        if task.state in ALIVE:
+            self.state.emit(Kill(task.key, task.incarnation))
+        task.holders.clear()
+        self._end(task, "retired", reason, TaskStep.DEPARTED)
 
     def _hold(self, task: TaskLife, reason: str) -> None:
         """Keep a task from starting, by the plan: such a death counts towards no limit."""
         if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
             return
         waits = bool(task.holders)
+        if task.role == "server" and not self.state.holds(task):
+            if not waits:
+                self.state.emit(Kill(task.key, task.incarnation))
+            task.holders.clear()
+            self._end(task, "killed", reason, TaskStep.DEPARTED)
+            return
         task.holders.add("plan")
         if waits and not (self.rules.plan_ends_wait and "scheduler" in task.holders):
             return
         task.holders.discard("scheduler")
         if not waits:
             self.state.emit(Kill(task.key, task.incarnation))
-        self._end(task, reason, TaskStep.STOPPED)
+        self._end(task, "killed", reason, TaskStep.STOPPED)
         task.futile = 0
 
     def _free(self, task: TaskLife, holder: Holder, cause: Cause) -> None:
@@ -300,13 +327,17 @@ class Recovery:
             return
         self.state.emit(Kill(task.key, task.incarnation))
         task.holders.add("scheduler")
-        self._end(task, RESTARTED, TaskStep.MOVED, pending_s)
+        self._end(task, "restarted", RESTARTED, TaskStep.MOVED, pending_s)
         task.futile = 0
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 
     def _of_parameters(self, given: OfParameters) -> None:
         match given:
+            case Repartition():
+                if self.state.phase == Phase.RUNNING:  # else a loss came first, and all have rolled back already
+                    self.state.moving = (self.state.checkpoints.next - 1, given.shares)
+                    self._look_who_moves()
             case Save():
                 self._save(given)
             case Saved():
@@ -331,3 +362,15 @@ class Recovery:
         if (done := self.state.checkpoints.stored(given.number, given.key)) is not None:
             self.state.emit(Checkpointed(given.number, done.version))
             self._look_who_leaves()
+            self._look_who_moves()
+
+    def _look_who_moves(self) -> None:
+        """Others hold the parameters once the checkpoint is stored, or the same if one of the others is gone."""
+        state = self.state
+        if state.moving is None or state.checkpoints.complete < state.moving[0]:
+            return
+        shares = state.moving[1]
+        servers = [server for server, _ in shares]
+        if all(server in state.tasks and state.tasks[server].state in REACHABLE for server in servers):
+            state.layout = state.layout.repartitioned(servers, [share for _, share in shares])
+        self.policy.begin_again()

@@ -7,9 +7,11 @@ from typing import Literal
 import msgspec
 
 from runtime.core.recovery.task import Key
+from strategies.protocol import LossCause
 
 Cause = Literal["start", "crash", "released", "place", "new"]
-"""Reasons for a launch: start of the job, death of the predecessor, release by the plan, a place."""
+"""Reasons for a launch: start of the job, death of the predecessor, release by the plan, a place elsewhere for a task
+that was restarted, or the place for a node that was not there before."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -44,11 +46,15 @@ class Fence(Effect, frozen=True):
 
 
 class Wait(Effect, frozen=True):
-    """Give this task another machine; answered by ``PlaceFree`` after ``pending_s`` in the scheduler's queue."""
+    """Give this task a machine; answered by ``PlaceFree`` after ``pending_s`` in the scheduler's queue.
+
+    ``moves``: another machine than its predecessor had; else it is a node that was not there before.
+    """
 
     key: Key
     incarnation: int
     pending_s: float
+    moves: bool = True
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
@@ -65,10 +71,11 @@ class Store(Effect, frozen=True):
 
 
 class Load(Effect, frozen=True):
-    """All servers restore this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
+    """Each of ``keepers`` restores its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
 
     number: int
     generation: int
+    keepers: tuple[Key, ...]
 
 
 class Checkpointed(Effect, frozen=True):
@@ -136,6 +143,7 @@ class WorkerLost(Effect, frozen=True):
     incarnation: int
     reason: str
     restarting: bool
+    cause: LossCause = "killed"
 
 
 class WorkerJoined(Effect, frozen=True):
@@ -145,16 +153,11 @@ class WorkerJoined(Effect, frozen=True):
     incarnation: int
 
 
-class WorkerAdmitted(Effect, frozen=True):
-    """A worker with a new number is on its way; ``WorkerJoined`` follows when it is connected."""
+class ServerJoined(Effect, frozen=True):
+    """A server that was admitted is ready; it holds nothing."""
 
-    worker: int
-
-
-class WorkerRetired(Effect, frozen=True):
-    """A worker whose loss was reported is no member any more."""
-
-    worker: int
+    server: int
+    incarnation: int
 
 
 class AuxiliaryLost(Effect, frozen=True):
@@ -170,11 +173,16 @@ class AuxiliaryJoined(Effect, frozen=True):
 
 
 class ServerLost(Effect, frozen=True):
-    """A server is lost, with every version since the last checkpoint: all work is void until ``Restored``."""
+    """A server is lost, with every version since the last checkpoint: all work is void until ``Restored``.
+
+    One that held nothing (not ``holding``) takes nothing with it, and does not start again.
+    """
 
     server: int
     incarnation: int
     reason: str
+    cause: LossCause = "killed"
+    holding: bool = True
 
 
 class RolledBack(Effect, frozen=True):
@@ -185,11 +193,13 @@ class Restored(Effect, frozen=True):
     """All tasks hold this version and are connected.
 
     ``state`` is the data service's at that version; None: replicas held the version, and the session knows the state
-    of the data before the next update was ordered.
+    of the data before the next update was ordered. ``shares``: the servers that hold the parameters, in the order of the
+    vector, each with its share.
     """
 
     version: int
     state: bytes | None
+    shares: tuple[tuple[Key, float], ...] = ()
 
 
 class Started(Effect, frozen=True):
@@ -206,6 +216,6 @@ class Failed(Effect, frozen=True):
 OfProcess = Launch | Kill | Fence | Wait
 OfCheckpoint = Store | Load | Checkpointed | MayLeave
 OfGroup = Attach | Halt | Reconfigure | Donate
-OfMembers = WorkerLost | WorkerJoined | WorkerAdmitted | WorkerRetired
-News = OfMembers | AuxiliaryLost | AuxiliaryJoined | ServerLost | RolledBack | Restored | Started | Failed
+OfMembers = WorkerLost | WorkerJoined | ServerJoined | ServerLost
+News = OfMembers | AuxiliaryLost | AuxiliaryJoined | RolledBack | Restored | Started | Failed
 AnyEffect = OfProcess | OfCheckpoint | OfGroup | News

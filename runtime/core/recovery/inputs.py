@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from runtime.core.recovery.task import Key
+from strategies.protocol import LossCause
 
 NOTHING = -1
 """The version of a replica without parameters."""
@@ -49,6 +50,7 @@ class Gone(Input, frozen=True):
     retryable: bool = True
     full: bool = False
     for_good: bool = False
+    cause: LossCause = "killed"
 
 
 class Silent(Input, frozen=True):
@@ -83,19 +85,26 @@ class Begin(Input, frozen=True):
 
 
 class Admit(Input, frozen=True):
-    """A worker that nobody had before starts now; it connects as any other does when its process is built."""
+    """A worker or server that nobody had before starts after ``pending_s``; the coordinator knows it already."""
 
     key: Key
+    pending_s: float = 0.0
 
 
 class Dismiss(Input, frozen=True):
-    """A worker with a process ends and does not come back; its loss is reported as any other.
+    """A node ends and does not come back, whatever its state; the coordinator has booked its loss already.
 
-    One that the plan holds or that waits for a place has no such step in the table of tasks.
+    A server must not hold parameters.
     """
 
     key: Key
     reason: str
+
+
+class Repartition(Input, frozen=True):
+    """Divide the parameters by these shares, as soon as the checkpoint that was ordered last is stored."""
+
+    shares: tuple[tuple[Key, float], ...]
 
 
 class Hold(Input, frozen=True):
@@ -169,5 +178,5 @@ class Halted(Input, frozen=True):
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
 Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | PlaceFree
-OfParameters = Save | Saved | Loaded | Halted
+OfParameters = Repartition | Save | Saved | Loaded | Halted
 AnyInput = OfTask | Control | OfParameters

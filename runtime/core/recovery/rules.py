@@ -18,6 +18,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Deaths after which a task is not restarted; None: no limit. Kills by plan and strategy do not count."""
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
+    replaces_workers: bool = False
+    """Whether the strategy launches nodes: then a worker that was out of memory has left, since its next incarnation
+    could not use more."""
 
     # Where the virtual clock decides differently, so that its results remain as they were.
     reads_on_return: bool = False

@@ -1,7 +1,7 @@
 """Recovery where parameter servers hold the parameters, each a part (pure).
 
 A lost server takes every version since the last checkpoint with it: when all servers are ready again, they read that
-checkpoint, all clients connect again, and the job continues. Whatever a worker loses can be computed again; with
+checkpoint, all clients connect again, and the job continues. Servers that hold nothing yet matter to nobody. Whatever a worker loses can be computed again; with
 ``failover=checkpoint`` all roll back nevertheless, as training without a data service must.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import final
 
-from runtime.core.recovery.effects import Load, Restored
+from runtime.core.recovery.effects import Load, Restored, ServerJoined
 from runtime.core.recovery.inputs import Halted, Loaded
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState
@@ -25,16 +25,22 @@ class Servers:
 
     def __init__(self, state: RecoveryState) -> None:
         self.state = state
-        self.keepers = tuple(server.key for server in state.servers)
         self._loaded: dict[int, Loaded] = {}
         self._reading = False
         """Whether servers were ordered to read a checkpoint and have not all done so."""
+
+    @property
+    def keepers(self) -> tuple[Key, ...]:
+        """The servers that hold parameters."""
+        return self.state.layout.holders
 
     def ready(self, task: TaskLife, version: int) -> None:
         """The last server completes the set; a client connects if the set is complete."""
         state = self.state
         if task.role == "server":
-            if state.phase == Phase.GATHERING and self._all_servers_ready():
+            if not state.holds(task):
+                state.emit(ServerJoined(task.id, task.incarnation))
+            elif state.phase == Phase.GATHERING and self._all_servers_ready():
                 self._gathered()
         elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
             state.attach(task, self.keepers)
@@ -42,7 +48,7 @@ class Servers:
             self._read()
 
     def _all_servers_ready(self) -> bool:
-        return all(server.state == TaskState.READY for server in self.state.servers)
+        return all(server.state == TaskState.READY for server in self.state.holders())
 
     def _gathered(self) -> None:
         """All servers are ready: read a checkpoint, except at the start."""
@@ -55,7 +61,7 @@ class Servers:
         if self.state.phase == Phase.GATHERING:
             self.state.step(PhaseStep.GATHERED)
         self._loaded, self._reading = {}, True
-        self.state.emit(Load(self.state.checkpoints.complete, self.state.generation))
+        self.state.emit(Load(self.state.checkpoints.complete, self.state.generation, self.keepers))
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
         """When the last server has read its part, clients connect."""
@@ -63,7 +69,7 @@ class Servers:
         if state.phase != Phase.LOADING or said.generation != state.generation:
             return
         self._loaded[server.id] = said
-        if len(self._loaded) == len(state.servers):
+        if len(self._loaded) == len(self.keepers):
             self._reading = False
             if not (self._reads_on_return and self._anyone_away()):
                 self._attach_all(PhaseStep.LOADED)
@@ -108,8 +114,8 @@ class Servers:
 
     def complete(self) -> Restored:
         """Restore the checkpoint that all have read; each part has the same version and state."""
-        said = self._loaded[0]
-        return Restored(said.version, said.state)
+        said = self._loaded[self.keepers[0].number]
+        return Restored(said.version, said.state, self.state.layout.shares)
 
     def halted(self, worker: TaskLife, said: Halted) -> None:
         """Never called: only replicas halt."""

@@ -33,6 +33,8 @@ class RecoveryState:
         self.checkpoints = Checkpoints()
         self.leaving: tuple[Key, int, int, float] | None = None
         """Servers that are to restart: incarnation, the checkpoint before, and the pending time."""
+        self.moving: tuple[int, tuple[tuple[Key, float], ...]] | None = None
+        """The shares of a repartition, and the checkpoint before it."""
         self.history: deque[str] = deque(maxlen=REMEMBERED_STEPS)
         self._effects: list[AnyEffect] = []
         self._absent = frozenset(
@@ -62,16 +64,38 @@ class RecoveryState:
         self.generation += 1
         self.step(PhaseStep.LOSS)
         self.checkpoints.abandon()
-        self.leaving = None
+        self.leaving = self.moving = None
+
+    # ---- members -----------------------------------------------------------------------------------------------------
+
+    def holds(self, task: TaskLife) -> bool:
+        """Whether this is a server that holds a part of the parameters."""
+        return task.key in self.layout.holders
+
+    def holders(self) -> list[TaskLife]:
+        """The servers that hold parameters, in the order of the vector."""
+        return [self.tasks[server] for server in self.layout.holders]
 
     def admit(self, node: Key) -> TaskLife:
-        """Add a worker; whatever asks for workers or clients sees it from now on."""
-        self.layout = self.layout.with_worker(node)
-        task = TaskLife(role=node.role, id=node.number)
-        self.workers.append(task)
-        self.clients.insert(len(self.workers) - 1, task)
+        """Add a node that waits for its place; whatever asks for workers, servers or clients sees it from now on."""
+        task = TaskLife(role=node.role, id=node.number, state=TaskState.PENDING, holders={"scheduler"}, admitted=True)
+        if node.role == "server":
+            self.layout = self.layout.with_server(node)
+            self.servers.append(task)
+        else:
+            self.layout = self.layout.with_worker(node)
+            self.workers.append(task)
+            self.clients.insert(len(self.workers) - 1, task)
         self.tasks[node] = task
         return task
+
+    def depart(self, task: TaskLife) -> None:
+        """A node is gone for good, and is no member any more."""
+        if task.role == "server":
+            self.layout = self.layout.without_server(task.key)
+            self.servers.remove(task)
+        else:
+            self.layout = self.layout.without_worker(task.key)
 
     # ---- attachments -------------------------------------------------------------------------------------------------
 

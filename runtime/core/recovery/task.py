@@ -28,6 +28,8 @@ class TaskLife(msgspec.Struct, kw_only=True):
     state: TaskState = TaskState.LAUNCHING
     holders: set[Holder] = msgspec.field(default_factory=set)
     """Kills of the plan that keep the task from starting."""
+    admitted: bool = False
+    """Whether it was launched while the job ran."""
     useful: bool = False
     """Whether this incarnation was useful: a worker delivered a gradient, another task was ready for work."""
     futile: int = 0

@@ -54,7 +54,7 @@ class Orders:
     def of_checkpoint(self, effect: Store | Load) -> None:
         """Order a checkpoint from every keeper of a part."""
         if isinstance(effect, Load):
-            for server in self._servers:
+            for server in effect.keepers:
                 lo, hi = self.ranges()[server]
                 load = LoadCheckpoint(id=effect.number, generation=effect.generation, lo=lo, hi=hi)
                 self.hub.send(server, load)

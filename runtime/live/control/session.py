@@ -183,7 +183,7 @@ class LiveSession:
         match news:
             case inputs.AuxiliaryLost(role=EVALUATOR.name):
                 self._forget_evaluations()
-            case inputs.ServerLost():
+            case inputs.ServerLost(holding=True):
                 self._void()
                 self.receive(news)
                 self.port.discard()
@@ -192,7 +192,7 @@ class LiveSession:
                 self.coordinator.receive(self.t, news)
             case inputs.Restored():
                 state = self._state_of(news.version) if news.state is None else news.state
-                self.receive(inputs.Restored(news.version, state or self.initial_state))
+                self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
             case _:
                 self.receive(news)
 

@@ -264,7 +264,8 @@ class LiveSupervisor:
 
     def _wait(self, effect: effects.Wait) -> None:
         task = self.tasks[effect.key]
-        task.place = self.listener.moved(effect.key) or task.place
+        if effect.moves:
+            task.place = self.listener.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.loop.after(effect.pending_s, lambda: self._tell(free))
 
@@ -291,7 +292,4 @@ class LiveSupervisor:
             case effects.Failed():
                 (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
             case _:
-                if isinstance(news, effects.WorkerAdmitted):
-                    key = NodeId.worker(news.worker)
-                    self.tasks[key] = Task(life=self.recovery.tasks[key])
                 self.listener.recovery_says(news)

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup
+
+
+class Nodes(Protocol):
+    """Who supervises the nodes; ``t`` is when an order leaves the coordinator."""
+
+    def restart(self, t: float, node: str, pending_s: float) -> None:
+        """Start a node again elsewhere."""
+        ...
+
+    def launch(self, t: float, order: LaunchOrder) -> None:
+        """Start a node more."""
+        ...
+
+    def retire(self, t: float, node: str, reason: str) -> None:
+        """End a node."""
+        ...
+
+    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
+        """Divide the parameters anew."""
+        ...
+
+    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a node may use."""
+        ...
 
 
 class VirtualPort:
@@ -27,15 +51,19 @@ class VirtualPort:
         tell: Callable[[inputs.AnyInput], None],
         evaluation_s: float,
         checkpointed: Callable[[float, int, bytes, Any], None],
-        restarted: Callable[[float, str, float], None],
+        nodes: Callable[[], Nodes],
         scorer: Scorer,
         updating: Callable[[int], None] | None = None,
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self.tell, self._evaluation_s = tell, evaluation_s
-        self._checkpointed, self._restarted, self._updating = checkpointed, restarted, updating
+        self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
         self._scorer = scorer
         self._orders: list[Callable[[float], None]] = []
+
+    @property
+    def _nodes(self) -> Nodes:
+        return self._supervisor()
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
@@ -66,7 +94,19 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
 
     def restart(self, node: str, pending_s: float) -> None:
-        self._orders.append(lambda sent_s: self._restarted(sent_s, node, pending_s))
+        self._orders.append(lambda sent_s: self._nodes.restart(sent_s, node, pending_s))
+
+    def launch(self, order: LaunchOrder) -> None:
+        self._orders.append(lambda sent_s: self._nodes.launch(sent_s, order))
+
+    def retire(self, node: str, reason: str) -> None:
+        self._orders.append(lambda sent_s: self._nodes.retire(sent_s, node, reason))
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        self._orders.append(lambda sent_s: self._nodes.repartition(sent_s, shares))
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores, link_bytes_per_s))
 
     def wake(self, at_s: float, tag: str) -> None:
         self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))

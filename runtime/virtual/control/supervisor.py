@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, assert_never, final
 
 from runtime.core.coordinator import Coordinator
+from runtime.core.job import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
@@ -123,13 +124,31 @@ class VirtualSupervisor:
         """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
         self._tell(t, inputs.Restart(NodeId.parse(node), pending_s))
 
-    def admit(self, worker: int) -> None:
-        """A worker with a new number is launched, and joins after the time that this takes."""
-        self.drive(lambda t: self._tell(t, inputs.Admit(NodeId.worker(worker))))
+    def launch(self, t: float, order: LaunchOrder) -> None:
+        """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
+        node = NodeId.parse(order.node)
+        if node.role == "worker":
+            self.workers.add(node.number, t)
+        self.allocate(t, order.node, order.cpu_cores, None)
+        self._tell(t, inputs.Admit(node, order.pending_s))
 
-    def dismiss(self, worker: int, reason: str) -> None:
-        """A worker ends now, for good."""
-        self.drive(lambda t: self._tell(t, inputs.Dismiss(NodeId.worker(worker), reason)))
+    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """A task may use so much from its next work on."""
+        role, number = NodeId.parse(node)
+        of_role: dict[Any, float] = self.servers.cores if role == "server" else self.workers.cores
+        name = node if role == "server" else number
+        if cpu_cores is None:
+            of_role.pop(name, None)
+        else:
+            of_role[name] = cpu_cores
+
+    def retire(self, t: float, node: str, reason: str) -> None:
+        """A node ends now, for good."""
+        self._tell(t, inputs.Dismiss(NodeId.parse(node), reason))
+
+    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
+        """Other servers read the checkpoint that was ordered just before."""
+        self._tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
 
     def hold(self, task: str) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
@@ -234,6 +253,10 @@ class VirtualSupervisor:
 
         Live, a recovery waits for a worker that has its place and is launching.
         """
+        if not effect.moves:
+            free = inputs.PlaceFree(effect.key, effect.incarnation)
+            self.clock.at(self._t + effect.pending_s, MESSAGE, lambda: self._tell(self.clock.now, free))
+            return
         self.moved(str(effect.key))
         if effect.key.role == "server":
             there_s = self._t + (effect.pending_s + self.costs.launch_s)
@@ -254,6 +277,7 @@ class VirtualSupervisor:
                 leave = inputs.Leave(effect.key, effect.incarnation)
                 self.drive(lambda t: self._tell(t, leave))
             case effects.Load():
+                self.servers.divide(self.recovery.state.layout)
                 self.clock.at(self._read_by(), MESSAGE, self._read, effect.number, effect.generation)
             case _:
                 assert_never(effect)
@@ -280,8 +304,8 @@ class VirtualSupervisor:
             return
         self._away.clear()
         self._held = self._files.read(number)
-        for server in state.servers:
-            self._tell(t, inputs.Loaded(server.key, generation, self._held.version, self._held.state))
+        for server in state.layout.holders:
+            self._tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
 
     def _of_group(self, effect: effects.OfGroup) -> None:
         """Replicas agree: only copying takes time."""
@@ -332,13 +356,11 @@ class VirtualSupervisor:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
-                | effects.WorkerRetired()
+                | effects.ServerJoined()
+                | effects.ServerLost(holding=False)
                 | effects.AuxiliaryLost()
                 | effects.AuxiliaryJoined()
             ):
-                coordinator.receive(t, news)
-            case effects.WorkerAdmitted():
-                self.workers.add(news.worker, t)
                 coordinator.receive(t, news)
             case effects.ServerLost():
                 self._void()
@@ -381,4 +403,4 @@ class VirtualSupervisor:
         self.servers.begin_again(t)
         for worker in self.coordinator.members.members:
             self.workers.ready(worker, t)
-        self.coordinator.receive(t, effects.Restored(news.version, self._held.state))
+        self.coordinator.receive(t, effects.Restored(news.version, self._held.state, news.shares))

@@ -130,7 +130,7 @@ class HostServers(ServerGroup):
     # ---- an update ---------------------------------------------------------------------------------------------------
 
     def _update(self, server: int, num_grads: int, injected: tuple[float, float], done: Then) -> None:
-        seconds = self.costs.update_s(self.num_bytes[server], num_grads)
+        seconds = self.update_s(server, num_grads)
         updated = partial(self._updated, server, self.machines.clock.now, injected, done)
         self.machines.work(self.names[server], seconds, updated)
 

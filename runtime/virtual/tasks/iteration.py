@@ -75,6 +75,8 @@ class WorkerModel(ABC):
         self.seed = seed
         self.jitter: dict[int, Jitter] = {}
         self.idle_since_s: dict[int, float] = {}
+        self.cores: dict[int, float] = {}
+        """Cores of the workers for which some were allocated."""
         self.profiles = dict(enumerate(profiles))
         for worker in self.profiles:
             self._enter(worker, 0.0)
@@ -89,6 +91,10 @@ class WorkerModel(ABC):
         self.profiles.setdefault(worker, self.profiles[0])
         self.jitter[worker] = Jitter(self.seed, worker, self.costs.jitter_sigma, self.costs.jitter_rho)
         self.idle_since_s[worker] = at_s
+
+    def stretch(self, worker: int) -> float:
+        """By how much its work takes longer since it has too few cores."""
+        return self.costs.stretch(self.costs.worker_cores, self.cores.get(worker))
 
     @abstractmethod
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:

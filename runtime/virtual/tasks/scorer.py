@@ -57,9 +57,9 @@ class Scorer:
     def inner_products(self, grad_id: int, reference: int, sent_s: float) -> None:
         """Compute the inner products; no result follows if the gradient was discarded."""
         parts = self.learner.inner_products(grad_id, len(self.servers.names))
-        for server, part in enumerate(parts):
-            answer = inputs.ScorePart(server, grad_id, reference, part)
-            self.servers.inner_products(server, sent_s, partial(self._answer, answer))
+        for place, part in enumerate(parts):
+            answer = inputs.ScorePart(self.servers.numbers[place], grad_id, reference, part)
+            self.servers.inner_products(place, sent_s, partial(self._answer, answer))
 
     def _answer(self, answer: inputs.ScorePart, at_s: float) -> None:
         self.clock.at(at_s + self.costs.control_s, MESSAGE, self.tell, answer)

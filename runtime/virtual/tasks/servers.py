@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 
 from runtime.core.executor import Disturb
 from runtime.core.layout import Layout
+from runtime.core.vectors import PARAMETER_BYTES
 from runtime.virtual.costs import Costs
 
 REPORT_EVERY_S = 0.5
@@ -24,14 +25,36 @@ class BusyServer(NamedTuple):
 
 
 class ServerGroup(ABC):
-    """The common interface of all servers; ``num_bytes[j]`` is the size of server j's range."""
+    """The common interface of all servers that hold parameters, in the order of the vector.
+
+    ``num_bytes[j]`` is the size of the range of the server at place j, ``names[j]`` its name, ``numbers[j]`` its number.
+    """
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
-        self.costs, self.disturb = costs, disturb
-        layout = Layout.initial(0, num_servers)
-        self.num_bytes = [4 * (hi - lo) for lo, hi in layout.ranges(num_parameters).values()]
+        self.costs, self.disturb, self.num_parameters = costs, disturb, num_parameters
+        self.cores: dict[str, float] = {}
+        """Cores of the servers for which some were allocated."""
+        self._lay_out(Layout.initial(0, num_servers))
+
+    def _lay_out(self, layout: Layout) -> None:
+        self.num_bytes = [PARAMETER_BYTES * (hi - lo) for lo, hi in layout.ranges(self.num_parameters).values()]
         self.names = [str(server) for server in layout.holders]
-        self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in range(num_servers)]
+        self.numbers = [server.number for server in layout.holders]
+        self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in self.names]
+
+    def divide(self, layout: Layout) -> None:
+        """These servers hold the parameters from now on; all are halted."""
+        if [str(server) for server in layout.holders] != self.names or len(set(layout.shares)) > 1:
+            self._lay_out(layout)
+            self.halt()
+
+    def update_s(self, place: int, num_grads: int) -> float:
+        """Seconds of one update on the server at this place, with the cores that it has."""
+        return self.costs.update_s(self.num_bytes[place], num_grads) * self._stretch(place)
+
+    def _stretch(self, place: int) -> float:
+        """By how much its work takes longer since it has too few cores."""
+        return self.costs.stretch(self.costs.server_cores, self.cores.get(self.names[place]))
 
     @abstractmethod
     def update(self, sent_s: float, num_grads: int) -> None:
@@ -64,15 +87,15 @@ class ServerGroup(ABC):
     def report(self) -> list[BusyServer]:
         """The work of each server since the last report; idle ones are omitted."""
         told = []
-        for server, (updates, busy_s, injected_s) in enumerate(self._busy):
+        for place, (updates, busy_s, injected_s) in enumerate(self._busy):
             if updates:
-                told.append(BusyServer(server, int(updates), busy_s, injected_s))
-                self._busy[server] = [0, 0.0, 0.0]
+                told.append(BusyServer(self.numbers[place], int(updates), busy_s, injected_s))
+                self._busy[place] = [0, 0.0, 0.0]
         return told
 
     def _compare_s(self, server: int) -> float:
         """Seconds of a score: one pass over a gradient and the reference."""
-        return self.costs.update_per_byte_s * self.num_bytes[server]
+        return self.costs.update_per_byte_s * self.num_bytes[server] * self._stretch(server)
 
     def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
         """Count the time of one more update."""
@@ -93,8 +116,8 @@ class Servers(ServerGroup):
 
     def update(self, sent_s: float, num_grads: int) -> None:
         reached = sent_s + self.costs.control_s
-        for server, num_bytes in enumerate(self.num_bytes):
-            busy_s = self.costs.update_s(num_bytes, num_grads)
+        for server in range(len(self.num_bytes)):
+            busy_s = self.update_s(server, num_grads)
             delay_s, slowdown_frac = self.disturb(self.names[server], sent_s)
             asked_s = delay_s + slowdown_frac * busy_s
             injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
@@ -127,5 +150,5 @@ class Servers(ServerGroup):
         """Nothing to do: no callback is pending."""
 
     def begin_again(self, at_s: float) -> None:
-        self.free_s = [at_s] * len(self.free_s)
+        self.free_s = [at_s] * len(self.num_bytes)
         self.idle_s = at_s

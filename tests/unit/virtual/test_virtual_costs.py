@@ -66,7 +66,9 @@ def test_a_restart_is_pending_and_launching() -> None:
 
 def test_by_default_nothing_costs_anything() -> None:
     costs = Costs()
-    assert set(msgspec.structs.astuple(costs)) == {0.0, None}
+    values = msgspec.structs.asdict(costs)
+    assert (values.pop("worker_cores"), values.pop("server_cores")) == (1.0, 1.0)
+    assert set(values.values()) == {0.0, None}
     free = (costs.data_s(64), costs.transfer_s(MB), costs.update_s(MB, 8), costs.checkpoint_s(MB), costs.restart_s)
     assert free == (0.0,) * 5
 

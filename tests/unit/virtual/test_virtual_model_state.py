@@ -144,7 +144,7 @@ def test_orders_are_carried_out_in_their_order() -> None:
         "tell": scores.append,
         "evaluation_s": -1.0,
         "checkpointed": print,
-        "restarted": print,
+        "nodes": lambda: None,
         "scorer": None,
     }
     port = VirtualPort(clock, learner, servers, workers, **outcomes)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from runtime.api import Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import cut_for
+from runtime.core.inputs import Operated
 from runtime.core.job import Job
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
@@ -413,10 +414,7 @@ def test_a_newcomer_takes_part_after_its_launch_and_who_leaves_takes_no_sample_a
     costs = msgspec.structs.replace(RESTART, link_bytes_per_s=link_bytes_per_s)
 
     def change(run: VirtualSession) -> None:
-        if run.clock.now < 2.0:
-            run.supervisor.admit(4)
-        else:
-            run.supervisor.dismiss(1, "retired")
+        run._tell(Operated("join", "worker:4") if run.clock.now < 2.0 else Operated("leave", "worker:1"))
 
     run, tape, outcome = accident(strategy(), costs, change, 1.0, 2.0)
     assert (outcome.status, uses(run)) == ("done", {3.0})

@@ -1,0 +1,221 @@
+"""Nodes that come and go, and parameters that move between servers, while a job trains (pure).
+
+Carries out ``Launch``, ``Retire``, ``Repartition`` and ``Allocate`` of a strategy, and the joins and leaves that an
+operator orders by a plan. The layout changes when a node is requested, so that its number is taken, and again when it has
+left or is denied. Who holds the parameters changes when the runtime says so (``Restored``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from runtime.core.course import Course
+from runtime.core.executor import Executor
+from runtime.core.job import LaunchOrder, Port, RecordSink
+from runtime.core.scheduling import Request, Scheduler
+from strategies.protocol import (
+    Allocate,
+    AnyEvent,
+    Denied,
+    Launch,
+    LossCause,
+    NodeId,
+    Priority,
+    ProtocolError,
+    Repartition,
+    Retire,
+    ServerJoined,
+    ServerLost,
+)
+
+RETIRED = "retired"
+"""Reason for the loss of a node that a strategy or an operator ends."""
+EVICTED = "taken away by the cluster"
+
+Told = Callable[[AnyEvent], None]
+Lose = Callable[[float, int, str, LossCause], None]
+
+
+class Elastic:
+    """``tell`` notifies the strategy, ``lose`` of a worker's loss that is booked; ``halt`` voids all work.
+
+    ``cores`` are those asked for, of every node for which some were.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        course: Course,
+        port: Port,
+        record: RecordSink,
+        scheduler: Scheduler,
+        seed: int,
+        *,
+        tell: Told,
+        lose: Lose,
+        store_and_halt: Callable[[], None],
+    ) -> None:
+        self.executor, self.course, self.port, self.record = executor, course, port, record
+        self.scheduler, self.seed = scheduler, seed
+        self.tell, self.lose, self.store_and_halt = tell, lose, store_and_halt
+        self.cores: dict[NodeId, float] = {}
+        self.low: set[NodeId] = set()
+        """Nodes of low priority."""
+        self.awaited: set[NodeId] = set()
+        """Nodes that were launched and have not joined."""
+        self._launches = 0
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def launch(self, t: float, command: Launch) -> None:
+        """Request a node; raises :class:`ProtocolError` for a number that is not the next of its role."""
+        node = self._parse(command.node, str(command))
+        try:
+            self.executor.admit(t, node)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
+        self.awaited.add(node)
+        request = Request(cpu_cores=command.cpu_cores, priority=command.priority, in_use_cores=sum(self.cores.values()))
+        grant = self.scheduler.place(t, self.seed, self._launches, request)
+        self._launches += 1
+        if grant.denied is not None:
+            self._deny(t, node, grant.denied)
+            return
+        if command.cpu_cores is not None:
+            self.cores[node] = command.cpu_cores
+        if command.priority == "low":
+            self.low.add(node)
+        about = {"cpu_cores": command.cpu_cores, "memory_bytes": command.memory_bytes, "priority": command.priority}
+        self.record.note(t, "Requested", node=str(node), pending_s=grant.pending_s, **about)
+        if grant.evicted_after_s is not None:
+            self.port.wake(t + grant.pending_s + grant.evicted_after_s, f"runtime:evict:{node}")
+        self.port.launch(
+            LaunchOrder(
+                node=str(node),
+                pending_s=grant.pending_s,
+                cpu_cores=command.cpu_cores,
+                memory_bytes=command.memory_bytes,
+                not_on=command.not_on,
+            )
+        )
+
+    def retire(self, t: float, command: Retire) -> None:
+        """End a node; ``Denied`` for a server that holds parameters, and for the last worker."""
+        node = self._parse(command.node, str(command))
+        layout = self.executor.layout
+        if node not in layout.nodes:
+            raise ProtocolError(f"{command}: there is no such node")
+        if node in layout.holders:
+            self._refuse(t, node, "holds parameters; divide them among others first (Repartition)")
+        elif layout.workers == (node,):
+            self._refuse(t, node, "is the last worker")
+        else:
+            self.end(t, node, RETIRED, "retired")
+
+    def repartition(self, t: float, command: Repartition) -> None:
+        """Store a checkpoint, and let these servers read it; raises :class:`ProtocolError` for impossible ones."""
+        servers = tuple(NodeId.server(number) for number in command.servers)
+        shares = command.shares or (1.0,) * len(servers)
+        if missing := [str(server) for server in servers if server in self.awaited]:
+            raise ProtocolError(f"{command}: {missing[0]} has not joined yet")
+        try:
+            self.executor.layout.repartitioned(servers, shares)
+        except ValueError as error:
+            raise ProtocolError(f"{command}: {error}") from None
+        self.record.note(t, "Repartitioning", shares=dict(zip(map(str, servers), shares, strict=True)))
+        self.store_and_halt()
+        self.port.repartition(tuple(zip(map(str, servers), shares, strict=True)))
+
+    def allocate(self, t: float, command: Allocate) -> None:
+        """Change what a node may use."""
+        node = self._parse(command.node, str(command))
+        if node not in self.executor.layout.nodes or node in self.awaited:
+            raise ProtocolError(f"{command}: there is no such node now")
+        if command.cpu_cores is not None:
+            others = sum(cores for other, cores in self.cores.items() if other != node)
+            priority: Priority = "low" if node in self.low else "normal"
+            wanted = Request(cpu_cores=command.cpu_cores, priority=priority, in_use_cores=others)
+            if (denied := self.scheduler.refuses(wanted)) is not None:
+                self._refuse(t, node, denied)
+                return
+            self.cores[node] = command.cpu_cores
+        else:
+            self.cores.pop(node, None)
+        about = {"cpu_cores": command.cpu_cores, "link_bytes_per_s": command.link_bytes_per_s}
+        self.record.note(t, "Allocated", node=str(node), **about)
+        self.port.allocate(str(node), command.cpu_cores, command.link_bytes_per_s)
+
+    # ---- what happens to nodes ---------------------------------------------------------------------------------------
+
+    def joined(self, node: NodeId) -> None:
+        """A node that was launched is there."""
+        self.awaited.discard(node)
+
+    def server_joined(self, t: float, node: NodeId, incarnation: int, place: str | None) -> None:
+        """A server that was launched is there, and may hold parameters from now on."""
+        self.joined(node)
+        self.tell(ServerJoined(t=t, server=node.number, incarnation=incarnation, place=place))
+
+    def gave_up(self, t: float, node: NodeId, reason: str) -> None:
+        """A node that was launched does not come."""
+        self._forget(node)
+        self._deny(t, node, f"did not join: {reason}")
+
+    def server_left(self, t: float, node: NodeId, reason: str) -> bool:
+        """A server that held nothing is gone. True if it had joined; else it was denied."""
+        if node in self.awaited:
+            self.gave_up(t, node, reason)
+            return False
+        self._forget(node)
+        self.executor.remove(t, node)
+        return True
+
+    def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
+        """End a node that may go, whatever it does now."""
+        self._forget(node)
+        awaited = node in self.awaited
+        self.awaited.discard(node)
+        if node.role == "worker" and not awaited:
+            self.lose(t, node.number, reason, cause)
+        else:
+            self._remove(t, node)
+        if awaited and cause != "retired":
+            self.tell(Denied(t=t, node=str(node), reason=reason))
+        elif node.role == "server" and cause != "retired":
+            self.tell(ServerLost(t=t, server=node.number, incarnation=0, reason=reason, cause=cause, holding=False))
+        self.port.retire(str(node), reason)
+
+    def evict(self, t: float, name: str) -> None:
+        """The cluster takes a node of low priority away, if it is still there."""
+        node = NodeId.parse(name)
+        layout = self.executor.layout
+        if node in layout.nodes and node not in layout.holders and layout.workers != (node,):
+            self.end(t, node, EVICTED, "evicted")
+
+    # ---- the rest ----------------------------------------------------------------------------------------------------
+
+    def _deny(self, t: float, node: NodeId, reason: str) -> None:
+        self.awaited.discard(node)
+        self._remove(t, node)
+        self._refuse(t, node, reason)
+
+    def _remove(self, t: float, node: NodeId) -> None:
+        """A node that has not joined is no member any more."""
+        if node.role == "worker":
+            self.executor.members.lost(node.number, restarting=False)
+        self.executor.remove(t, node)
+
+    def _refuse(self, t: float, node: NodeId, reason: str) -> None:
+        self.tell(Denied(t=t, node=str(node), reason=reason))
+
+    def _forget(self, node: NodeId) -> None:
+        self.cores.pop(node, None)
+        self.low.discard(node)
+
+    @staticmethod
+    def _parse(name: str, command: str) -> NodeId:
+        with suppress(ValueError):
+            if (node := NodeId.parse(name)).role in ("worker", "server"):
+                return node
+        raise ProtocolError(f"{command}: {name} is neither a worker nor a server")
