@@ -23,6 +23,9 @@ from strategies.protocol import AnyCommand, Strategy
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
 
+TELEMETRY_S = 0.5
+"""Default seconds between two samples of what tasks use, where there are samples."""
+
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements of a run that must be prepared before it starts."""

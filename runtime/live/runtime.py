@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -30,8 +30,6 @@ from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
 
 MAX_NICENESS = 19
-TELEMETRY_S = 0.5
-"""Default seconds between two samples on emulated hosts."""
 VIRTUAL = "choose runtime=virtual"
 DIRECTORIES = ("logs", "checkpoints")
 """Folder of a run to which its processes write."""
@@ -151,10 +149,10 @@ class LiveRuntime:
     def calibration(self, batch_samples: int) -> None:
         """No calibration: time is real."""
 
-    def _processes(self) -> Processes:
+    def _processes(self, watches_use: bool) -> Processes:
         every_s = self.telemetry_every_s
         if every_s == "auto":
-            every_s = None if self.cluster.hosts is None else TELEMETRY_S
+            every_s = TELEMETRY_S if self.cluster.hosts is not None or watches_use else None
         return Processes(
             port=self.port,
             heartbeat_s=self.heartbeat_s,
@@ -186,7 +184,16 @@ class LiveRuntime:
         for directory in DIRECTORIES:
             (experiment.run_dir / directory).mkdir(parents=True, exist_ok=True)
         hosts = self.parse_hosts(experiment.job.num_servers)
-        return LiveJob(name, lab.loop, lab.machines, launcher, self._processes(), experiment, schedule, hosts)
+        return LiveJob(
+            name,
+            lab.loop,
+            lab.machines,
+            launcher,
+            self._processes(experiment.strategy.watches_use),
+            experiment,
+            schedule,
+            hosts,
+        )
 
     @staticmethod
     def clear(experiment: RunSpec) -> None:

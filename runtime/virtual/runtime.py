@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -46,14 +46,14 @@ class VirtualRuntime:
     cluster: Cluster
     decisions: Literal["fixed", "measured"] = "fixed"
     lease_s: float | None = None
-    telemetry_every_s: float | None = None
+    telemetry_every_s: float | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
         if self.decisions not in ("fixed", "measured"):
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         if self.lease_s is not None and not self.lease_s > 0:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
-        if self.telemetry_every_s is not None and not self.telemetry_every_s > 0:
+        if isinstance(self.telemetry_every_s, float) and not self.telemetry_every_s > 0:
             raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
         try:
             self._look_at(self.cluster)
@@ -172,15 +172,23 @@ class VirtualRuntime:
             lease_s=longest_silence_s(self.lease_s, self.cluster),
             clock=clock,
             tenancy=tenancy,
-            telemetry_every_s=self.telemetry_every_s,
+            telemetry_every_s=self._telemetry_s(experiment),
         )
+
+    def _telemetry_s(self, experiment: RunSpec) -> float | None:
+        """Seconds between two samples; by default, only strategies that watch what nodes use are given any."""
+        if self.telemetry_every_s == "auto":
+            return TELEMETRY_S if experiment.strategy.watches_use else None
+        return self.telemetry_every_s
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
         """The fast path, where there is one."""
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
             return None
-        if self.cluster.hosts is not None or self.cluster.devices is not None or self.telemetry_every_s is not None:
+        if self.cluster.hosts is not None or self.cluster.devices is not None:
+            return None
+        if self._telemetry_s(experiment) is not None:
             return None
         scored = learner.progress is not None
         staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)

@@ -30,7 +30,7 @@ class Controller:
         match event:
             case Scheduling(pending_s=pending_s):
                 self._pending_s = pending_s
-            case ServerLost():
+            case ServerLost(holding=True):
                 self._halted = True
             case Restored():
                 self._halted = False

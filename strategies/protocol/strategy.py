@@ -47,6 +47,9 @@ class Strategy(Protocol):
     watches_servers: bool = False
     """Whether it receives ``Updated``; for other strategies these reports are only recorded."""
 
+    watches_use: bool = False
+    """Whether it needs ``Observed``; a runtime that samples on demand then does."""
+
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 

@@ -92,12 +92,7 @@ class Recovering:
 
     def _news(self, t: float, effect: effects.AnyEffect) -> None:
         match effect:
-            case (
-                effects.WorkerLost()
-                | effects.WorkerJoined()
-                | effects.ServerJoined()
-                | effects.RolledBack()
-            ):
+            case effects.WorkerLost() | effects.WorkerJoined() | effects.ServerJoined() | effects.RolledBack():
                 self.core.receive(t, effect)
             case effects.ServerLost():
                 self.server_is_lost(t, effect)

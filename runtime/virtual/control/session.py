@@ -23,14 +23,13 @@ from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.sites import tasks_of
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 
 class Stopwatch:
@@ -148,8 +147,7 @@ class VirtualSession:
         )
         self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
         self._telemetry_every_s = telemetry_every_s
-        tasks = tasks_of(job.num_workers, job.num_servers)
-        self.usage = Usage(tasks, self.machines, self.windows.placement)
+        self.usage = Usage(self._living, self.machines, self.windows.placement, self._cores_of)
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._inbox: deque[Callable[[float], None]] = deque()
@@ -252,6 +250,7 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, (loss, sqr_norm, finite) = iteration.order, iteration.result
+        self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, loss, sqr_norm, finite)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
 
@@ -266,6 +265,20 @@ class VirtualSession:
     def _place_of(self, node: str) -> str | None:
         placement = self.windows.placement
         return None if placement is None else placement.name_of(node)
+
+    def _living(self) -> list[str]:
+        """Tasks that have a process, or will have one again soon."""
+        layout, awaited = self.coordinator.executor.layout, self.coordinator.elastic.awaited
+        return [str(node) for node in layout.nodes if node not in awaited]
+
+    def _cores_of(self, task: str) -> tuple[float, float | None]:
+        """Cores that a task uses while it works, and those that it may use."""
+        role, number = NodeId.parse(task)
+        if role == "server":
+            uses, has = self.costs.server_cores, self.servers.cores.get(task)
+        else:
+            uses, has = self.costs.worker_cores, self.workers.cores.get(number)
+        return (uses if has is None else min(uses, has)), has
 
     def _observe(self, every_s: float) -> None:
         """Report what everybody has used, and do so again."""

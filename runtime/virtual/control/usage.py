@@ -1,11 +1,13 @@
 """What tasks and hosts use on the virtual clock, as the live runtime samples it: events ``Observed``.
 
-The machine model integrates: finished work and messages, and those in progress up to now. Memory is not modelled.
+The machine model integrates: finished work and messages, and those in progress up to now. Without machines a worker's
+processor time counts when its gradient is there, so a period should be longer than an iteration, and a server's when it
+reports. Memory is not modelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement, limits_of
@@ -16,10 +18,21 @@ from strategies.protocol import NodeId, NodeUse
 
 @final
 class Usage:
-    """Of the ``tasks`` of one job, and of the hosts of its ``placement``; ``machines`` None: times without machines."""
+    """Of the ``tasks`` of one job now, and of the hosts of its ``placement``.
 
-    def __init__(self, tasks: Collection[str], machines: Machines | None, placement: Placement | None) -> None:
-        self.tasks, self.machines, self.placement = tuple(tasks), machines, placement
+    ``machines`` None: times without machines; ``cores`` says how many cores a task uses while it works, and may use.
+    """
+
+    def __init__(
+        self,
+        tasks: Callable[[], Collection[str]],
+        machines: Machines | None,
+        placement: Placement | None,
+        cores: Callable[[str], tuple[float, float | None]] = lambda task: (1.0, None),
+    ) -> None:
+        self.tasks_now, self.machines, self.placement, self.cores = tasks, machines, placement, cores
+        self.tasks: tuple[str, ...] = ()
+        self._worked_s: dict[str, float] = {}
         self._before: dict[str, float] = {}
         self._busy_s: dict[str, float] = {}
         self._at_s: float | None = None
@@ -29,12 +42,18 @@ class Usage:
         name = str(NodeId.server(server))
         self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
 
+    def worked(self, worker: int, seconds: float) -> None:
+        """Add what a worker has loaded and computed for."""
+        name = str(NodeId.worker(worker))
+        self._worked_s[name] = self._worked_s.get(name, 0.0) + seconds
+
     def sample(self, now: float) -> tuple[float, tuple[NodeUse, ...]]:
         """(seconds since the last sample, use of every task and host since then); the first only starts to count."""
         period_s = 0.0 if self._at_s is None else now - self._at_s
         self._at_s = now
+        self.tasks = tuple(self.tasks_now())
         used, busy_s = self._since_last(), self._busy_s
-        self._busy_s = {}
+        self._busy_s, self._worked_s = {}, {}
         if period_s <= 0:
             return period_s, ()
         tasks = {task: self._task(task, used, busy_s.get(task), period_s) for task in self.tasks}
@@ -42,7 +61,8 @@ class Usage:
 
     def _since_last(self) -> dict[str, float]:
         if self.machines is None:
-            return {}
+            worked = {**self._busy_s, **self._worked_s}
+            return {task: worked.get(task, 0.0) * self.cores(task)[0] for task in self.tasks}
         hosts = [] if self.placement is None else [f"host:{host.number}" for host in self.placement.hosts.hosts]
         sums = {task: self.machines.core_seconds(task) for task in self.tasks}
         for host in hosts:
@@ -52,11 +72,14 @@ class Usage:
 
     def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
         host = None if self.placement is None else self.placement.host(task)
+        limits = limits_of(host)
+        if (may_use := self.cores(task)[1]) is not None:
+            limits["limit_cores"] = may_use
         return NodeUse(
             node=task,
-            cpu_cores=None if self.machines is None else used[task] / period_s,
+            cpu_cores=used[task] / period_s,
             busy_frac=None if busy_s is None else busy_s / period_s,
-            **limits_of(host),
+            **limits,
         )
 
     def _hosts(self, tasks: dict[str, NodeUse], used: dict[str, float], period_s: float) -> list[NodeUse]:

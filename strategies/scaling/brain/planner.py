@@ -1,0 +1,87 @@
+"""The Brain as the planner of a strategy: it hears of events, and counts what it needs (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from strategies.hooks import State
+from strategies.protocol import AnyEvent, Arrived, Grad, Lost, NodeId, Observed, Restored, ServerLost, Started
+from strategies.scaling.brain.brain import Brain
+from strategies.scaling.brain.changes import Decision
+from strategies.scaling.brain.history import InitialPlan
+from strategies.scaling.brain.settings import BrainSettings
+from strategies.scaling.brain.usage import Given, Use
+
+
+@final
+class BrainPlanner:
+    """DLRover's Brain. ``initial``: what the job should begin with; None: what it has.
+
+    Args:
+        settings: of the Brain.
+        initial: from the history of finished jobs.
+        iterations: steps that the job takes in all; None: not known.
+    """
+
+    def __init__(
+        self, settings: BrainSettings, initial: InitialPlan | None = None, iterations: int | None = None
+    ) -> None:
+        self.settings, self.initial, self.iterations = settings, initial, iterations
+
+    def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
+        """Begin with the first stage; the nodes that are there are granted already, unless history says otherwise."""
+        self.brain = Brain(self.settings, self.iterations, self.initial)
+        self._steps = 0
+        self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
+        if self.initial is None:
+            self.brain.decide(0.0)
+            self.brain.settled(0.0)
+
+    def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
+        """Progress, what nodes use, and who was out of memory."""
+        match event:
+            case Arrived(grad=grad):
+                self._progress_s[NodeId.worker(grad.worker)] = event.t
+            case Restored(workers=workers):
+                self._progress_s |= {NodeId.worker(worker): event.t for worker in workers}
+            case Lost(worker=worker, cause="oom"):
+                self._was_killed(NodeId.worker(worker), given)
+            case ServerLost(server=server, cause="oom"):
+                self._was_killed(NodeId.server(server), given)
+            case Observed():
+                self._observe(event, given)
+
+    def _was_killed(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
+        if node in given:
+            self.brain.out_of_memory(node, given)
+
+    def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
+        """Only observations of all nodes count."""
+        uses = {
+            NodeId.parse(use.node): Use(
+                cores=use.cpu_cores, busy_frac=use.busy_frac or 0.0, memory_bytes=use.memory_bytes or 0
+            )
+            for use in event.nodes
+            if use.cpu_cores is not None and not use.node.startswith("host:")
+        }
+        if given and uses.keys() >= given.keys():
+            idle_s = {node: event.t - self._progress_s.get(node, event.t) for node in given if node.role == "worker"}
+            self.brain.observe(given, uses, self._steps, idle_s)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """A step of asynchronous training."""
+        self._steps += 1
+
+    def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
+        """What the Brain decides."""
+        return self.brain.decide(t)
+
+    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+        """Its last decision has ended."""
+        if self.brain.under_way:
+            self.brain.settled(t, granted)
+
+    def log_state(self) -> State:
+        """The stage."""
+        return {"stage": str(self.brain.stage)}

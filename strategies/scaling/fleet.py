@@ -1,0 +1,102 @@
+"""The nodes of a job: which are there, what each was given, and the names of those to come (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from strategies.protocol import (
+    AnyEvent,
+    Denied,
+    Joined,
+    Launch,
+    Lost,
+    NodeId,
+    Restored,
+    ServerJoined,
+    ServerLost,
+    Started,
+)
+from strategies.scaling.brain.usage import Given
+
+
+@final
+class Fleet:
+    """Books of a job's nodes, by what has happened.
+
+    Args:
+        worker: what each worker has at the start.
+        server: what each server has at the start.
+
+    ``given``: of nodes that are there or on their way. ``here``: those that are there.
+    """
+
+    def __init__(self, worker: Given, server: Given) -> None:
+        self.worker, self.server = worker, server
+        self.given: dict[NodeId, Given] = {}
+        self.here: set[NodeId] = set()
+        self.places: dict[NodeId, str] = {}
+        """Hosts of nodes, where there are any."""
+        self._next: dict[str, int] = {}
+
+    def start(self, started: Started) -> None:
+        """The nodes with which the job begins."""
+        workers = [NodeId.worker(number) for number in started.workers]
+        servers = [NodeId.server(number) for number in range(started.num_servers)]
+        self.given = {**dict.fromkeys(workers, self.worker), **dict.fromkeys(servers, self.server)}
+        self.here = set(self.given)
+        self.places = {NodeId.parse(node): place for node, place in started.places.items()}
+        self._next = {"worker": max(started.workers, default=-1) + 1, "server": len(servers)}
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Who has come and who has left."""
+        match event:
+            case Joined(worker=number, place=place):
+                self._come(NodeId.worker(number), place)
+            case ServerJoined(server=number, place=place):
+                self._come(NodeId.server(number), place)
+            case Restored(workers=workers):
+                for number in workers:
+                    self._come(NodeId.worker(number), self.places.get(NodeId.worker(number)))
+            case Lost(worker=number, cause="restarted"):
+                self.here.discard(NodeId.worker(number))
+            case Lost(worker=number, restarting=False):
+                self.leave(NodeId.worker(number))
+            case ServerLost(server=number, holding=False):
+                self.leave(NodeId.server(number))
+            case Denied(node=name) if (node := NodeId.parse(name)) not in self.here:
+                self.leave(node)
+
+    def _come(self, node: NodeId, place: str | None) -> None:
+        """An operator's newcomer is taken to have what all have at the start."""
+        if place is not None:
+            self.places[node] = place
+        self.given.setdefault(node, self.worker if node.role == "worker" else self.server)
+        self._next[node.role] = max(self._next[node.role], node.number + 1)
+        self.here.add(node)
+
+    def leave(self, node: NodeId) -> None:
+        """A node is gone for good, or does not come."""
+        self.given.pop(node, None)
+        self.here.discard(node)
+
+    def nodes(self, role: str) -> list[NodeId]:
+        """Those of a role that are there, by number."""
+        return sorted(node for node in self.here if node.role == role)
+
+    def present(self) -> dict[NodeId, Given]:
+        """What every node has that is there."""
+        return {node: self.given[node] for node in sorted(self.here)}
+
+    def request(self, role: str, given: Given, not_on: Iterable[str] = ()) -> Launch:
+        """The command for a node more; its name is taken from now on."""
+        node = NodeId(role, self._next[role])
+        self._next[role] += 1
+        self.given[node] = given
+        return Launch(
+            node=str(node),
+            cpu_cores=given.cores,
+            memory_bytes=given.memory_bytes,
+            not_on=tuple(not_on),
+            priority="low" if given.low_priority else "normal",
+        )

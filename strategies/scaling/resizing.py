@@ -1,0 +1,263 @@
+"""Carries changes of a job's nodes out, one decision at a time (pure).
+
+Workers come and go beside the training: whoever takes another's place is launched first, and the old one leaves when it
+has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf, isfinite
+from typing import final
+
+from strategies.nodes.timers import is_due
+from strategies.protocol import (
+    Allocate,
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Checkpoint,
+    Compute,
+    Denied,
+    Failed,
+    Joined,
+    Launch,
+    Lost,
+    NodeId,
+    Repartition,
+    Restart,
+    Restored,
+    Retire,
+    ServerJoined,
+    ServerLost,
+    Started,
+    Wake,
+    Woke,
+)
+from strategies.scaling.brain.changes import AddWorkers, Change, Replace, Resize, StopWaiting
+from strategies.scaling.brain.usage import Given
+from strategies.scaling.fleet import Fleet
+from strategies.scaling.switching.states import Effect
+from strategies.scaling.switching.switch import Order, Switch
+
+TIMER = "switch"
+
+
+@final
+class Resizing:
+    """Carries out the changes of one decision; ``settled`` says then whether they were granted, until it is taken.
+
+    Args:
+        fleet: the nodes, which the caller keeps up to date.
+        seamless: whether workers train while new servers start; False: all stop first, and restart.
+        launch_s: seconds that new servers may take.
+        drain_s: seconds for which a switch waits for gradients.
+    """
+
+    def __init__(self, fleet: Fleet, seamless: bool, launch_s: float, drain_s: float) -> None:
+        self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
+
+    def start(self, started: Started) -> None:
+        """Nothing is under way."""
+        servers = [NodeId.server(number) for number in range(started.num_servers)]
+        self.switch = Switch(servers, self.seamless, self.launch_s, self.drain_s)
+        self.settled: bool | None = None
+        self.busy = False
+        self._requests: dict[NodeId, NodeId | None] = {}
+        """Workers on their way, and whose place each takes."""
+        self._surplus: list[NodeId] = []
+        """Workers that leave when the others are there."""
+        self._came = self._denied = 0
+        self._switching, self._switched, self._granted = False, True, True
+        self._launches: list[Launch] = []
+        self._withheld: set[int] = set()
+        self._due_s = inf
+
+    # ---- a decision --------------------------------------------------------------------------------------------------
+
+    def begin(self, t: float, changes: Sequence[Change]) -> list[AnyCommand]:
+        """Begin to carry these out; ``settled`` follows, at once if there is nothing to wait for."""
+        self.busy, self.settled = True, None
+        self._came = self._denied = 0
+        self._switching, self._switched, self._granted = False, True, True
+        commands: list[AnyCommand] = []
+        keep, new = set(self.switch.servers), list[Given]()
+        elsewhere: list[NodeId] = []
+        for change in changes:
+            match change:
+                case Resize(role="server"):
+                    keep, wanted = self._servers_of(change)
+                    new += wanted
+                case Resize():
+                    commands += self._resize_workers(change)
+                case AddWorkers():
+                    commands += self._add_workers(change)
+                case Replace(node=node) if node.role == "server":
+                    keep.discard(node)
+                    new.append(Given(cores=change.cores, memory_bytes=change.memory_bytes))
+                    elsewhere += [node] if change.elsewhere else []
+                case Replace():
+                    commands += self._replace_worker(change)
+                case StopWaiting(node=node):
+                    commands += [Restart(node=str(node))] if node in self.fleet.here else []
+        if new or keep != self.switch.servers:
+            commands += self._switch_to(t, keep, new, elsewhere)
+        return commands + self._look()
+
+    def replace(self, change: Replace) -> list[AnyCommand]:
+        """Launch another worker for one that is gone, beside what is under way."""
+        return self._replace_worker(change)
+
+    def _servers_of(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
+        wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
+        alike = [server for server in sorted(self.switch.servers) if self.fleet.given.get(server) == wanted]
+        keep = alike[: change.count]
+        return set(keep), [wanted] * (change.count - len(keep))
+
+    def _switch_to(
+        self, t: float, keep: set[NodeId], new: Sequence[Given], elsewhere: Sequence[NodeId]
+    ) -> list[AnyCommand]:
+        not_on = [place for node in elsewhere if (place := self.fleet.places.get(node)) is not None]
+        self._launches = [self.fleet.request("server", given, not_on) for given in new]
+        launched = [NodeId.parse(one.node) for one in self._launches]
+        self._switching, self._switched = True, False
+        return self._carried_out(self.switch.ask(t, keep, launched))
+
+    def _resize_workers(self, change: Resize) -> list[AnyCommand]:
+        """Keep those that have what is wanted, give others of the present ones so many cores, launch what is missing."""
+        wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
+        workers = self.fleet.nodes("worker")
+        keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
+        commands: list[AnyCommand] = []
+        for one in workers:
+            if (
+                len(keep) < change.count
+                and one not in keep
+                and self.fleet.given[one].memory_bytes >= wanted.memory_bytes
+            ):
+                self.fleet.given[one] = Given(cores=wanted.cores, memory_bytes=self.fleet.given[one].memory_bytes)
+                keep.append(one)
+                commands.append(Allocate(node=str(one), cpu_cores=wanted.cores))
+        self._surplus += [one for one in workers if one not in keep]
+        return commands + self._request_workers([wanted] * (change.count - len(keep)))
+
+    def _add_workers(self, change: AddWorkers) -> list[AnyCommand]:
+        normal = Given(cores=change.cores, memory_bytes=change.memory_bytes)
+        low = Given(cores=change.cores, memory_bytes=change.memory_bytes, low_priority=True)
+        return self._request_workers([normal] * (change.count - change.low_priority) + [low] * change.low_priority)
+
+    def _request_workers(self, wanted: Iterable[Given]) -> list[AnyCommand]:
+        launches = [self.fleet.request("worker", given) for given in wanted]
+        self._requests |= {NodeId.parse(one.node): None for one in launches}
+        return list(launches)
+
+    def _replace_worker(self, change: Replace) -> list[AnyCommand]:
+        given = Given(cores=change.cores, memory_bytes=change.memory_bytes)
+        place = self.fleet.places.get(change.node)
+        launch = self.fleet.request("worker", given, [place] if change.elsewhere and place else [])
+        self._requests[NodeId.parse(launch.node)] = change.node
+        return [launch]
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def then(self, event: AnyEvent) -> list[AnyCommand]:
+        """What follows from an event."""
+        commands = self._happened(event)
+        if self.switch.due_s != self._due_s:
+            self._due_s = self.switch.due_s
+            if isfinite(self._due_s):
+                commands.append(Wake(at_s=self._due_s, tag=TIMER))
+        return commands + self._look()
+
+    def _happened(self, event: AnyEvent) -> list[AnyCommand]:  # noqa: C901  (a table)
+        t, switch = event.t, self.switch
+        match event:
+            case Arrived(grad=grad):
+                return self._carried_out(switch.ended(t, NodeId.worker(grad.worker)))
+            case Failed(worker=worker):
+                return self._carried_out(switch.ended(t, NodeId.worker(worker)))
+            case Lost(worker=worker, restarting=restarting):
+                self._withheld.discard(worker)
+                if not restarting and event.cause != "restarted":
+                    self._is_gone(NodeId.worker(worker))
+                return self._carried_out(switch.ended(t, NodeId.worker(worker)))
+            case Joined(worker=worker):
+                return self._joined(NodeId.worker(worker))
+            case ServerJoined(server=server):
+                return self._carried_out(switch.joined(t, NodeId.server(server)))
+            case Denied(node=name):
+                node = NodeId.parse(name)
+                if node.role == "server":
+                    return self._carried_out(switch.gone(t, node))
+                self._is_gone(node)
+            case ServerLost(server=server):
+                return self._carried_out(switch.gone(t, NodeId.server(server)))
+            case Restored():
+                return self._restored(event)
+            case Woke(tag=tag) if tag == TIMER and is_due(t, self._due_s):
+                return self._carried_out(switch.woke(t))
+        return []
+
+    def _joined(self, node: NodeId) -> list[AnyCommand]:
+        if node not in self._requests:
+            return []
+        old = self._requests.pop(node)
+        self._came += 1
+        return [Retire(node=str(old))] if old in self.fleet.here else []
+
+    def _is_gone(self, node: NodeId) -> None:
+        self._surplus = [one for one in self._surplus if one != node]
+        if node in self._requests:
+            del self._requests[node]
+            self._denied += 1
+
+    def _restored(self, event: Restored) -> list[AnyCommand]:
+        self._withheld.clear()
+        commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
+        servers = [NodeId.server(server) for server in event.servers]
+        return commands + self._carried_out(self.switch.restored(event.t, servers))
+
+    def _look(self) -> list[AnyCommand]:
+        """Whether everything that was begun has ended."""
+        if not self.busy or self._requests or (self._switching and not self._switched):
+            return []
+        granted = self._granted and (self._came > 0 or not self._denied)
+        leaving = [one for one in self._surplus if one in self.fleet.here] if granted else []
+        self._surplus = []
+        self.busy, self.settled = False, granted
+        return [Retire(node=str(one)) for one in leaving]
+
+    # ---- orders of the switch ----------------------------------------------------------------------------------------
+
+    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:  # noqa: C901  (a table)
+        commands: list[AnyCommand] = []
+        for effect, nodes in orders:
+            match effect:
+                case Effect.LAUNCH:
+                    commands += self._launches
+                case Effect.CHECKPOINT if not self.seamless:
+                    commands.append(Checkpoint())
+                case Effect.RESTART_WORKERS:
+                    commands += [Restart(node=str(worker)) for worker in self.fleet.nodes("worker")]
+                case Effect.MOVE:
+                    commands.append(Repartition(servers=tuple(node.number for node in nodes)))
+                case Effect.RETIRE_OLD | Effect.RETIRE_NEW:
+                    commands += [Retire(node=str(node)) for node in nodes if node in self.fleet.given]
+                    for node in nodes:
+                        self.fleet.leave(node)
+                case Effect.FINISHED | Effect.ABANDONED:
+                    self._switched, self._granted = True, effect == Effect.FINISHED
+        return commands
+
+    def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
+        """The commands without Computes while nobody may begin, and workers that may compute again now."""
+        if self.switch.holds:
+            self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
+            return [one for one in commands if not isinstance(one, Compute)], []
+        for one in commands:
+            if isinstance(one, Compute):
+                self.switch.began(NodeId.worker(one.worker))
+        again, self._withheld = sorted(self._withheld), set()
+        for worker in again:
+            self.switch.began(NodeId.worker(worker))
+        return commands, again
