@@ -16,12 +16,15 @@ from runtime.config.parse import Config
 from runtime.containment import Isolation
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import Job, RecordSink, Status
+from runtime.core.layout import why_fixed
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
-from strategies.protocol import AnyCommand, Strategy
+from strategies.protocol import Allocate, AnyCommand, Command, Launch, Repartition, Retire, Strategy
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
+OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
+"""Commands that change which nodes there are, and what they may use."""
 
 TELEMETRY_S = 0.5
 """Default seconds between two samples of what tasks use, where there are samples."""
@@ -205,6 +208,10 @@ def commands_on(config: Config) -> dict[str, str | None]:
         ring = "use topology.collective=ring"
         unable["Restart"] = f"topology.collective=ddp: ends with the first replica that is killed; {ring}"
         unable["Drop"] = f"topology.collective=ddp: a gradient is in the sum as soon as it is computed; {ring}"
+    if (fixed := why_fixed(_nodes_of(config))) is not None:
+        unable.update(dict.fromkeys((command.__name__ for command in OF_NODES), fixed))
+    if config.topology.name == "allreduce":
+        unable["Repartition"] = "topology=allreduce: every worker holds all parameters; use topology=ps"
     if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
         backend = f"backend={config.names.backend}"
         unable.setdefault("Score", f"{backend}: computes no gradients that could be scored; use backend=torch")
@@ -213,6 +220,17 @@ def commands_on(config: Config) -> dict[str, str | None]:
                 f"{backend}: measures no {config.workload.metric}; estimate it with backend.progress=NAME"
             )
     return {name: unable.get(name) for name in COMMANDS}
+
+
+def _nodes_of(config: Config) -> dict[str, object]:
+    """The settings on which it depends whether nodes can come and go."""
+    strategy = config.strategy
+    return {
+        "transport": config.topology.transport,
+        "collective": config.topology.collective,
+        "hosts": config.cluster.hosts is not None,
+        "data": strategy.get("data", getattr(locate(strategy[TARGET]), "data", None)),
+    }
 
 
 def outcome_of(

@@ -277,6 +277,7 @@ class Coordinator:
         self.course.halted = False
         self.executor.version = given.version
         self.executor.divided(self.course.advance(t), given.shares)
+        self.elastic.restored(t)
         self.shards.load_state(msgspec.json.decode(given.state))
         for worker, member in self.members.members.items():
             if member.state in ("left", "pending"):

@@ -1,8 +1,8 @@
 """Nodes that come and go, and parameters that move between servers, while a job trains (pure).
 
 Carries out ``Launch``, ``Retire``, ``Repartition`` and ``Allocate`` of a strategy, and the joins and leaves that an
-operator orders by a plan. The layout changes when a node is requested, so that its number is taken, and again when it has
-left or is denied. Who holds the parameters changes when the runtime says so (``Restored``).
+operator orders by a plan. The layout changes when a node is requested, so that its number is taken, and again when it
+has left or is denied. Who holds the parameters changes when the runtime says so (``Restored``).
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Elastic:
         self.awaited: set[NodeId] = set()
         """Nodes that were launched and have not joined."""
         self._launches = 0
+        self._departed: list[NodeId] = []
+        """Servers that are gone since others read their parts, before that was complete."""
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
@@ -168,8 +170,17 @@ class Elastic:
             self.gave_up(t, node, reason)
             return False
         self._forget(node)
-        self.executor.remove(t, node)
+        if node in self.executor.layout.holders:  # others hold its part already, and all are about to learn that
+            self._departed.append(node)
+        else:
+            self.executor.remove(t, node)
         return True
+
+    def restored(self, t: float) -> None:
+        """All know who holds the parameters now."""
+        departed, self._departed = self._departed, []
+        for node in departed:
+            self.executor.remove(t, node)
 
     def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
         """End a node that may go, whatever it does now."""

@@ -1,7 +1,8 @@
 """The scheduler of a cluster that limits what one job may have, and takes some of it away again (pure).
 
-A job is entitled to ``cores_total``; up to ``cores_max`` it may have more with low priority, while nobody else wants it.
-A large node waits longer for a place than a small one. (DLRover section 4: quotas, and workers that are preempted first.)
+A job is entitled to ``cores_total``; up to ``cores_max`` it may have more with low priority, while nobody else wants
+it. A large node waits longer for a place than a small one. (DLRover section 4: quotas, and workers that are preempted
+first.)
 """
 
 from __future__ import annotations

@@ -63,6 +63,19 @@ def write_checkpoint(path: Path, version: int, state: bytes, values: dict[str, A
     publish(path, [*parts, struct.pack("<I", crc)])
 
 
+def _read_head(path: Path) -> Head:
+    """The head alone, whose checksum is not verified: it only says whether the rest is worth reading."""
+    start = len(MAGIC) + _LENGTH.size
+    with path.open("rb") as file:
+        first = file.read(start)
+        if len(first) < start or first[: len(MAGIC)] != MAGIC:
+            raise CheckpointError(f"{path}: not a checkpoint")
+        try:
+            return msgspec.msgpack.decode(file.read(_LENGTH.unpack(first[len(MAGIC) :])[0]), type=Head)
+        except (msgspec.DecodeError, OverflowError, MemoryError):
+            raise CheckpointError(f"{path}: damaged (its head cannot be read)") from None
+
+
 def _read(path: Path) -> tuple[Head, dict[str, Any]]:
     data = memoryview(path.read_bytes())
     start = len(MAGIC) + _LENGTH.size
@@ -94,18 +107,19 @@ def parts_of(directory: Path, checkpoint: int) -> list[Path]:
 def read_slice(parts: Sequence[Path], lo: int, hi: int) -> tuple[int, bytes, dict[str, Any]]:
     """(version, state, values) of [lo, hi) of the parameter vector, from the parts of any layout.
 
-    Arrays are put together from all parts that overlap; numbers are equal in all. Raises :class:`CheckpointError` if
-    the parts leave a gap.
+    Arrays are put together from all parts that overlap, which alone are read; numbers are equal in all. An empty range
+    has empty arrays. Raises :class:`CheckpointError` if the parts leave a gap.
     """
-    read = sorted((_read(path) for path in parts), key=lambda part: part[0].lo)
+    heads = sorted(((_read_head(path), path) for path in parts), key=lambda part: part[0].lo)
     pieces: dict[str, list[Any]] = {}
     reached, found = lo, None
-    for head, values in read:
+    for head, path in heads:
         size = max((size for _, _, size in head.arrays), default=0)
-        begin, end = max(lo, head.lo), min(hi, head.lo + size)
-        if begin > reached or end <= begin:
+        begin, end = max(lo, head.lo), max(lo, min(hi, head.lo + size))
+        if begin > reached or (end <= begin and (lo < hi or found is not None)):
             continue
-        found, reached = head, end
+        found, values = _read(path)
+        reached = end
         for name, _, _ in head.arrays:
             pieces.setdefault(name, []).append(values[name][begin - head.lo : end - head.lo])
     if found is None or reached < hi:

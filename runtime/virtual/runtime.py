@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -112,6 +112,9 @@ class VirtualRuntime:
         if config.record == "iterations":
             rows = f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
             can["Partition"] = can["Partition"] or rows
+            nodes = "record=iterations: rows know no nodes that come and go; use record=events"
+            for command in OF_NODES:
+                can[command.__name__] = can[command.__name__] or nodes
         return can
 
     def check(self, around: RunContext) -> Needs:

@@ -124,7 +124,7 @@ class Resizing:
         return self._carried_out(self.switch.ask(t, keep, launched))
 
     def _resize_workers(self, change: Resize) -> list[AnyCommand]:
-        """Keep those that have what is wanted, give others of the present ones so many cores, launch what is missing."""
+        """Keep who has what is wanted, give others of those that are there so many cores, launch the rest."""
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         workers = self.fleet.nodes("worker")
         keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
@@ -229,7 +229,7 @@ class Resizing:
 
     # ---- orders of the switch ----------------------------------------------------------------------------------------
 
-    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:  # noqa: C901  (a table)
+    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:
         commands: list[AnyCommand] = []
         for effect, nodes in orders:
             match effect:

@@ -71,7 +71,7 @@ class Store(Effect, frozen=True):
 
 
 class Load(Effect, frozen=True):
-    """Each of ``keepers`` restores its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
+    """Each of ``keepers`` reads its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
 
     number: int
     generation: int
@@ -193,8 +193,8 @@ class Restored(Effect, frozen=True):
     """All tasks hold this version and are connected.
 
     ``state`` is the data service's at that version; None: replicas held the version, and the session knows the state
-    of the data before the next update was ordered. ``shares``: the servers that hold the parameters, in the order of the
-    vector, each with its share.
+    of the data before the next update was ordered. ``shares``: the servers that hold the parameters, in the order of
+    the vector, each with its share.
     """
 
     version: int

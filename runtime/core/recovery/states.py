@@ -72,7 +72,7 @@ MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
     Phase.LOADING: "the servers read the checkpoint",
     Phase.ATTACHING: "workers connect to the servers, or replicas take over what they lack",
     Phase.RUNNING: "the job trains",
-    PhaseStep.LOSS: "the parameters of one are gone, all have to roll back, or others hold them; a new generation begins",
+    PhaseStep.LOSS: "the parameters of one are gone, all roll back, or others hold them; a new generation begins",
     PhaseStep.GATHERED: "all servers are ready",
     PhaseStep.AGREED: "the state that everybody continues from is known, and no server has to read it first",
     PhaseStep.LOADED: "all servers have read the checkpoint",

@@ -32,7 +32,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import Partition
+from strategies.protocol import Launch, Partition
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -101,14 +101,14 @@ class LiveJob:
             max_restarts=asked.max_restarts,
             failover=job.failover,
             inseparable=self.experiment.collective == INSEPARABLE,
+            replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,
         )
         return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
-        num_servers = self.experiment.job.num_servers
-        port = make_port(self.hub, self.loop, self.session, num_servers, self.schedule.delay_for)
+        port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
         port.last_save = str(self.experiment.save_parameters_to or "")
         return port
 

@@ -43,7 +43,7 @@ class Leases:
         if now_s - self._looked_s > self.settings.lease_s / 2 + self.period_s:
             self.renew(now_s)
         self._looked_s = now_s
-        for task in self.tasks.values():
+        for task in list(self.tasks.values()):  # giving one up may launch another
             silence = now_s - task.heard_s
             limit = self.settings.lease_s if task.connected else self.limit_s
             if task.life.state in ALIVE and silence > limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
@@ -9,7 +10,7 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -40,6 +41,26 @@ class PortOwner(Protocol):
         """Kill a task and restart it elsewhere."""
         ...
 
+    def wants_launch(self, order: LaunchOrder) -> None:
+        """Start a node more."""
+        ...
+
+    def wants_retire(self, node: str, reason: str) -> None:
+        """End a node for good."""
+        ...
+
+    def wants_repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Divide the parameters among these servers, after the checkpoint that was ordered last."""
+        ...
+
+    def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a node may use."""
+        ...
+
+    def holders(self) -> tuple[NodeId, ...]:
+        """The servers that hold parameters now, in the order of the vector."""
+        ...
+
     def reference_ordered(self, number: int, incarnation: int) -> None:
         """A reference gradient is ordered from this incarnation of the scorer."""
         ...
@@ -56,9 +77,8 @@ class PortOwner(Protocol):
 class LivePort:
     """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, num_servers: int, disturb: Disturb) -> None:
+    def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, disturb: Disturb) -> None:
         self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
-        self.servers = [NodeId.server(number) for number in range(num_servers)]
         self.tickets: dict[int, tuple[float, int]] = {}
         """When each evaluation in progress was ordered, and of which version, by ticket."""
         self.sent_s: dict[int, float] = {}
@@ -70,7 +90,8 @@ class LivePort:
         self._weigh: list[tuple[int, int]] = []
         self._ask: list[tuple[NodeId, Message]] = []
         self._work: list[ComputeOrder] = []
-        self._restarts: list[tuple[str, float]] = []
+        self._nodes: list[Callable[[], None]] = []
+        """Orders that concern nodes: after all others, whatever those are."""
 
     def compute(self, order: ComputeOrder) -> None:
         """Order the delivery of parameters to the worker, then its Compute."""
@@ -102,7 +123,23 @@ class LivePort:
 
     def restart(self, node: str, pending_s: float) -> None:
         """Restart a node after all earlier orders are sent."""
-        self._restarts.append((node, pending_s))
+        self._nodes.append(lambda: self.owner.wants_restart(node, pending_s))
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Start a node more after all earlier orders are sent."""
+        self._nodes.append(lambda: self.owner.wants_launch(order))
+
+    def retire(self, node: str, reason: str) -> None:
+        """End a node after all earlier orders are sent."""
+        self._nodes.append(lambda: self.owner.wants_retire(node, reason))
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Divide the parameters after all earlier orders are sent."""
+        self._nodes.append(lambda: self.owner.wants_repartition(shares))
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a node may use after all earlier orders are sent."""
+        self._nodes.append(lambda: self.owner.wants_allocate(node, cpu_cores, link_bytes_per_s))
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""
@@ -140,9 +177,9 @@ class LivePort:
         ask, self._ask = self._ask, []
         for auxiliary, message in ask:
             self.hub.send(auxiliary, message)
-        restarts, self._restarts = self._restarts, []
-        for node, pending_s in restarts:
-            self.owner.wants_restart(node, pending_s)
+        nodes, self._nodes = self._nodes, []
+        for change in nodes:
+            change()
 
     def discard(self) -> None:
         """Discard orders that were not sent."""
@@ -157,7 +194,7 @@ class LivePort:
         )
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
-        for key in self.servers:
+        for key in self.owner.holders():
             delay_s, slowdown_frac = self.disturb(str(key), self.loop.now) if update.apply else (0.0, 0.0)
             if delay_s or slowdown_frac:
                 slow = msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)

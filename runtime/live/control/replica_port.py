@@ -38,8 +38,8 @@ class ReplicaPort(LivePort):
 
     owner: ReplicaPortOwner
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, num_servers: int, disturb: Disturb) -> None:
-        super().__init__(hub, loop, owner, num_servers, disturb)
+    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, disturb: Disturb) -> None:
+        super().__init__(hub, loop, owner, disturb)
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
 
@@ -87,8 +87,8 @@ class ReplicaPort(LivePort):
 class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, num_servers: int, disturb: Disturb) -> None:
-        super().__init__(hub, loop, owner, num_servers, disturb)
+    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, disturb: Disturb) -> None:
+        super().__init__(hub, loop, owner, disturb)
         self._computing: dict[int, int] = {}
 
     def compute(self, order: ComputeOrder) -> None:

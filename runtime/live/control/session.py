@@ -11,7 +11,7 @@ import msgspec
 from runtime.api import RunStatus
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import RecordSink
+from runtime.core.job import LaunchOrder, RecordSink
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
@@ -268,6 +268,26 @@ class LiveSession:
     def wants_restart(self, node: str, pending_s: float) -> None:
         """KILL_RESTART: another machine, without the old one's disturbances."""
         self.supervisor.restart(NodeId.parse(node), pending_s)
+
+    def wants_launch(self, order: LaunchOrder) -> None:
+        """A node more, whose number nobody had."""
+        self.supervisor.launch(order)
+
+    def wants_retire(self, node: str, reason: str) -> None:
+        """End a node for good."""
+        self.supervisor.retire(NodeId.parse(node), reason)
+
+    def wants_repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Other servers hold the parameters from now on."""
+        self.supervisor.repartition(tuple((NodeId.parse(server), share) for server, share in shares))
+
+    def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """A node may use so much from now on."""
+        raise NotImplementedError
+
+    def holders(self) -> tuple[NodeId, ...]:
+        """The servers that hold parameters now."""
+        return self.supervisor.holders
 
     def moved(self, node: NodeId) -> Place | None:
         """A task's next incarnation starts elsewhere."""

@@ -48,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     failover: Literal["shards", "checkpoint"] = "shards"
     inseparable: bool = False
     """Whether the loss of a worker ends the run (``topology.collective=ddp``)."""
+    replaces_workers: bool = False
+    """Whether the strategy launches nodes, and so replaces a worker that was out of memory."""
     scores: bool = False
     """Whether gradients are scored, so that there are tasks that only scores need."""
 

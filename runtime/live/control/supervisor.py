@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
+from runtime.core.job import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
@@ -54,6 +55,7 @@ class LiveSupervisor:
             inseparable=settings.inseparable,
             max_restarts=settings.max_restarts,
             max_futile=MAX_FUTILE,
+            replaces_workers=settings.replaces_workers,
         )
         self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores))
         self.tasks = {key: Task(life=life) for key, life in self.recovery.tasks.items()}
@@ -83,6 +85,11 @@ class LiveSupervisor:
         speaker = self.recovery.policy.speaker
         assert speaker is not None, "servers deliver to auxiliary tasks"
         return speaker.number
+
+    @property
+    def holders(self) -> tuple[Key, ...]:
+        """The servers that hold parameters now, in the order of the vector."""
+        return self.recovery.state.layout.holders
 
     def serving(self, role: str) -> int | None:
         """The connected incarnation of an auxiliary role; None: there is none."""
@@ -197,7 +204,8 @@ class LiveSupervisor:
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
                 self.listener.note("Exited", **about, reason=how.reason)
-                self._tell(inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full))
+                gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
+                self._tell(gone)
             case _:
                 return False
         return True
@@ -228,6 +236,21 @@ class LiveSupervisor:
         self._tell(inputs.Restart(key, pending_s))
         if key.role == "server":
             self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
+
+    def launch(self, order: LaunchOrder) -> None:
+        """A node more: its task exists from now on, its process when the scheduler has a place."""
+        node = NodeId.parse(order.node)
+        wanted = self.recovery.receive(inputs.Admit(node, order.pending_s))
+        self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now)
+        self._carry_out(wanted)
+
+    def retire(self, key: Key, reason: str) -> None:
+        """End a node for good."""
+        self._tell(inputs.Dismiss(key, reason))
+
+    def repartition(self, shares: tuple[tuple[Key, float], ...]) -> None:
+        """Divide the parameters among these servers once the checkpoint that was ordered last is stored."""
+        self._tell(inputs.Repartition(shares))
 
     def save(self, version: int, state: bytes) -> None:
         """Order a checkpoint from every keeper of a part."""

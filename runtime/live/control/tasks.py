@@ -11,6 +11,7 @@ from runtime.errors import NO_SPACE
 from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.task_spec import Place
+from strategies.protocol import LossCause
 
 OUTSIDE_NETWORK = tuple(role.name for role in AUXILIARIES.values() if role.outside_network)
 """Roles that reach the servers outside the emulated network."""
@@ -53,6 +54,7 @@ class Death(NamedTuple):
     """The end of a task's process."""
 
     reason: str
+    cause: LossCause
     retryable: bool = True
     full: bool = False
     """Whether it ended because the disk was full."""
@@ -61,9 +63,9 @@ class Death(NamedTuple):
 def death(exit_code: int, signal: int, last_line: str) -> Death:
     """The death in an exit. A kill from outside is retryable, an error of the task's own code is not."""
     if signal:
-        return Death(f"killed by signal {signal}")
+        return Death(f"killed by signal {signal}", "killed")
     if exit_code:
         full = exit_code == NO_SPACE  # its log may have been the first to find the disk full
         words = "no room left on the disk; free some space and run again" if full else f"exit code {exit_code}"
-        return Death(last_line or words, retryable=False, full=full)
-    return Death("exited")
+        return Death(last_line or words, "crashed", retryable=False, full=full)
+    return Death("exited", "crashed")

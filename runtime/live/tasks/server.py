@@ -35,7 +35,7 @@ from runtime.live.transport.messages import (
     encode,
 )
 from runtime.live.transport.task_spec import TaskSpec
-from runtime.record.checkpoint import parts_of, path_of, read_checkpoint, read_slice
+from runtime.record.checkpoint import parts_of, read_slice
 
 REPORT_EVERY_S = 0.5
 
@@ -182,11 +182,10 @@ class Server:
         self.send(Loaded(id=message.id, generation=message.generation, version=version, state=state))
 
     def _part(self, message: LoadCheckpoint) -> tuple[int, bytes, dict[str, Any]]:
-        """The own part as it was stored; after a repartition, what others have stored of the range that is now ours."""
-        if (message.lo, message.hi) == (self.store.lo, self.store.hi):
-            return read_checkpoint(path_of(self.directory, message.id, self.identity.id))
+        """What has been stored of the range that is ours from now on, by whoever held it then."""
         version, state, values = read_slice(parts_of(self.directory, message.id), message.lo, message.hi)
-        self.store = Store(values["params"], self.spec.optimizer, lo=message.lo)
+        if (message.lo, message.hi) != (self.store.lo, self.store.hi):
+            self.store = Store(values["params"], self.spec.optimizer, lo=message.lo)
         return version, state, values
 
     def _periodic(self) -> None:

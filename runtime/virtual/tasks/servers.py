@@ -27,7 +27,7 @@ class BusyServer(NamedTuple):
 class ServerGroup(ABC):
     """The common interface of all servers that hold parameters, in the order of the vector.
 
-    ``num_bytes[j]`` is the size of the range of the server at place j, ``names[j]`` its name, ``numbers[j]`` its number.
+    The server at place j has a range of ``num_bytes[j]``, the name ``names[j]`` and the number ``numbers[j]``.
     """
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
