@@ -137,7 +137,7 @@ class Commands:
         else:
             incarnation = members.restarted(node)
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
-            self.tell_lost(t, node, incarnation, RESTARTED, "restarted", restarting=False)
+            self.tell_lost(t, node, incarnation, RESTARTED, "restarted", here=True, restarting=False)
         self.port.restart(command.node, pending_s)
 
     def _node(self, command: Restart) -> NodeId:
@@ -179,13 +179,16 @@ class Commands:
         if not restarting:
             self.executor.remove(t, NodeId.worker(worker))
         if (here or not restarting) and not self.course.halted:
-            self.tell_lost(t, worker, incarnation, reason, cause, restarting=restarting)
+            self.tell_lost(t, worker, incarnation, reason, cause, here=here, restarting=restarting)
 
     def tell_lost(
-        self, t: float, worker: int, incarnation: int, reason: str, cause: LossCause, *, restarting: bool
+        self, t: float, worker: int, incarnation: int, reason: str, cause: LossCause, *, here: bool, restarting: bool
     ) -> None:
-        """Notify the strategy of a lost worker; its answer is void if all tasks now roll back."""
-        if self.job.halts_on_loss:
+        """Notify the strategy of a lost worker; its answer is void if all tasks now roll back.
+
+        Of one that was not here the runtime says so (``RolledBack``): replicas continue without it.
+        """
+        if here and self.job.halts_on_loss:
             self.halt(t, f"worker {worker} is lost")
         lost = Lost(t=t, worker=worker, incarnation=incarnation, reason=reason, restarting=restarting, cause=cause)
         self.tell(lost)

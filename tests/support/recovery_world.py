@@ -17,6 +17,7 @@ from runtime.core.recovery.inputs import NOTHING
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
+from tests.support.recovery_nodes import Nodes, Shares
 
 Action = tuple[Any, ...]
 
@@ -34,6 +35,7 @@ class World:
     def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: tuple[str, ...] = ()) -> None:
         self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries)
         self.members = Membership(range(num_workers))
+        self.nodes = Nodes(num_workers, num_servers)
         self.alive: set[Process] = set()
         self.fenced: set[Process] = set()
         self.built: set[Process] = set()
@@ -79,8 +81,11 @@ class World:
         found += [("release", key) if key in self.plan_holds else ("hold", key) for key in nodes]
         if self.begun and not self.halted:
             here = [("worker", worker) for worker in self.members.here()]
-            found += [("restart", key) for key in nodes if key[0] == "server" or key in here]
+            found += [("restart", key) for key in nodes if key in self.nodes.holders or key in here]
             found += [("save",)]
+            found += [("admit", role) for role in self.nodes.launchable()]
+            found += [("dismiss", key) for key in self.nodes.dismissible()]
+            found += [("repartition", shares) for shares in self.nodes.divisions()]
         if self.may_update:
             found += [("update",)]
         return answers + found
@@ -108,12 +113,14 @@ class World:
 
     def _die(self, process: Process) -> None:
         self._end(process)
+        self.nodes.lost(process.key)
         self.give(inputs.Gone(*process, "killed"))
 
     def _late(self, number: int) -> None:
         self.give(self.late.pop(number))
 
     def _silent(self, process: Process) -> None:
+        self.nodes.lost(process.key)
         self.give(inputs.Silent(*process, "silent"))
 
     def _link_lost(self, process: Process) -> None:
@@ -121,6 +128,7 @@ class World:
 
     def _hold(self, key: Key) -> None:
         self.plan_holds.add(key)
+        self.nodes.lost(key)
         self.give(inputs.Hold(key, "killed by the plan"))
 
     def _release(self, key: Key) -> None:
@@ -134,9 +142,35 @@ class World:
             self.halted = True
         else:
             self.members.restarted(key[1])
-            if self.recovery.rules.failover == "checkpoint" or not self.recovery.state.servers:
-                self.halted = True
+            self._void_if_all_return(here=True)
         self.give(inputs.Restart(key, 1.0))
+
+    def _admit(self, role: str) -> None:
+        """As the coordinator does it: the node is a member at once, and nobody waits for it."""
+        node = self.nodes.launch(role)
+        if role == "worker":
+            self.members.admit(node.number)
+        self.give(inputs.Admit(node, 1.0))
+
+    def _dismiss(self, key: Key) -> None:
+        """The coordinator has booked the loss before the process ends."""
+        if key.role == "worker":
+            self._void_if_all_return(here=self.members.is_here(key.number))
+            self.members.lost(key.number, restarting=False)
+        self.nodes.end(key)
+        self.give(inputs.Dismiss(key, "retired"))
+
+    def _repartition(self, shares: Shares) -> None:
+        """A checkpoint of the present version, and everything halts."""
+        self._save()
+        self.halted = True
+        self.nodes.move(shares, self.version)
+        self.give(inputs.Repartition(shares))
+
+    def _void_if_all_return(self, *, here: bool) -> None:
+        if here and (self.recovery.rules.failover == "checkpoint" or not self.nodes.shares):
+            self.halted = True
+            self.nodes.spoiled = True
 
     def _save(self) -> None:
         self.give(inputs.Save(self.version, f"state of {self.version}".encode()))
@@ -147,7 +181,7 @@ class World:
         if self.ring:
             self.owed += [("step", self.newest[key], self.version) for key in self.ring]
         else:
-            self.held |= {self.newest[server.key]: self.version for server in self.recovery.state.servers}
+            self.held |= {self.newest[server]: self.version for server in self.nodes.holders}
 
     def _answer(self, about: tuple[Any, ...]) -> None:
         self.owed.remove(about)
@@ -213,11 +247,16 @@ class World:
 
     def give(self, given: inputs.AnyInput) -> None:
         """To the automaton; what it answers is checked and becomes owed."""
-        for effect in self.recovery.receive(given):
+        received = self.recovery.receive(given)
+        for effect in received:
             handler: Callable[[Any], None] = getattr(self, f"_on_{type(effect).__name__}")
             handler(effect)
-        assert self.recovery.state.generation >= self.generation, "generations only grow"
-        self.generation = self.recovery.state.generation
+        generation, layout = self.recovery.state.generation, self.recovery.state.layout
+        assert generation >= self.generation, "generations only grow"
+        if any(isinstance(effect, effects.ServerLost) and not effect.holding for effect in received):
+            assert generation == self.generation, "nobody notices the loss of a server that held nothing"
+        self.generation = generation
+        assert self.failed or set(layout.nodes) == self.nodes.all, "the members that the coordinator knows"
 
     def _on_Launch(self, effect: effects.Launch) -> None:
         process = Process(effect.key, effect.incarnation)
@@ -242,6 +281,8 @@ class World:
         self.owed.append(("place", effect.key, effect.incarnation))
 
     def _on_Store(self, effect: effects.Store) -> None:
+        if self.nodes.shares:
+            self.nodes.keep(effect.keepers)
         self.stored[effect.number] = (effect.version, effect.state)
         self.parts[effect.number] = set(effect.keepers)
         self.owed += [("saved", self.newest[key], effect.number) for key in effect.keepers if key in self.newest]
@@ -258,10 +299,8 @@ class World:
         assert effect.number == self.complete, "the last that is complete"
         assert self.halted or not self.begun
         self.loading = effect.number
-        self.owed += [
-            ("loaded", self._server(server.key), effect.number, effect.generation)
-            for server in self.recovery.state.servers
-        ]
+        self.nodes.read(effect.keepers)
+        self.owed += [("loaded", self._server(key), effect.number, effect.generation) for key in effect.keepers]
 
     def _server(self, key: Key) -> Process:
         process = self.newest[key]
@@ -272,6 +311,8 @@ class World:
         process = self.newest[effect.key]
         assert process in self.built
         assert effect.generation == self.recovery.state.generation
+        if self.nodes.shares:
+            assert effect.to == self.nodes.holders, "clients connect to those that hold parameters, in their order"
         for key in effect.to:
             other = self._server(key)
             if key[0] == "server" and effect.generation:
@@ -318,8 +359,9 @@ class World:
         assert self.begun
         here = self.members.is_here(effect.worker)
         assert self.members.lost(effect.worker, effect.restarting) == effect.incarnation
-        if here and (self.recovery.rules.failover == "checkpoint" or not self.recovery.state.servers):
-            self.halted = True
+        self._void_if_all_return(here=here)
+        if not effect.restarting:
+            self.nodes.end(Key("worker", effect.worker))
 
     def _on_WorkerJoined(self, effect: effects.WorkerJoined) -> None:
         assert self.members.joined(effect.worker, effect.incarnation), "each incarnation joins once"
@@ -331,11 +373,16 @@ class World:
     def _on_AuxiliaryJoined(self, effect: effects.AuxiliaryJoined) -> None:
         assert Process((effect.role, 0), self.newest[effect.role, 0].incarnation) in self.attached
 
+    def _on_ServerJoined(self, effect: effects.ServerJoined) -> None:
+        assert Process(Key("server", effect.server), effect.incarnation) in self.built
+        self.nodes.server_joined(effect)
+
     def _on_ServerLost(self, effect: effects.ServerLost) -> None:
-        self.halted = True
+        self.nodes.server_lost(effect)
+        self.halted |= effect.holding
 
     def _on_RolledBack(self, effect: effects.RolledBack) -> None:
-        self.halted = True
+        self.halted = self.nodes.spoiled = True
 
     def _on_Restored(self, effect: effects.Restored) -> None:
         assert self.halted
@@ -346,8 +393,9 @@ class World:
             process = self.newest["worker", worker]
             assert self.attached[process] == generation, "everybody is connected"
             held.add(self.held[process])
-        if self.recovery.state.servers:
-            held = {self.held[self.newest[server.key]] for server in self.recovery.state.servers}
+        self.nodes.restored(effect.shares, effect.version)
+        if self.nodes.shares:
+            held = {self.held[self.newest[server]] for server in self.nodes.holders}
         assert held == {effect.version}, "all hold the same"
         if effect.state is not None:
             assert (effect.version, effect.state) == self.stored.get(self.complete, (0, b""))
@@ -365,8 +413,11 @@ class World:
         state = self.recovery.state
         assert (state.phase, state.started, self.halted) == (Phase.RUNNING, True, False)
         for task in self.recovery.tasks.values():
-            wanted = {TaskState.READY} if task.role == "server" else {TaskState.ATTACHED, TaskState.LEFT}
-            assert task.state in wanted, f"{task.name} is {task.state}"
+            there = TaskState.READY if task.role == "server" else TaskState.ATTACHED
+            member = task.key in self.nodes.all or task.role not in ("worker", "server")
+            assert task.state == (there if member else TaskState.LEFT), f"{task.name} is {task.state}"
+        assert self.nodes.moving is None, "a repartition has no end"
+        assert self.nodes.joined == set(self.nodes.of_role("server")), "whoever is there has been announced"
         assert len(self.alive) == sum(task.state != TaskState.LEFT for task in self.recovery.tasks.values())
 
     def signature(self) -> str:
@@ -387,7 +438,8 @@ class World:
             (process.key, self.held.get(process), self.attached.get(process, -1) - state.generation)
             for process in self.alive
         )
-        more = (self.halted, self.begun, self.failed, self.version, self.complete, self.ring, state.leaving)
+        nodes = (sorted(self.nodes.all), self.nodes.shares, self.nodes.moving, self.nodes.spoiled, state.moving)
+        more = (nodes, self.halted, self.begun, self.failed, self.version, self.complete, self.ring, state.leaving)
         return repr((tasks, state.phase, state.generation, owed, versions, more))
 
     def copy(self) -> World:

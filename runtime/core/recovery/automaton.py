@@ -133,6 +133,7 @@ class Recovery:
             self.state.emit(AuxiliaryJoined(task.role))
         elif self.state.started and not task.notified:
             self.state.emit(WorkerJoined(task.id, task.incarnation))
+            task.awaited = True
         task.notified = True
         self._check()
 

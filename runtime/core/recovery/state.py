@@ -78,7 +78,14 @@ class RecoveryState:
 
     def admit(self, node: Key) -> TaskLife:
         """Add a node that waits for its place; whatever asks for workers, servers or clients sees it from now on."""
-        task = TaskLife(role=node.role, id=node.number, state=TaskState.PENDING, holders={"scheduler"}, admitted=True)
+        task = TaskLife(
+            role=node.role,
+            id=node.number,
+            state=TaskState.PENDING,
+            holders={"scheduler"},
+            admitted=True,
+            awaited=False,
+        )
         if node.role == "server":
             self.layout = self.layout.with_server(node)
             self.servers.append(task)
@@ -102,9 +109,10 @@ class RecoveryState:
     def is_awaited(self, task: TaskLife) -> bool:
         """Whether a recovery waits for this worker.
 
-        Not for one that is gone for good, nor, if the others can continue without it, for one that waits for a place.
+        Not for one that is gone for good, nor, if the others can continue without it, for one that waits for a place;
+        they always can without one that was never there.
         """
-        return task.state not in self._absent
+        return task.state not in self._absent and (task.awaited or task.state != TaskState.PENDING)
 
     def unattached(self, clients: Sequence[TaskLife]) -> bool:
         """Whether one of these is awaited and not attached yet."""

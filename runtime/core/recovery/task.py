@@ -30,6 +30,8 @@ class TaskLife(msgspec.Struct, kw_only=True):
     """Kills of the plan that keep the task from starting."""
     admitted: bool = False
     """Whether it was launched while the job ran."""
+    awaited: bool = True
+    """Whether others may have to wait for it while it has no place: not for one that was never there."""
     useful: bool = False
     """Whether this incarnation was useful: a worker delivered a gradient, another task was ready for work."""
     futile: int = 0

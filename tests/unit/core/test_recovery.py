@@ -23,6 +23,7 @@ from runtime.core.recovery.servers import Servers
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import ImpossibleTransitionError, Phase, PhaseStep, TaskState
 from runtime.core.recovery.task import TaskLife
+from strategies.protocol import NodeId
 from tests.support.recovery_world import Process, World
 
 LIVE = Rules()
@@ -71,7 +72,10 @@ def play(world: World, choices: Sequence[int]) -> World:
         answers = world.possible(faults=False)
         found = answers if answers and choice % 2 else world.possible()
         if found:
-            world.do(found[choice // 2 % len(found)])
+            kinds = sorted({action[0] for action in found})  # else what is rarely possible would rarely happen
+            kind, choice = kinds[choice // 2 % len(kinds)], choice // 2 // len(kinds)
+            of_kind = [action for action in found if action[0] == kind]
+            world.do(of_kind[choice % len(of_kind)])
     world.settle()
     world.check_settled()
     return world
@@ -117,12 +121,24 @@ def explore(start: World, faults: Sequence[str]) -> tuple[int, int]:
         ("restart", "hold", "release"),
         ("save", "die"),
         ("die", "link lost"),
+        ("admit", "die"),
+        ("admit", "dismiss"),
+        ("admit", "hold", "release"),
     ],
     ids="-".join,
 )
 def test_every_order_of_answers_and_faults(workers: int, servers: int, failover: str, faults: tuple[str, ...]) -> None:
     states, ends = explore(begun(rules("live", failover), workers, servers), faults)
-    assert states > 15
+    assert states > 12
+    assert ends > 0
+
+
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize(("workers", "servers"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("faults", [("repartition", "die"), ("admit", "repartition", "die")], ids="-".join)
+def test_every_order_of_a_repartition(workers: int, servers: int, failover: str, faults: tuple[str, ...]) -> None:
+    states, ends = explore(begun(rules("live", failover), workers, servers), faults)
+    assert states > 30
     assert ends > 0
 
 
@@ -181,6 +197,33 @@ def takes_the_oldest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replicas, "agree", lambda versions: original({k: -v for k, v in versions.items()}))
 
 
+def takes_newcomers_for_holders(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Servers, "keepers", property(lambda self: self.state.layout.servers))
+
+
+def mourns_who_held_nothing(patch: pytest.MonkeyPatch) -> None:
+    original = Recovery._server_ended
+
+    def ended(self: Recovery, task: TaskLife, *about: Any) -> None:
+        holding = self.state.holds(task)
+        original(self, task, *about)
+        if not holding:
+            self.policy.begin_again()
+
+    patch.setattr(Recovery, "_server_ended", ended)
+
+
+def moves_before_all_is_stored(patch: pytest.MonkeyPatch) -> None:
+    original = Recovery._look_who_moves
+
+    def look(self: Recovery) -> None:
+        if self.state.moving is not None:
+            self.state.moving = (-1, self.state.moving[1])
+        original(self)
+
+    patch.setattr(Recovery, "_look_who_moves", look)
+
+
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     launches_at_once,
     hears_the_dead,
@@ -189,6 +232,9 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     forgets_the_generation,
     waits_for_nobody,
     takes_the_oldest,
+    takes_newcomers_for_holders,
+    mourns_who_held_nothing,
+    moves_before_all_is_stored,
 ]
 
 
@@ -338,11 +384,71 @@ def test_what_cannot_be_is_refused_with_what_went_before_and_changes_nothing() -
     world.check_settled()
 
 
+NEW = NodeId.worker(2)
+
+
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize(("servers", "lost"), [(1, NodeId.server(0)), (1, NodeId.worker(1)), (0, NodeId.worker(1))])
+def test_nobody_waits_for_a_node_that_is_pending_for_ever(servers: int, lost: NodeId, failover: str) -> None:
+    world = begun(rules("live", failover), 2, servers)
+    world.do(("admit", "worker"))
+    world.owed = [about for about in world.owed if about[0] != "place"]
+    unregister(world, lost)
+    world.settle()
+    assert (world.halted, world.recovery.state.phase) == (False, Phase.RUNNING)
+    assert world.recovery.tasks[NEW].state == TaskState.PENDING
+
+
+def test_all_wait_for_a_worker_that_was_there_before() -> None:
+    """With ``failover=checkpoint``, also while the restarted worker has no place."""
+    world = begun(rules("live", "checkpoint"), 2, 1)
+    world.do(("restart", NodeId.worker(1)))
+    world.owed = [about for about in world.owed if about[0] != "place"]
+    world.settle()
+    assert world.halted
+
+
+def test_a_repartition_that_a_loss_has_overtaken_is_void() -> None:
+    """The servers that hold the parameters go back to the checkpoint before, and keep what they have."""
+    world = begun(LIVE, 1, 2)
+    world.do(("update",))
+    world.do(("repartition", ((NodeId.server(1), 1.0),)))
+    unregister(world, NodeId.server(1))
+    world.settle()
+    world.check_settled()
+    assert (world.nodes.holders, world.version) == ((NodeId.server(0), NodeId.server(1)), 0)
+
+
+def test_a_repartition_among_one_that_is_gone_leaves_the_shares_as_they_were() -> None:
+    world = begun(LIVE, 1, 1)
+    world.do(("admit", "server"))
+    world.settle()
+    world.do(("update",))
+    world.do(("repartition", ((NodeId.server(1), 1.0),)))
+    unregister(world, NodeId.server(1))
+    assert world.halted
+    world.settle()
+    world.check_settled()
+    assert (world.nodes.holders, world.version) == ((NodeId.server(0),), 1)
+
+
+def test_a_repartition_keeps_the_present_version() -> None:
+    world = begun(LIVE, 1, 1)
+    world.do(("admit", "server"))
+    world.settle()
+    world.do(("update",))
+    world.do(("repartition", ((NodeId.server(1), 1.0), (NodeId.server(0), 3.0))))
+    world.settle()
+    world.check_settled()
+    assert (world.nodes.holders, world.version) == ((NodeId.server(1), NodeId.server(0)), 1)
+
+
 def possible_kinds(world: World) -> set[str]:
     return {action[0] for action in world.possible()}
 
 
 def test_the_world_offers_every_fault() -> None:
     """What it does not offer it does not test."""
-    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update"}
-    assert possible_kinds(begun(LIVE, 2, 0)) == possible_kinds(begun(LIVE, 2, 1)) == wanted_kinds
+    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update", "admit", "dismiss"}
+    assert possible_kinds(begun(LIVE, 2, 0)) == wanted_kinds
+    assert possible_kinds(begun(LIVE, 2, 1)) == {*wanted_kinds, "repartition"}

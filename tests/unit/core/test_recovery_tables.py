@@ -53,6 +53,7 @@ def taken() -> set[tuple[str, str]]:
             play(World(chosen, *SIZES[size]), [random.randrange(10**6) for _ in range(60)])
         for workers, servers in ((1, 1), (2, 0)):
             explore(begun(rules("live", "shards"), workers, servers), ("restart",))
+        explore(begun(rules("live", "shards"), 2, 1), ("hold", "dismiss"))
     return found
 
 
