@@ -71,6 +71,8 @@ class Topology(_Strict, frozen=True):
     transport: Literal["tcp", "shm"]
     collective: Literal["ring", "gloo", "nccl", "ddp"] | None
     """The collective that sums the gradients of replicas; None where there are servers."""
+    server_shares: tuple[Positive, ...] | None
+    """Shares of the parameters by server, in any unit, wherever there are so many servers; None: the same for all."""
 
 
 class Workload(_Strict, frozen=True):

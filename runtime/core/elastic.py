@@ -118,7 +118,7 @@ class Elastic:
     def repartition(self, t: float, command: Repartition) -> None:
         """Store a checkpoint, and let these servers read it; raises :class:`ProtocolError` for impossible ones."""
         servers = tuple(NodeId.server(number) for number in command.servers)
-        shares = command.shares or (1.0,) * len(servers)
+        shares = command.shares or self.executor.job.shares_of(len(servers))
         if missing := [str(server) for server in servers if server in self.awaited]:
             raise ProtocolError(f"{command}: {missing[0]} has not joined yet")
         try:

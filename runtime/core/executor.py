@@ -58,7 +58,7 @@ class Executor:
         finish: Callable[[float, str], None],
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
-        self.layout = Layout.initial(job.num_workers, job.num_servers)
+        self.layout = job.start_layout
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
         """Of the workers of the start."""
         self.cut = cut_for(job, data)

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from runtime.core.convergence import Convergence
+from runtime.core.layout import Layout
 from runtime.core.shards import Range
 
 Status = Literal["done", "failed", "stuck", "interrupted"]
@@ -19,6 +20,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     num_workers: int
     num_servers: int
+    server_shares: tuple[float, ...] = ()
+    """Shares of the parameters by server, in any unit, wherever there are so many servers; else all have the same."""
     num_samples: int
     """Samples of the training data, without those held out."""
     validation_samples: int = 0
@@ -47,6 +50,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lr: float
     lr_at: Callable[[int], float]
     """The schedule's learning-rate factor after a number of applied samples."""
+
+    def shares_of(self, num_servers: int) -> tuple[float, ...]:
+        """The shares of so many servers, in the order of the vector, where nobody chooses others."""
+        fits = len(self.server_shares) == num_servers
+        return self.server_shares if fits else (1.0,) * num_servers
+
+    @property
+    def start_layout(self) -> Layout:
+        """The nodes with which it begins, and the servers' shares."""
+        return Layout.initial(self.num_workers, self.num_servers, self.shares_of(self.num_servers))
 
     @property
     def total_samples(self) -> int | None:

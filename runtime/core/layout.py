@@ -30,14 +30,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     next_server: int
 
     @classmethod
-    def initial(cls, num_workers: int, num_servers: int) -> Layout:
-        """Version 0 of a job of this size: numbers from 0, and the same share for every server."""
+    def initial(cls, num_workers: int, num_servers: int, shares: Sequence[float] = ()) -> Layout:
+        """Version 0 of a job of this size: numbers from 0, and a share for every server; none: the same for all."""
         servers = tuple(NodeId.server(number) for number in range(num_servers))
         return cls(
             version=0,
             workers=tuple(NodeId.worker(number) for number in range(num_workers)),
             servers=servers,
-            shares=tuple((server, 1.0) for server in servers),
+            shares=tuple(zip(servers, shares or (1.0,) * num_servers, strict=True)),
             next_worker=num_workers,
             next_server=num_servers,
         )

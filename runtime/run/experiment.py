@@ -115,6 +115,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
     return Job(
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers,
+        server_shares=config.topology.server_shares or (),
         num_samples=num_samples,
         validation_samples=validation_samples,
         global_batch_samples=workload.global_batch_samples,

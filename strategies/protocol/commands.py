@@ -118,7 +118,7 @@ class Retire(Command, frozen=True, kw_only=True, tag=True):
 
 
 class Repartition(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Divide the parameters among these servers, in this order and in proportion to ``shares`` (empty: equal ones).
+    """Divide the parameters among these servers, in this order and in proportion to ``shares``.
 
     A checkpoint of the present version is stored first, then all of them read their new ranges, and workers connect
     again: training is paused until ``Restored``, whose version is the present one. Computes in progress are void. If
@@ -127,6 +127,7 @@ class Repartition(Command, frozen=True, kw_only=True, tag=True, omit_defaults=Tr
 
     servers: tuple[int, ...]
     shares: tuple[float, ...] = ()
+    """Empty: those of the job (``topology.server_shares``) if it has some for so many servers, else equal ones."""
 
 
 class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):

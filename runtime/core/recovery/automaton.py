@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from runtime.core.layout import Layout
 from runtime.core.recovery.effects import (
     AnyEffect,
     AuxiliaryJoined,
@@ -69,12 +70,20 @@ class Recovery:
         rules: limits and choices.
         num_workers: at the start, numbered from 0.
         num_servers: numbered from 0; 0 of them: the workers are replicas.
+        shares: of the parameters, by server; none: the same for all.
         auxiliaries: roles of which there is one task each, that nobody waits for once the job runs.
     """
 
-    def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        num_workers: int,
+        num_servers: int,
+        auxiliaries: Sequence[str] = (),
+        shares: Sequence[float] = (),
+    ) -> None:
         self.rules = rules
-        self.state = RecoveryState(rules, num_workers, num_servers, auxiliaries)
+        self.state = RecoveryState(rules, Layout.initial(num_workers, num_servers, shares), auxiliaries)
         self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
         self._restarts = 0
 

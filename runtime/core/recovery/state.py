@@ -19,9 +19,8 @@ class RecoveryState:
     ``generation`` counts the losses after which all had to connect again; ``started``: the job has begun.
     """
 
-    def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: Sequence[str]) -> None:
-        self.rules = rules
-        self.layout = Layout.initial(num_workers, num_servers)
+    def __init__(self, rules: Rules, layout: Layout, auxiliaries: Sequence[str]) -> None:
+        self.rules, self.layout = rules, layout
         self.servers = [TaskLife(role=node.role, id=node.number) for node in self.layout.servers]
         self.workers = [TaskLife(role=node.role, id=node.number) for node in self.layout.workers]
         self.auxiliaries = [TaskLife(role=role, id=0) for role in auxiliaries]

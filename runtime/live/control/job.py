@@ -17,7 +17,6 @@ from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.layout import Layout
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.factory import INSEPARABLE, port_for
@@ -63,7 +62,7 @@ class LiveJob:
         self.loop = Loop(beside)
         secret = secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
-        start = Layout.initial(experiment.job.num_workers, experiment.job.num_servers)
+        start = experiment.job.start_layout
         tasks = [str(node) for node in start.nodes]
         self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
@@ -104,7 +103,8 @@ class LiveJob:
             replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,
         )
-        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session)
+        shares = job.shares_of(job.num_servers)
+        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -48,7 +48,15 @@ SEVERED_GRACE_S = 0.5
 class LiveSupervisor:
     """Supervises all tasks but the agent. ``listener`` receives notifications for the job."""
 
-    def __init__(self, loop: Loop, settings: Settings, num_workers: int, num_servers: int, listener: Listener) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        settings: Settings,
+        num_workers: int,
+        num_servers: int,
+        listener: Listener,
+        shares: Sequence[float] = (),
+    ) -> None:
         self.loop, self.settings, self.listener = loop, settings, listener
         rules = Rules(
             failover=settings.failover,
@@ -57,7 +65,7 @@ class LiveSupervisor:
             max_futile=MAX_FUTILE,
             replaces_workers=settings.replaces_workers,
         )
-        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores))
+        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores), shares)
         self.tasks = {key: Task(life=life) for key, life in self.recovery.tasks.items()}
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0

@@ -54,6 +54,7 @@ def assemble(
     shares_memory = experiment.transport == "shm" or replicas is not None
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
+        servers.divide(job.start_layout)
         network = None
         if costs.link_bytes_per_s is not None and num_parameters and not shares_memory:
             network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
@@ -74,6 +75,7 @@ def assemble(
         disturbed = {change.target for change in schedule.changes(SHARED | {"kill"})}
         machines.admit({task: site.name for task, site in homes.items()}, disturbed)
     on_hosts = replicas or HostServers(machines, costs, *sizes)
+    on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # for workers that move between hosts, if all have the same
     host_workers = HostWorkers(

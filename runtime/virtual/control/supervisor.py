@@ -80,7 +80,7 @@ class VirtualSupervisor:
         self._t = 0.0
         """The time of the input that is being carried out."""
         rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
-        self.recovery = Recovery(rules, job.num_workers, job.num_servers)
+        self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
         self._standstill = Standstill(
             clock, costs, machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
         )

@@ -84,6 +84,7 @@ class RegularRun(ABC):
         self.record, self.rows = experiment.record, rows
         self.costs, self.profile, self.staleness_hint = costs, profile, staleness_hint
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
+        self.servers.divide(job.start_layout)
         self.samples = job.global_batch_samples // job.num_workers
         assert job.epochs is not None
         self.total = job.epochs * job.num_samples // self.samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from runtime.core.layout import Layout
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.servers import ServerGroup
@@ -27,6 +28,9 @@ class Replicas(ServerGroup):
         self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
         self.idle_s = self.summed_s = 0.0
+
+    def divide(self, layout: Layout) -> None:
+        """Nothing to do: nobody holds a part."""
 
     @property
     def copy_s(self) -> float:

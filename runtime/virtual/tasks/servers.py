@@ -44,8 +44,9 @@ class ServerGroup(ABC):
 
     def divide(self, layout: Layout) -> None:
         """These servers hold the parameters from now on; all are halted."""
-        if [str(server) for server in layout.holders] != self.names or len(set(layout.shares)) > 1:
-            self._lay_out(layout)
+        before = self.names, self.num_bytes
+        self._lay_out(layout)
+        if (self.names, self.num_bytes) != before:
             self.halt()
 
     def update_s(self, place: int, num_grads: int) -> float:

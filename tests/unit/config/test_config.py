@@ -36,7 +36,7 @@ RAW: dict[str, Any] = {
     "runtime": {"_target_": "runtime.live.LiveRuntime"},
     "cluster": {**BARE, "num_workers": 4},
     "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
-    "topology": {"name": "ps", "num_servers": 2, "transport": "tcp", "collective": None},
+    "topology": {"name": "ps", "num_servers": 2, "transport": "tcp", "collective": None, "server_shares": None},
     "seed": 0,
     "max_time_s": 120.0,
     "eval_every_s": 0.5,

@@ -91,6 +91,7 @@ NEEDS = {
         for name in ("criteo_scale", "imagenet_scale", "cifar_scale")
     },
     "cluster=antdt": " runtime=virtual workload=criteo_scale backend=none",
+    "cluster=dlrover": " runtime=virtual workload=criteo_scale backend=none",
     **{f"straggler={name}": " cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": " cluster.device=null"

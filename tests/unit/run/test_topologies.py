@@ -19,7 +19,13 @@ BOTH = frozenset({"ps", "allreduce"})
 
 
 def config(name: str = "allreduce", **changes: Any) -> Any:
-    fields: dict[str, Any] = {"num_servers": 0, "transport": "tcp", "collective": "ring", **changes}
+    fields: dict[str, Any] = {
+        "num_servers": 0,
+        "transport": "tcp",
+        "collective": "ring",
+        "server_shares": None,
+        **changes,
+    }
     names = SimpleNamespace(strategy="mine", backend="jax")
     return SimpleNamespace(topology=Topology(name=name, **fields), names=names, num_workers=2)
 
