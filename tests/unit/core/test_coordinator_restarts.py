@@ -114,7 +114,7 @@ def test_a_lost_server_voids_everything() -> None:
     desk.core.receive(desk.at(None), inputs.WorkerFailed(2, "late", True))
     assert desk.received(Arrived, Failed)[1:] == []
     desk.restore()
-    assert desk.events[-1] == Restored(t=desk.t, version=0, workers=(0, 1, 2, 3))
+    assert desk.events[-1] == Restored(t=desk.t, version=0, workers=(0, 1, 2, 3), servers=(0,))
     desk.core.receive(desk.at(None), inputs.GradientArrived(1, 1, Timings()))
     desk.say(*compute(0, 1, 2, 3))
     assert [event.grad.id for event in desk.received(Arrived)] == [0]
