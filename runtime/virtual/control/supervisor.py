@@ -147,7 +147,8 @@ class VirtualSupervisor:
         self._tell(t, inputs.Dismiss(NodeId.parse(node), reason))
 
     def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Other servers read the checkpoint that was ordered just before."""
+        """Other servers read the checkpoint that was ordered just before; iterations in progress are void."""
+        self.workers.lose_all()
         self._tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
 
     def hold(self, task: str) -> None:
@@ -198,10 +199,10 @@ class VirtualSupervisor:
             case effects.Fence():
                 role, number = effect.key
                 self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
-                if role == "server":
-                    self._away.add(number)
-                else:
+                if role == "worker":
                     self.workers.lose(number)
+                elif effect.key in self.recovery.state.layout.holders:
+                    self._away.add(number)
             case effects.Wait():
                 self._wait(effect)
             case effects.Kill():

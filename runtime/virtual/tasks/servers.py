@@ -34,6 +34,7 @@ class ServerGroup(ABC):
         self.costs, self.disturb, self.num_parameters = costs, disturb, num_parameters
         self.cores: dict[str, float] = {}
         """Cores of the servers for which some were allocated."""
+        self._shares = Layout.initial(0, num_servers).shares
         self._lay_out(Layout.initial(0, num_servers))
 
     def _lay_out(self, layout: Layout) -> None:
@@ -44,9 +45,9 @@ class ServerGroup(ABC):
 
     def divide(self, layout: Layout) -> None:
         """These servers hold the parameters from now on; all are halted."""
-        before = self.names, self.num_bytes
-        self._lay_out(layout)
-        if (self.names, self.num_bytes) != before:
+        if layout.shares != self._shares:
+            self._shares = layout.shares
+            self._lay_out(layout)
             self.halt()
 
     def update_s(self, place: int, num_grads: int) -> float:
