@@ -200,6 +200,8 @@ class Book:
             case "Retire" if command["node"].startswith("server:"):
                 self.servers.discard(int(command["node"].partition(":")[2]))
                 self.servers |= self.holders  # who holds something stays
+            case "Retire" if self.going_back:
+                self.halt()
             case "Stop":
                 return True
         return False

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -19,7 +19,7 @@ from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
-from runtime.live.control.tasks import MAX_FUTILE, Task, death
+from runtime.live.control.tasks import MAX_FUTILE, OUT_OF_MEMORY, Task, death
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
@@ -39,6 +39,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
 SEVERED_GRACE_S = 0.5
@@ -72,6 +73,8 @@ class LiveSupervisor:
         self.hub: Hub
         self.agents: Agents
         self.orders: Orders
+        self.killed_for_memory: Callable[[Key], bool] = lambda key: False
+        """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -211,6 +214,8 @@ class LiveSupervisor:
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
+                if self.killed_for_memory(task.key) and message.signal:
+                    how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
                 self._tell(gone)
@@ -245,11 +250,11 @@ class LiveSupervisor:
         if key.role == "server":
             self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
 
-    def launch(self, order: LaunchOrder) -> None:
+    def launch(self, order: LaunchOrder, place: Place) -> None:
         """A node more: its task exists from now on, its process when the scheduler has a place."""
         node = NodeId.parse(order.node)
         wanted = self.recovery.receive(inputs.Admit(node, order.pending_s))
-        self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now)
+        self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now, place=place)
         self._carry_out(wanted)
 
     def retire(self, key: Key, reason: str) -> None:

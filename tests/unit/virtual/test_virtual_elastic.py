@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from functools import cache, partial
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -18,9 +18,8 @@ from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
-from runtime.virtual.costs import Costs
 from strategies.protocol import Strategy
-from tests.support.elastic import Growing, Wanderer
+from tests.support.elastic import Wanderer
 from tests.support.invariants import problems
 from tests.support.virtual_runs import EPOCHS, HORIZON_S, Chance, VirtualRun, World, draw_costs, draw_world
 
