@@ -135,12 +135,12 @@ class VirtualSupervisor:
     def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A task may use so much from its next work on."""
         role, number = NodeId.parse(node)
-        of_role: dict[Any, float] = self.servers.cores if role == "server" else self.workers.cores
-        name = node if role == "server" else number
-        if cpu_cores is None:
-            of_role.pop(name, None)
-        else:
-            of_role[name] = cpu_cores
+        if role == "server":
+            self.servers.allocate(node, cpu_cores)
+            return
+        self.workers.cores.pop(number, None)
+        if cpu_cores is not None:
+            self.workers.cores[number] = cpu_cores
 
     def retire(self, t: float, node: str, reason: str) -> None:
         """A node ends now, for good."""
