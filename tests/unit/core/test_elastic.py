@@ -96,7 +96,8 @@ def test_what_cannot_be_breaks_a_law(command: Any, complaint: str) -> None:
     with pytest.raises(ProtocolError) as refused:
         desk.say(command)
     assert str(refused.value) == f"{command}: {complaint}"
-    assert not (desk.launches or desk.retired or desk.moves or desk.core.course.halted)
+    assert desk.launches + desk.retired + desk.moves == []
+    assert not desk.core.course.halted
 
 
 def test_replicas_have_no_servers() -> None:
@@ -381,5 +382,5 @@ def test_without_a_limit_nothing_is_counted() -> None:
 def test_what_is_awaited_gets_nothing_else() -> None:
     desk = desk_of()
     desk.say(Launch(node="worker:3"))
-    with pytest.raises(ProtocolError, match="worker:3.*there is no such node now"):
+    with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
         desk.say(Allocate(node="worker:3", cpu_cores=1.0))
