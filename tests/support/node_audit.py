@@ -1,4 +1,4 @@
-"""Books of the nodes that a record speaks of: numbers, newcomers, who holds the parameters (a part of the laws' audit)."""
+"""Books of the nodes that a record speaks of: numbers, newcomers, holders of the parameters (of the laws' audit)."""
 
 from __future__ import annotations
 
