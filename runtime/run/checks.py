@@ -82,6 +82,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
         asked=frozenset((one.kind, one.target) for one in plan.disturbances),
+        commands=frozenset(command.__name__ for command in strategy.needs),
         containment=config.containment,
     )
     return CheckedJob(

@@ -78,6 +78,10 @@ class Injector:
         if self._changes:
             self.loop.at(self._changes[0].t, self._next)
 
+    def level(self, target: str) -> float:
+        """The part of its cores that the plan leaves a target now."""
+        return self._levels.get((target, "cpu"), RULES["cpu"].neutral)
+
     def moved(self, target: str) -> Place | None:
         """A task moves to another machine: disturbances of the old one do not follow."""
         place = self.machines.move(target)

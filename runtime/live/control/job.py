@@ -19,6 +19,7 @@ from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
+from runtime.live.control.allotting import Allotter
 from runtime.live.control.factory import INSEPARABLE, port_for
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
@@ -81,6 +82,8 @@ class LiveJob:
         self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
+        note, failed = self.session.note, self.session.failed
+        self.session.allotter = Allotter(self.machines, self.injector.level, self.hub.send, note, failed)
         network = self.machines.network
         self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)
         self.session.served = self.sampler.served

@@ -15,6 +15,7 @@ from runtime.core.job import LaunchOrder, RecordSink
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
+from runtime.live.control.allotting import Allotter
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
 from runtime.live.control.replica_port import ReplicaPort
@@ -32,6 +33,7 @@ from runtime.live.transport.messages import (
     Busy,
     Goodbye,
     Message,
+    Paced,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
@@ -67,6 +69,7 @@ class LiveSession:
         self.agent: AgentReady | None = None
         self.sha256 = ""
         self.injector: Injector
+        self.allotter: Allotter
         self.served: Callable[[int, float], None] = lambda server, busy_s: None
         self._final_ticket: int | None = None
         self._joined_by_s: float | None = None
@@ -110,6 +113,8 @@ class LiveSession:
                 self.injector.answered(message)
             case Busy():
                 self.served(identity.id, message.busy_s)
+            case Paced():
+                self.allotter.paced(identity.key, message)
         if (given := input_of(identity.id, message)) is not None:
             self.receive(given)
 
@@ -270,12 +275,24 @@ class LiveSession:
         self.supervisor.restart(NodeId.parse(node), pending_s)
 
     def wants_launch(self, order: LaunchOrder) -> None:
-        """A node more, whose number nobody had."""
-        self.supervisor.launch(order)
+        """A node more, whose number nobody had, if there is a place for it."""
+        try:
+            place = self.allotter.admit(order)
+        except ValueError as error:
+            self._deny(NodeId.parse(order.node), str(error))
+            return
+        self.supervisor.launch(order, place)
+
+    def _deny(self, node: NodeId, reason: str) -> None:
+        if node.role == "server":
+            self.receive(inputs.ServerLost(node.number, 0, reason, holding=False))
+        else:
+            self.receive(inputs.WorkerLost(node.number, 0, reason, restarting=False))
 
     def wants_retire(self, node: str, reason: str) -> None:
         """End a node for good."""
         self.supervisor.retire(NodeId.parse(node), reason)
+        self.allotter.dismiss(NodeId.parse(node))
 
     def wants_repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         """Other servers hold the parameters from now on."""
@@ -283,7 +300,15 @@ class LiveSession:
 
     def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on."""
-        raise NotImplementedError
+        self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
+
+    def built(self, node: NodeId) -> None:
+        """A task's next incarnation keeps what its node may use."""
+        self.allotter.ready(node)
+
+    def killed_for_memory(self, node: NodeId) -> bool:
+        """Whether the kernel has killed the task's process because it used too much memory."""
+        return self.allotter.machines.killed_for_memory(str(node))
 
     def holders(self) -> tuple[NodeId, ...]:
         """The servers that hold parameters now."""

@@ -16,6 +16,7 @@ from runtime.live.transport.messages import (
     Loaded,
     MalformedMessage,
     Message,
+    Paced,
     Report,
     Saved,
     ScoreParts,
@@ -26,8 +27,8 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
-    "worker": CLIENT | {Report, Halted, Saved},
-    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts}),
+    "worker": CLIENT | {Report, Halted, Saved, Paced},
+    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, Paced}),
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }
 """Messages by role; a worker that is a replica also halts, and stores checkpoints."""

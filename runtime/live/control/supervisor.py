@@ -19,7 +19,7 @@ from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
-from runtime.live.control.tasks import MAX_FUTILE, Task, death
+from runtime.live.control.tasks import MAX_FUTILE, OUT_OF_MEMORY, Task, death
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
@@ -39,6 +39,7 @@ from runtime.live.transport.messages import (
     Saved,
     TaskReady,
 )
+from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
 SEVERED_GRACE_S = 0.5
@@ -171,6 +172,7 @@ class LiveSupervisor:
             case TaskReady():
                 task.address, task.side = message.address, message.side
                 self.num_parameters = message.num_parameters
+                self.listener.built(task.key)
                 return inputs.Ready(task.key, incarnation)
             case Attached():
                 return inputs.Attached(task.key, incarnation, message.generation)
@@ -211,6 +213,8 @@ class LiveSupervisor:
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
+                if self.listener.killed_for_memory(task.key) and message.signal:
+                    how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
                 self._tell(gone)
@@ -245,11 +249,11 @@ class LiveSupervisor:
         if key.role == "server":
             self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
 
-    def launch(self, order: LaunchOrder) -> None:
+    def launch(self, order: LaunchOrder, place: Place) -> None:
         """A node more: its task exists from now on, its process when the scheduler has a place."""
         node = NodeId.parse(order.node)
         wanted = self.recovery.receive(inputs.Admit(node, order.pending_s))
-        self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now)
+        self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now, place=place)
         self._carry_out(wanted)
 
     def retire(self, key: Key, reason: str) -> None:

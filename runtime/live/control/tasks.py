@@ -60,6 +60,9 @@ class Death(NamedTuple):
     """Whether it ended because the disk was full."""
 
 
+OUT_OF_MEMORY = Death("used more memory than it may", "oom")
+
+
 def death(exit_code: int, signal: int, last_line: str) -> Death:
     """The death in an exit. A kill from outside is retryable, an error of the task's own code is not."""
     if signal:

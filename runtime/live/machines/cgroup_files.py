@@ -112,7 +112,11 @@ class GroupFiles:
 
     def stat(self) -> dict[str, int]:
         """The counters of ``cpu.stat`` by name."""
-        return {name: int(value) for name, value in (line.split() for line in self.get("cpu.stat").splitlines())}
+        return self.counters("cpu.stat")
+
+    def counters(self, name: str) -> dict[str, int]:
+        """The counters of a control file, one a line, by name."""
+        return {name: int(value) for name, value in (line.split() for line in self.get(name).splitlines())}
 
     def quota(self) -> Quota:
         """The quota that the kernel enforces."""
@@ -128,6 +132,10 @@ class GroupFiles:
 
     def set_memory(self, limit: int | None) -> None:
         """Limit the memory, swap included where the kernel counts it."""
+        raise NotImplementedError
+
+    def memory_kills(self) -> int:
+        """Processes that the kernel has killed because the memory limit was reached."""
         raise NotImplementedError
 
     def throttled(self) -> Throttled:
@@ -181,6 +189,9 @@ class V1(GroupFiles):
             if self.has(name):
                 self.put(name, -1 if limit is None else limit)
 
+    def memory_kills(self) -> int:
+        return self.counters("memory.oom_control").get("oom_kill", 0)
+
     def throttled(self) -> Throttled:
         stat = self.stat()
         return Throttled(stat["nr_periods"], stat["nr_throttled"], stat["throttled_time"] / 1e9)
@@ -220,6 +231,9 @@ class V2(GroupFiles):
         self.put("memory.max", "max" if limit is None else limit)
         if self.has("memory.swap.max"):
             self.put("memory.swap.max", "max" if limit is None else 0)
+
+    def memory_kills(self) -> int:
+        return self.counters("memory.events").get("oom_kill", 0)
 
     def throttled(self) -> Throttled:
         stat = self.stat()

@@ -142,6 +142,10 @@ class Cgroup:
             raise QuotaRefused(f"{part.path}: {limit} bytes of memory requested, the kernel enforces {held}")
         return held
 
+    def memory_kills(self) -> int:
+        """Processes of the group that the kernel has killed because its memory was used up."""
+        return self.parts["memory"].memory_kills()
+
     def throttled(self) -> Throttled:
         """The throttling of the group so far."""
         return self.parts["cpu"].throttled()

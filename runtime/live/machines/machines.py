@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ RELAY_PORT = 6000
 PRIVATE = Path("/dev/shm")
 """Directory for sockets that ends with the run: see ``runtime.containment``."""
 RELAY_EXIT_S = 2.0
+NO_GROUPS = "needs control groups, which are not available here (python run.py doctor says why)"
 
 
 def build_machines(
@@ -61,6 +63,9 @@ class HostMachines:
         """Control groups by target: ``host:0``, ``worker:1``."""
         self.network = shared.network
         self.ports_from = shared.reserve_ports(len(self.serving))
+        self.allocated: dict[str, float] = {}
+        """Cores that a strategy has allocated, by task."""
+        self._memory_kills: dict[str, int] = {}
         self._moves = 0
         self._relay: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as stack:
@@ -72,6 +77,44 @@ class HostMachines:
             stack.pop_all()
         self.places = {task: self._place(task) for task in tasks}
 
+    # ---- tasks that come and go --------------------------------------------------------------------------------------
+
+    def admit(
+        self, task: str, not_on: Collection[str] = (), *, cores: float | None = None, memory_bytes: int | None = None
+    ) -> None:
+        """Make a place for a task that was not there at the start; raises ``ValueError`` if there is none.
+
+        ``not_on``: hosts that are excluded. The limits are set later, and only have to be possible.
+        """
+        if cores is not None and not self.mechanisms.allocations:
+            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
+        if memory_bytes is not None and not self.mechanisms.memory:
+            raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}")
+        self.tasks.append(task)
+        if self.mechanisms.cgroups:
+            self.groups[task] = self._group_above(task).create(self._file_name(task))
+        self.places[task] = self._place(task)
+
+    def dismiss(self, task: str) -> None:
+        """A task has left for good; its group, which its process may still be leaving, goes with the job's."""
+        self.allocated.pop(task, None)
+
+    def allocate(self, task: str, cores: float | None) -> None:
+        """A task may use so many cores, which change what its :meth:`quota` is; raises ``ValueError``: it cannot."""
+        if cores is None:
+            self.allocated.pop(task, None)
+            return
+        if not self.mechanisms.allocations:
+            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
+        self.allocated[task] = cores
+
+    def killed_for_memory(self, task: str) -> bool:
+        """Whether the kernel has killed a process of this task, since the last call, for the memory that it used."""
+        if task not in self.groups or not self.mechanisms.memory:
+            return False
+        before, self._memory_kills[task] = self._memory_kills.get(task, 0), self.groups[task].memory_kills()
+        return self._memory_kills[task] > before
+
     # ---- shares of processors ----------------------------------------------------------------------------------------
 
     def allotment(self, target: str) -> float:
@@ -79,13 +122,13 @@ class HostMachines:
         if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
         cores = None if self.placement is None else self.placement.host(target).cores
-        return min(self.cores_each, cores or self.cores_each)
+        return min(self.cores_each, cores or self.cores_each, self.allocated.get(target, self.cores_each))
 
     def quota(self, target: str, level: float) -> float | None:
         """Cores that remain at a level; None if no limit is needed."""
         if level < 1.0:
             return level * self.allotment(target)
-        return self._host(target).cores if target_of(target).form == "host" else None
+        return self._host(target).cores if target_of(target).form == "host" else self.allocated.get(target)
 
     @property
     def promised_cores(self) -> float:

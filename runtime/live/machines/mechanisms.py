@@ -18,6 +18,8 @@ from runtime.containment import Isolation
 from runtime.errors import ConfigError
 
 CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
+ALLOCATING = frozenset({"Launch", "Allocate"})
+"""Commands by which a strategy says what a node may use. A ``Launch`` with limits is denied without control groups."""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +44,13 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     latency: Literal["none", "netem", "relay"]
     network: bool
     memory: bool
+    allocations: bool = False
+    """Whether control groups limit tasks to the cores that a strategy allocates."""
 
     @property
     def cpu_groups(self) -> bool:
         """Whether control groups limit a task or host to a share of the processor."""
-        return "cgroup" in (self.host_quotas, self.throttles)
+        return self.allocations or "cgroup" in (self.host_quotas, self.throttles)
 
     @property
     def cgroups(self) -> bool:
@@ -73,13 +77,17 @@ def choose_mechanisms(
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
+    allocates = not ALLOCATING.isdisjoint(around.commands)
+    if "Allocate" in around.commands:
+        _demand("cgroup_cpu", "strategy: allocates cores (Allocate)", missing, "or choose runtime=virtual")
     return Mechanisms(
         isolation=_isolation(hosts, around, missing),
         host_quotas=quotas,
         throttles=throttles,
         latency=_latency_mechanism(hosts, missing),
         network=hosts is not None,
-        memory=memory,
+        memory=memory or (allocates and missing("cgroup_memory") is None),
+        allocations=allocates and missing("cgroup_cpu") is None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost, Message
+from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost, Message, Pace, Paced
 
 
 def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message]) -> None:
@@ -20,6 +20,8 @@ def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message]
             return
         if isinstance(message, Attach):
             channel.tell(_attach(links, message))
+        elif isinstance(message, Pace):
+            channel.tell(Paced(bytes_per_s=links.pace(message.bytes_per_s)))
         elif message is not None:
             channel.tell(_answer(links, message, obey))
 

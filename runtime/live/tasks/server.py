@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.store import Store, save_part
-from runtime.live.transport.address import connect, listen, tune
+from runtime.live.transport.address import connect, listen, pace, tune
 from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.buffers import SharedBuffers
@@ -28,6 +28,8 @@ from runtime.live.transport.messages import (
     LoadCheckpoint,
     Loaded,
     Message,
+    Pace,
+    Paced,
     SaveCheckpoint,
     ScoreParts,
     TaskReady,
@@ -47,6 +49,8 @@ class Server:
         self.spec, self.identity, self.store = spec, identity, store
         self.num_parameters = num_parameters
         self.generation = 0
+        self.rate: int | None = None
+        """Bytes per second at which each link may send; None: no limit."""
         self.directory = Path(spec.run_dir) / "checkpoints"
         self.selector = selectors.DefaultSelector()
         self.links: dict[tuple[str, int], DataLink] = {}
@@ -112,6 +116,8 @@ class Server:
                 self._save(message)
             case LoadCheckpoint():
                 self._load(message)
+            case Pace():
+                self._pace(message.bytes_per_s)
             case Goodbye():
                 self.running = False
             case _:
@@ -155,6 +161,11 @@ class Server:
             begun = time.perf_counter()
             time.sleep(asked_s)
             self.injected_s += time.perf_counter() - begun
+
+    def _pace(self, bytes_per_s: int | None) -> None:
+        self.rate = bytes_per_s
+        held = [pace(link.sock, bytes_per_s) for link in self.links.values()]
+        self.send(Paced(bytes_per_s=min((rate for rate in held if rate is not None), default=None)))
 
     def _fence(self, message: Fence) -> None:
         who = (message.role, message.id)
@@ -241,6 +252,8 @@ class Server:
         if (old := self.links.get(who)) is not None:
             self._hang_up(old)
         self.links[who] = link
+        if self.rate is not None:
+            pace(link.sock, self.rate)
 
     def _watch(self, link: DataLink) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.sending else 0)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
+import struct
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,9 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 128
 SOCKET_DEADLINE_S = 60.0
 """Second line of defence behind heartbeats: no blocking call waits longer than this without a check."""
+SO_MAX_PACING_RATE = 47
+"""Linux's number of a socket option that Python does not name; bytes per second as 64 bits."""
+UNPACED = (1 << 64) - 1
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +92,18 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+
+
+def pace(sock: socket.socket, bytes_per_s: int | None) -> int | None:
+    """Limit the rate at which a connection sends; returns the limit that the kernel has, None: no limit.
+
+    The kernel spaces the segments itself (any user may ask for that), on TCP only.
+    """
+    if sock.family != socket.AF_INET:
+        return None
+    sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s or UNPACED))
+    held = struct.unpack("=Q", sock.getsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 8))[0]
+    return None if held == UNPACED else int(held)
 
 
 def congestion_control() -> str:

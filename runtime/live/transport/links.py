@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.transport.address import Address, connect
+from runtime.live.transport.address import Address, connect, pace
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
@@ -33,6 +33,8 @@ class ServerLinks:
         self.shortcuts: dict[Address, Address] = {}
         """Servers on this task's own host are reached directly, without the relay of emulated latency."""
         self.received_s = 0.0
+        self.rate: int | None = None
+        """Bytes per second at which each connection may send; None: no limit."""
         self.generation = 0
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
@@ -45,6 +47,14 @@ class ServerLinks:
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
         for address in servers:
             self.socks.append(self._call(address))
+        if self.rate is not None:
+            self.pace(self.rate)
+
+    def pace(self, bytes_per_s: int | None) -> int | None:
+        """Limit the rate of every connection, now and after :meth:`attach`; returns the least that the kernel has."""
+        self.rate = bytes_per_s
+        held = [pace(sock, bytes_per_s) for sock in self.socks]
+        return min((rate for rate in held if rate is not None), default=None)
 
     def _call(self, address: Address) -> socket.socket:
         sock = connect(self.shortcuts.get(address, address))

@@ -113,6 +113,12 @@ class ComputeReference(AuxiliaryOrder, frozen=True, kw_only=True, tag=True):
     """Scorer: compute a reference gradient, and push it to the servers."""
 
 
+class Pace(Message, frozen=True, kw_only=True, tag=True):
+    """Worker, server: send parameters and gradients at most at this rate; None: no limit. Answered by ``Paced``."""
+
+    bytes_per_s: int | None = None
+
+
 class Goodbye(Message, frozen=True, kw_only=True, tag=True):
     """The job is over."""
 
@@ -323,6 +329,12 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
     injected_s: float
 
 
+class Paced(Message, frozen=True, kw_only=True, tag=True):
+    """The rate to which the kernel limits each of the task's data connections; None: there is no limit."""
+
+    bytes_per_s: int | None
+
+
 class Heartbeat(Message, frozen=True, kw_only=True, tag=True):
     """The task or agent is alive."""
 
@@ -340,6 +352,7 @@ AnyMessage = (
     | Work
     | EvaluateVersion
     | ComputeReference
+    | Pace
     | Goodbye
     | Update
     | Fence
@@ -362,6 +375,7 @@ AnyMessage = (
     | Saved
     | Loaded
     | Busy
+    | Paced
     | Heartbeat
 )
 

@@ -70,8 +70,13 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.places.get(str(NodeId(role, number)), Place())
 
     def device_of(self, worker: int) -> dict[str, float] | None:
-        """The profile that paces a worker: its own device's, its host's, or the cluster's."""
-        return self.devices[worker] if self.devices else self.place("worker", worker).device or self.device
+        """The profile that paces a worker: its own device's, its host's, or the cluster's.
+
+        One that was not there at the start has the device of worker 0.
+        """
+        if self.devices:
+            return self.devices[worker if worker < len(self.devices) else 0]
+        return self.place("worker", worker).device or self.device
 
     def shortcuts(self, role: str, number: int) -> dict[Address, Address]:
         """Direct addresses of servers on a task's own host, by the address at which others reach them."""
