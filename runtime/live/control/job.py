@@ -83,6 +83,7 @@ class LiveJob:
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
         note, failed = self.session.note, self.session.failed
+        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         self.session.allotter = Allotter(self.machines, self.injector.level, self.hub.send, note, failed)
         network = self.machines.network
         self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)

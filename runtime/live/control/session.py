@@ -34,6 +34,7 @@ from runtime.live.transport.messages import (
     Goodbye,
     Message,
     Paced,
+    TaskReady,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
@@ -105,6 +106,8 @@ class LiveSession:
         """Process a task's message; raises ``ConnectionError`` if it must end the connection."""
         refuse_foreign(identity.role, message)
         if self.supervisor.receive(identity, message):
+            if isinstance(message, TaskReady):
+                self.allotter.ready(identity.key)
             return
         match message:
             case VersionEvaluated():
@@ -301,14 +304,6 @@ class LiveSession:
     def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on."""
         self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
-
-    def built(self, node: NodeId) -> None:
-        """A task's next incarnation keeps what its node may use."""
-        self.allotter.ready(node)
-
-    def killed_for_memory(self, node: NodeId) -> bool:
-        """Whether the kernel has killed the task's process because it used too much memory."""
-        return self.allotter.machines.killed_for_memory(str(node))
 
     def holders(self) -> tuple[NodeId, ...]:
         """The servers that hold parameters now."""

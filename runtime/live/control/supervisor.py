@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -73,6 +73,8 @@ class LiveSupervisor:
         self.hub: Hub
         self.agents: Agents
         self.orders: Orders
+        self.killed_for_memory: Callable[[Key], bool] = lambda key: False
+        """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -172,7 +174,6 @@ class LiveSupervisor:
             case TaskReady():
                 task.address, task.side = message.address, message.side
                 self.num_parameters = message.num_parameters
-                self.listener.built(task.key)
                 return inputs.Ready(task.key, incarnation)
             case Attached():
                 return inputs.Attached(task.key, incarnation, message.generation)
@@ -213,7 +214,7 @@ class LiveSupervisor:
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
-                if self.listener.killed_for_memory(task.key) and message.signal:
+                if self.killed_for_memory(task.key) and message.signal:
                     how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)

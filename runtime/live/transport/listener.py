@@ -39,14 +39,6 @@ class Listener(Protocol):
         """A task will be started on another machine; returns its place if machines are emulated."""
         ...
 
-    def built(self, node: NodeId) -> None:
-        """A task's process is built, and can be told what it may use."""
-        ...
-
-    def killed_for_memory(self, node: NodeId) -> bool:
-        """Whether the kernel has killed the task's process because it used too much memory."""
-        ...
-
     def failed(self, reason: str) -> None:
         """The run cannot continue."""
         ...
