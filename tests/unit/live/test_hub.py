@@ -198,6 +198,7 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Work",
         "EvaluateVersion",
         "ComputeReference",
+        "Pace",
         "Goodbye",
         "Update",
     }

@@ -216,7 +216,7 @@ def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
     world.die(("worker", 1))
     assert world.launched[("worker", 1)] == 1
     assert len(world.said(Fence)) == 2
-    assert ("WorkerLost", 1, 0, "killed by signal 9", True) in world.heard
+    assert ("WorkerLost", 1, 0, "killed by signal 9", True, "killed") in world.heard
     assert not world.supervisor.admit(Identity("worker", 1, 0)), "the dead do not call"
     world.connect(("worker", 1))
     world.attach(("worker", 1))
@@ -276,7 +276,7 @@ def test_when_our_own_clock_jumps_nobody_else_is_to_blame() -> None:
 def test_without_restarts_a_worker_leaves_and_the_last_one_is_missed() -> None:
     world = started(max_restarts=0)
     world.die(("worker", 0))
-    assert ("WorkerLost", 0, 0, "killed by signal 9", False) in world.heard
+    assert ("WorkerLost", 0, 0, "killed by signal 9", False, "killed") in world.heard
     assert not world.said(Launch)
     incarnation = world.supervisor.tasks["worker", 1].incarnation
     world.tell(

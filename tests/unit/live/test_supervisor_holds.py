@@ -23,7 +23,7 @@ from tests.unit.live.test_supervisor import World, recover, started
 def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
     world = started()
     world.supervisor.hold(("worker", 0), "killed by the plan")
-    assert world.heard[-1] == ("WorkerLost", 0, 0, "killed by the plan", True)
+    assert world.heard[-1] == ("WorkerLost", 0, 0, "killed by the plan", True, "killed")
     kills = [message for _, message in world.sent if isinstance(message, KillTask)]
     assert [(kill.role, kill.id, kill.incarnation) for kill in kills] == [("worker", 0, 0)]
     launches = len([message for _, message in world.sent if isinstance(message, Launch)])

@@ -1,0 +1,196 @@
+"""Nodes that come and go while a live job trains, and parameters that move: the ledger proves what happened to samples.
+
+A process that is stopped holds a switch at a known point: a server that holds parameters before the checkpoint, a new
+one after it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.support.invariants import problems
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+CONF = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=switching")
+SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
+SWITCHING = (*LEDGER, *PACED, *CONF, *SMALL, "save_parameters=true")
+ENDLESS = (*SWITCHING, "workload.epochs=null")
+GROW = ("wait 5", "servers 4", "divide 4", "wait 8")
+SHRINK = ("divide 1", "servers 1")
+LONG_LEASE = "runtime.lease_s=20"
+"""So that a process that the test stops is not taken for dead."""
+
+
+def steps(*orders: str) -> str:
+    return f"strategy.steps=[{','.join(repr(order) for order in orders)}]"
+
+
+def holders(run: Run) -> list[list[int]]:
+    """Who held the parameters after every rollback and repartition."""
+    return [event["servers"] for event in run.events("Restored")]
+
+
+def steps_are_done(run: Run) -> bool:
+    states = [line["state"] for line in run.lines() if line.get("state")]
+    return bool(states) and states[-1]["steps_left"] == 0
+
+
+def finish(run: Run) -> None:
+    """The whole script, some more updates, and a good end in which the ledger balances."""
+    run.await_that(lambda: steps_are_done(run), "all steps")
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def stop(run: Run, role: str, number: int) -> int:
+    """Stop a process; returns its number, to be continued."""
+    pid = run.pid_of(role, number)
+    assert run.unregister((role, number), signal.SIGSTOP)
+    return pid
+
+
+# ---- growing and shrinking ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["bsp", "asp"])
+def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: str) -> None:
+    grow = ("wait 5", "workers 4", "servers 4", "divide 4", "wait 10", "workers 3", *SHRINK, "workers 2", "wait 5")
+    run = start("run", *SWITCHING, f"strategy.rule={rule}", "workload.epochs=12", steps(*grow), env=ALLOW).finish()
+    assert run.finished["status"] == "done"
+    assert (run.parameters() == 12).all()
+    assert holders(run) == [[0, 1, 2, 3], [0]]
+    assert sorted(event["server"] for event in run.events("ServerJoined")) == [1, 2, 3]
+    assert {(event["worker"], event["cause"]) for event in run.events("Lost")} == {(2, "retired"), (3, "retired")}
+    assert {event["grad"]["worker"] for event in run.events("Arrived")} == {0, 1, 2, 3}
+    assert problems(run.lines()) == []
+
+
+def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
+    """Momentum moves with its part; afterwards servers die and read what others have stored."""
+    task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=2", "workload/optimizer=sgd")
+    still = start("still", *task, steps(), env=ALLOW).finish()
+    moved = start("moved", *task, "checkpoint_every_s=null", steps(*GROW, "divide 2", *SHRINK), env=ALLOW).finish()
+    assert holders(moved) == [[0, 1, 2, 3], [0, 1], [0]]
+    assert moved.sha256 == still.sha256
+
+
+def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> None:
+    """No checkpoint but those of the switches: server 0 begins with a range that it does not hold any more."""
+    run = start("run", *ENDLESS, "checkpoint_every_s=null", steps(*GROW, "divide 1", "wait 300"), env=ALLOW)
+    run.await_events("Restored", 2)
+    assert run.unregister(("server", 0))
+    run.await_events("Restored", 3)
+    assert holders(run)[-1] == [0]
+    versions = [event["version"] for event in run.events("Restored")]
+    assert versions[2] == versions[1]
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+# ---- deaths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("role", "number"), [("worker", 0), ("server", 0)])
+def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> None:
+    """They are pending when it dies, and join afterwards."""
+    run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
+    run.await_notes("Requested", 2)
+    assert run.unregister((role, number))
+    finish(run)
+    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
+
+
+@pytest.mark.parametrize(("role", "number"), [("worker", 1), ("server", 1)])
+def test_a_death_before_the_checkpoint_of_a_switch(start: Start, role: str, number: int) -> None:
+    two = ("topology.num_servers=2", LONG_LEASE, "runtime.heartbeat_s=0.2")
+    run = start("run", *ENDLESS, *two, steps("wait 5", "servers 4", "wait 20", "divide 4", "wait 5"), env=ALLOW)
+    run.await_events("ServerJoined", 2)
+    slow = stop(run, "server", 0)
+    run.await_notes("Repartitioning")
+    assert run.unregister((role, number))
+    run.await_that(lambda: any(note["role"] == role for note in run.notes("Exited")), "its end")
+    os.kill(slow, signal.SIGCONT)
+    finish(run)
+    assert holders(run)[-1] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("role", "number"), [("worker", 1), ("server", 0), ("server", 1)])
+def test_a_death_after_the_checkpoint_of_a_switch(start: Start, role: str, number: int) -> None:
+    """A new server does not read yet: the others wait for it, and one of them dies."""
+    run = start("run", *ENDLESS, LONG_LEASE, steps("servers 4", "wait 20", "divide 4", "wait 5", *SHRINK), env=ALLOW)
+    run.await_events("ServerJoined", 3)
+    slow = stop(run, "server", 3)
+    run.await_notes("Repartitioning")
+    run.await_that(lambda: run.notes("Checkpointed")[-1]["version"] == run.version, "the checkpoint of the switch")
+    assert run.unregister((role, number))
+    run.await_that(lambda: any(note["role"] == role for note in run.notes("Exited")), "its end")
+    os.kill(slow, signal.SIGCONT)
+    finish(run)
+    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
+
+
+def test_a_holder_that_is_on_its_way_out_dies_in_the_switch(start: Start) -> None:
+    """It holds nothing any more, but the job learns that only at the end of the switch."""
+    two = ("topology.num_servers=2", LONG_LEASE)
+    run = start("run", *ENDLESS, *two, steps("wait 20", "divide 1", "servers 1", "wait 5"), env=ALLOW)
+    run.await_training(3)
+    leaving = run.pid_of("server", 1)
+    slow_reader = run.pid_of("worker", 0)
+    run.await_notes("Repartitioning")
+    os.kill(slow_reader, signal.SIGSTOP)  # it does not attach, so the switch is not over
+    os.kill(leaving, signal.SIGKILL)
+    run.await_that(lambda: run.notes("Exited"), "its end")
+    os.kill(slow_reader, signal.SIGCONT)
+    finish(run)
+    assert holders(run)[-1] == [0]
+
+
+def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(start: Start) -> None:
+    run = start("run", *ENDLESS, steps("servers 2", "wait 30", "servers 2", "divide 2", "wait 5"), env=ALLOW)
+    run.await_events("ServerJoined")
+    assert run.unregister(("server", 1))
+    (lost,) = run.await_events("ServerLost")
+    assert (lost["server"], lost["holding"], lost["cause"]) == (1, False, "killed")
+    assert not run.events("Restored")
+    finish(run)
+    assert holders(run) == [[0, 2]]
+
+
+def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: Start) -> None:
+    run = start("run", *ENDLESS, steps("wait 3", "servers 2", "workers 3", "divide 2", "wait 5"), env=ALLOW)
+    run.await_notes("Requested")
+    run.await_that(lambda: ("server", 1) in run.pids(), "the process of the new server")
+    run.unregister(("server", 1))
+    finish(run)
+    (new,) = [server for server in holders(run)[-1] if server]
+    denied = [event["node"] for event in run.events("Denied")]
+    lost = [f"server:{event['server']}" for event in run.events("ServerLost") if not event["holding"]]
+    assert denied + lost == [f"server:{number}" for number in range(1, new)]
+
+
+# ---- what nodes may use ---------------------------------------------------------------------------------------------
+
+
+def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
+    """A worker, a server, and the worker's next incarnation."""
+    orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")
+    run = start("run", *ENDLESS, orders, env=ALLOW)
+    rates = lambda: [(n["node"], n["link_bytes_per_s"]) for n in run.notes("Enforced") if "link_bytes_per_s" in n]  # noqa: E731
+    run.await_that(lambda: len(rates()) == 2, "both rates")
+    assert sorted(rates()) == [("server:0", 3_000_000), ("worker:0", 2_000_000)]
+    assert run.unregister(("worker", 0))
+    run.await_that(lambda: len(rates()) == 3, "the rate of its successor")
+    run.interrupt()
+    assert_uses_are_exact(run)
