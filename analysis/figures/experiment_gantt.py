@@ -14,6 +14,7 @@ from analysis.figures.timeline import draw_segments, draw_updates, frame_lanes, 
 from analysis.measures.metrics import jct_s
 from analysis.measures.segments import segments
 from analysis.records.load import Run
+from analysis.records.members import numbers_of
 from analysis.records.provenance import caption
 
 ITERATIONS = 4
@@ -23,7 +24,7 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     by, shown = results.spec.figure.by, []
     records = list(results.records.values())
-    num_workers = max(run.job["num_workers"] for _, run in records)
+    num_workers = max(len(numbers_of(run, "worker")) for _, run in records)
     with styled():
         page = new_page((0.75 + 0.2 * num_workers) * len(records) + 0.3, caption(results.metas))
         grid = np.atleast_1d(page.subplots(len(records), 1, sharex=True))
@@ -36,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
             draw_segments(axes, inside)
             updates = run.tables.updates.assign(t=run.tables.updates["t"] - start)
             draw_updates(axes, updates[updates["t"].between(0.0, width)], lane=-1.0)
-            lanes = {float(worker): f"worker {worker}" for worker in range(run.job["num_workers"])}
+            lanes = {float(worker): f"worker {worker}" for worker in numbers_of(run, "worker")}
             frame_lanes(axes, {-1.0: "updates", **lanes}, 0.0, width)
             axes.set_title(f"{cell.levels[by]}: {idle_frac(run):.0%} idle, an update every {period(run):.3g} s")
             shown.append(inside.assign(**{by: cell.levels[by]}))

@@ -76,7 +76,7 @@ def _timeline(run: Run, folder: Path, about: str) -> Path | None:
     frame_lanes(axes, {-1.0: "updates", **lanes}, start, end)
     for each in (*overview, axes):
         draw_windows(each, windows)
-        draw_restarts(each, run.tables.restarts, run.job["num_workers"])
+        draw_restarts(each, run.tables.restarts, len(numbers_of(run, "worker")))
     keys = lane_keys(len(windows) > 0, run.tables.restarts["what"])
     page.legend(handles=keys, loc="outside upper left", ncols=8, columnspacing=1.1, handlelength=1.0)
     return save(page, folder / "timeline.png", shown)

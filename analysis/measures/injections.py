@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.measures.disturbances import achieved
 from analysis.records.load import Run
+from analysis.records.members import numbers_of
 from analysis.records.nodes import parse_node
 from analysis.records.schema import DURATIONS
 from analysis.records.tables import Tables
@@ -131,7 +132,7 @@ def _context_of(run: Run) -> _Context:
     size = getattr(run.finished, "num_parameters", None) or run.job.get("num_parameters")
     single = run.job.get("num_servers") == 1 and size is not None
     return _Context(
-        all_workers=frozenset(range(run.job["num_workers"])),
+        all_workers=frozenset(numbers_of(run, "worker")),
         on_host={
             host["number"]: frozenset(node.number for node in map(parse_node, host["tasks"]) if node.role == "worker")
             for host in hosts

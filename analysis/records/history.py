@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from analysis.records.nodes import parse_node
 from analysis.records.schema import (
     Apply,
     Arrived,
@@ -22,11 +21,11 @@ from analysis.records.schema import (
     Line,
     Lost,
     Parked,
-    Restart,
     Restored,
     RollingBack,
     ServerLost,
     Timings,
+    halts,
 )
 
 
@@ -138,7 +137,7 @@ class History:
                 self.forget(worker)
                 if self.going_back:
                     self.halt()
-            case ServerLost():
+            case ServerLost(holding=True):
                 self.halt()
             case Restored(version=version):
                 self.restored(version)
@@ -160,7 +159,7 @@ class History:
                     self.applied(line.t, command)
                 case Drop():
                     self.dropped(line.t, command)
-                case Restart(node=node) if self.going_back or parse_node(node).role == "server":
+                case _ if halts(command, going_back=self.going_back):
                     self.halt()
                     return
 

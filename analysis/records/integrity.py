@@ -22,13 +22,13 @@ from analysis.records.schema import (
     LayoutChanged,
     Line,
     Lost,
-    Restart,
     Restored,
     RollingBack,
     Score,
     Scored,
     ServerLost,
     Started,
+    halts,
 )
 
 LIMIT = 20
@@ -165,7 +165,7 @@ class _Lives:
                 self.here.pop(worker, None)
             case Joined(worker=worker, incarnation=incarnation):
                 self.here[worker] = incarnation
-            case ServerLost():
+            case ServerLost(holding=True):
                 self._halt()
             case Restored(version=version, workers=workers):
                 self.halted, self.going_back, self.version = False, False, version
@@ -202,7 +202,7 @@ class _Lives:
                 if worker in self.busy:
                     yield f"Compute for worker {worker} while it was computing"
                 self.busy.add(worker)
-            case Restart(node=node) if self.going_back or parse_node(node).role == "server":
+            case _ if halts(command, going_back=self.going_back):
                 self._halt()
             case Score(grad=grad):
                 if grad not in self.unused - self.asked:

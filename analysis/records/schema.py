@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from analysis.records.nodes import parse_node
 from strategies.protocol import Grad as Grad
 from strategies.protocol import NodeUse as NodeUse
 from strategies.protocol import Timings as Timings
@@ -59,6 +60,7 @@ class Lost(_Tagged, frozen=True, tag=True, gc=False):
     incarnation: int
     reason: str = ""
     restarting: bool = False
+    cause: str = "killed"
 
 
 class Joined(_Tagged, frozen=True, tag=True, gc=False):
@@ -69,10 +71,26 @@ class Joined(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class ServerLost(_Tagged, frozen=True, tag=True, gc=False):
-    """A server is gone; commands are void until :class:`Restored`."""
+    """A server is gone; commands are void until :class:`Restored`, unless it held nothing."""
 
     server: int
     incarnation: int
+    reason: str = ""
+    cause: str = "killed"
+    holding: bool = True
+
+
+class ServerJoined(_Tagged, frozen=True, tag=True, gc=False):
+    """A server that was launched is there; it holds nothing yet."""
+
+    server: int
+    incarnation: int
+
+
+class Denied(_Tagged, frozen=True, tag=True, gc=False):
+    """What was requested for this node is not available."""
+
+    node: str
     reason: str = ""
 
 
@@ -81,6 +99,7 @@ class Restored(_Tagged, frozen=True, tag=True, gc=False):
 
     version: int
     workers: tuple[int, ...] = ()
+    servers: tuple[int, ...] = ()
 
 
 class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
@@ -180,6 +199,30 @@ class Restart(_Tagged, frozen=True, tag=True, gc=False):
     node: str
 
 
+class Launch(_Tagged, frozen=True, tag=True, gc=False):
+    """Request another node."""
+
+    node: str
+
+
+class Retire(_Tagged, frozen=True, tag=True, gc=False):
+    """End a node for good."""
+
+    node: str
+
+
+class Repartition(_Tagged, frozen=True, tag=True, gc=False):
+    """Divide the parameters among these servers; what follows is void until :class:`Restored`."""
+
+    servers: tuple[int, ...]
+
+
+class Allocate(_Tagged, frozen=True, tag=True, gc=False):
+    """Change what a node may use."""
+
+    node: str
+
+
 class Wake(_Tagged, frozen=True, tag=True, gc=False):
     """Arm a timer of the strategy."""
 
@@ -207,6 +250,27 @@ class LayoutChanged(_Tagged, frozen=True, tag=True, gc=False):
     version: int
     nodes: tuple[str, ...]
     shares: dict[str, float]
+
+
+class Requested(_Tagged, frozen=True, tag=True, gc=False):
+    """The scheduler has a place for another node after ``pending_s``."""
+
+    node: str
+    pending_s: float = 0.0
+
+
+class Repartitioning(_Tagged, frozen=True, tag=True, gc=False):
+    """These servers are to hold these shares of the parameters, in the order of the vector."""
+
+    shares: dict[str, float]
+
+
+class Allocated(_Tagged, frozen=True, tag=True, gc=False):
+    """A node may use so much from now on; None: unlimited."""
+
+    node: str
+    cpu_cores: float | None = None
+    link_bytes_per_s: float | None = None
 
 
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
@@ -250,6 +314,8 @@ Event = (
     | Lost
     | Joined
     | ServerLost
+    | ServerJoined
+    | Denied
     | Restored
     | Evaluated
     | Observed
@@ -258,8 +324,19 @@ Event = (
     | Scheduling
     | Woke
 )
-Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | Restart | Wake | Stop
-Note = Parked | RollingBack | Updated | LayoutChanged | Injected | Finished
+OfNodes = Restart | Launch | Retire | Repartition | Allocate
+Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+Note = Parked | RollingBack | Updated | LayoutChanged | Requested | Repartitioning | Allocated | Injected | Finished
+
+
+def halts(command: object, *, going_back: bool) -> bool:
+    """Whether nothing counts after a command that was carried out, until :class:`Restored`.
+
+    ``going_back``: a note has said that a loss takes all back, which the command then causes.
+    """
+    if isinstance(command, Restart | Retire):
+        return going_back or (isinstance(command, Restart) and parse_node(command.node).role == "server")
+    return isinstance(command, Repartition)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

@@ -26,7 +26,10 @@ from analysis.records.schema import (
     NodeUse,
     Observed,
     Other,
+    Repartitioning,
     Restored,
+    RollingBack,
+    ServerJoined,
     ServerLost,
     Updated,
     type_of,
@@ -176,19 +179,39 @@ def _server_busy(lines: list[Line]) -> pd.DataFrame:
 
 
 def _restarts(lines: list[Line]) -> pd.DataFrame:
-    """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost`` and ``Restored``.
+    """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost``, ``ServerJoined`` and ``Restored``.
 
     ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
+    What was ordered and undoes nothing has other names: a node that was retired is ``Left``, and so is a server that
+    held nothing; parameters that were divided again are ``Repartitioned``.
     """
-    found = [(line.t, *row) for line in lines if (row := _restart(line)) is not None]
+    found, moves = [], False
+    for line in lines:
+        moves = (moves or isinstance(line.note, Repartitioning)) and not _takes_back(line)
+        if (row := _restart(line, moves)) is not None:
+            found.append((line.t, *row))
+        moves = moves and not isinstance(line.event, Restored)
     frame = pd.DataFrame(found, columns=["t", "what", "role", "id", "reason", "version"])
     return frame.astype(
         {"t": "float64", "what": "str", "role": "str", "id": "int64", "reason": "str", "version": "int64"}
     )
 
 
-def _restart(line: Line) -> tuple[str, str, int, str, int] | None:
+def _takes_back(line: Line) -> bool:
+    """Whether all return to the last checkpoint instead."""
+    return isinstance(line.note, RollingBack) or (isinstance(line.event, ServerLost) and line.event.holding)
+
+
+def _restart(line: Line, moves: bool) -> tuple[str, str, int, str, int] | None:
     match line.event:
+        case Lost(worker=worker, reason=reason, cause="retired" | "evicted"):
+            return "Left", "worker", worker, reason, line.version
+        case ServerLost(server=server, reason=reason, holding=False):
+            return "Left", "server", server, reason, line.version
+        case ServerJoined(server=server):
+            return "ServerJoined", "server", server, "", line.version
+        case Restored(version=version) if moves:
+            return "Repartitioned", "job", -1, "", version
         case Lost(worker=worker, reason=reason) | Failed(worker=worker, reason=reason):
             return type_of(line.event), "worker", worker, reason, line.version
         case Joined(worker=worker):

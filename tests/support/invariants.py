@@ -131,7 +131,8 @@ class Book:
         self.incarnation[worker] = event["incarnation"]
 
     def on_serverlost(self, event: Line, seq: int) -> None:
-        self.halt()
+        if event.get("holding", True):  # older records have no servers that hold nothing
+            self.halt()
 
     def halt(self) -> None:
         """Nothing counts until everybody is back at a checkpoint."""
@@ -171,6 +172,10 @@ class Book:
             case "Restart":
                 if command["node"].startswith("server:") or self.going_back:
                     self.halt()
+            case "Retire" if self.going_back:
+                self.halt()
+            case "Repartition":
+                self.halt()
             case "Stop":
                 return True
         return False
