@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.live.machines.cgroup_files import V1, V2, Kernel
+from runtime.live.machines.cgroups import PREFIX, find
+from runtime.live.machines.doctor import missing
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.leaks import Start
@@ -41,6 +44,14 @@ def holders(run: Run) -> list[list[int]]:
 def steps_are_done(run: Run) -> bool:
     states = [line["state"] for line in run.lines() if line.get("state")]
     return bool(states) and states[-1]["steps_left"] == 0
+
+
+def quota_of(run: Run, worker: int) -> float | None:
+    """Cores that the kernel gives the group that a worker's newest process is in."""
+    hierarchy, pid = find("cpu"), str(run.pid_of("worker", worker))
+    groups = hierarchy.base.glob(f"{PREFIX}*/worker-{worker}")
+    (group,) = [path for path in groups if pid in (path / "cgroup.procs").read_text().split()]
+    return (V1 if hierarchy.version == 1 else V2)(group, Kernel()).quota().cores
 
 
 def finish(run: Run) -> None:
@@ -183,6 +194,42 @@ def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: St
 
 
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
+
+GROUPS = pytest.mark.skipif(
+    bool(missing("cgroup_cpu") or missing("cgroup_memory")), reason="needs control groups for processors and memory"
+)
+
+
+def enforced(run: Run, what: str) -> list[tuple[str, float | None]]:
+    """The nodes and their limits, as the kernel has them."""
+    return [(note["node"], note[what]) for note in run.notes("Enforced") if what in note]
+
+
+@GROUPS
+def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs(start: Start) -> None:
+    more = ("strategy.cpu_cores=0.5", "strategy.rule=asp")
+    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 3", "cores worker:0 0.25", "wait 300"), env=ALLOW)
+    run.await_that(lambda: len(enforced(run, "cpu_cores")) == 2, "both quotas")
+    assert enforced(run, "cpu_cores") == [("worker:2", 0.5), ("worker:0", 0.25)]
+    assert quota_of(run, 2) == pytest.approx(0.5)
+    assert run.unregister(("worker", 2))
+    run.await_that(lambda: len([n for n in run.notes("Launched") if n["role"] == "worker" and n["id"] == 2]) == 2, "it")
+    assert quota_of(run, 2) == pytest.approx(0.5)
+    assert quota_of(run, 0) == pytest.approx(0.25)
+    run.interrupt()
+    assert_uses_are_exact(run)
+
+
+@GROUPS
+def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_replaced(start: Start) -> None:
+    """The first two do not even get through their start; the strategy asks again each time."""
+    run = start("run", *ENDLESS, "strategy.memory_bytes=1000000", steps("wait 3", "workers 3"), env=ALLOW)
+    run.await_that(lambda: len(run.events("Denied")) >= 2, "two that were denied")
+    assert {event["reason"] for event in run.events("Denied")} == {"did not join: used more memory than it may"}
+    assert [event["node"] for event in run.events("Denied")][:2] == ["worker:2", "worker:3"]
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
 
 
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
