@@ -17,6 +17,8 @@ QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/
 	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
 	tests/live/test_device_mix.py
 PARALLEL := -n 2 --dist worksteal --benchmark-disable
+# One thread for each of the two processes: with two each, libraries wait for cores that the other has (20 times as long).
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
 export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
@@ -43,12 +45,12 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 
 test: $(VENV)/.dev  ## all tests but the long ones (13 minutes on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
-	$(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
+	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(PARALLEL:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
-	$(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
+	$(ONE_THREAD) $(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
 
 mutants: $(VENV)/.dev  ## plant 500 bugs one by one: do the tests notice? (continues where it was)
 	$(PY) scripts/mutants.py $(ARGS)
@@ -87,7 +89,7 @@ chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 
 slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; all long tests; chance ten times as often (an hour)
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
 	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(PARALLEL:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
+	$(ONE_THREAD) $(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
 
 clean:  ## remove environments, caches and records
 	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

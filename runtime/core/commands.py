@@ -76,7 +76,7 @@ class Commands:
             store_and_halt=self._store_and_halt,
         )
         self._restarts = 0
-        self._deferred: list[tuple[Literal["join", "leave"], str]] = []
+        self._deferred: list[Callable[[float], None]] = []
 
     def carry_out(self, command: AnyCommand) -> None:  # noqa: C901  (a table)
         """Carry out one command, at the time of the event that it answers."""
@@ -156,17 +156,24 @@ class Commands:
         """An operator's order, like a command that the strategy did not give; it waits while all roll back."""
         layout = self.executor.layout
         if self.course.halted:
-            self._deferred.append((change, node))
+            self._deferred.append(lambda t: self.operated(t, change, node))
         elif change == "join":
             self.elastic.launch(t, Launch(node=str(NodeId.worker(layout.next_worker))))
         elif NodeId.parse(node) in layout.workers:
             self.elastic.retire(t, Retire(node=node))
 
+    def evicted(self, t: float, node: str) -> None:
+        """The cluster takes a node away; not while all roll back, when it may be about to hold parameters."""
+        if self.course.halted:
+            self._deferred.append(lambda t: self.evicted(t, node))
+        else:
+            self.elastic.evict(t, node)
+
     def restored(self, t: float) -> None:
-        """All go on: operators' orders do, too."""
+        """All go on: operators' orders and evictions do, too."""
         deferred, self._deferred = self._deferred, []
-        for change, node in deferred:
-            self.operated(t, change, node)
+        for call in deferred:
+            call(t)
 
     # ---- halts and rollbacks -----------------------------------------------------------------------------------------
 

@@ -240,8 +240,8 @@ class Coordinator:
     def _worker_lost(self, t: float, given: inputs.WorkerLost) -> None:
         """A worker's process is lost, or fenced because it no longer answers."""
         t, node, restarting = self.course.advance(t), NodeId.worker(given.worker), given.restarting
-        if not restarting and node in self.elastic.awaited:
-            self.elastic.gave_up(t, node, given.reason)
+        if node in self.elastic.awaited:
+            self.elastic.died_early(t, node, given.reason, restarting=restarting)
         else:
             self.commands.lose(t, given.worker, given.reason, given.cause, restarting=restarting)
 
@@ -335,7 +335,7 @@ class Coordinator:
         elif name == "limit":
             self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
         elif name.startswith("evict:"):
-            self.elastic.evict(self.course.advance(t), name.removeprefix("evict:"))
+            self.commands.evicted(self.course.advance(t), name.removeprefix("evict:"))
         elif name == "scheduling":
             self.commands.quote(self.course.advance(t))
         elif name == "evaluate" and self.job.eval_every_s:

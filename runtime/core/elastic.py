@@ -73,12 +73,14 @@ class Elastic:
     def launch(self, t: float, command: Launch) -> None:
         """Request a node; raises :class:`ProtocolError` for a number that is not the next of its role."""
         node = self._parse(command.node, str(command))
+        if node.role == "server" and not self.executor.layout.shares:
+            raise ProtocolError(f"{command}: with topology=allreduce there are no servers")
         try:
             self.executor.admit(t, node)
         except ValueError as error:
             raise ProtocolError(f"{command}: {error}") from None
         self.awaited.add(node)
-        request = Request(cpu_cores=command.cpu_cores, priority=command.priority, in_use_cores=sum(self.cores.values()))
+        request = self._request(command.cpu_cores, command.priority, node)
         grant = self.scheduler.place(t, self.seed, self._launches, request)
         self._launches += 1
         if grant.denied is not None:
@@ -135,9 +137,7 @@ class Elastic:
         if node not in self.executor.layout.nodes or node in self.awaited:
             raise ProtocolError(f"{command}: there is no such node now")
         if command.cpu_cores is not None:
-            others = sum(cores for other, cores in self.cores.items() if other != node)
-            priority: Priority = "low" if node in self.low else "normal"
-            wanted = Request(cpu_cores=command.cpu_cores, priority=priority, in_use_cores=others)
+            wanted = self._request(command.cpu_cores, "low" if node in self.low else "normal", node)
             if (denied := self.scheduler.refuses(wanted)) is not None:
                 self._refuse(t, node, denied)
                 return
@@ -159,15 +159,18 @@ class Elastic:
         self.joined(node)
         self.tell(ServerJoined(t=t, server=node.number, incarnation=incarnation, place=place))
 
-    def gave_up(self, t: float, node: NodeId, reason: str) -> None:
-        """A node that was launched does not come."""
-        self._forget(node)
-        self._deny(t, node, f"did not join: {reason}")
+    def died_early(self, t: float, node: NodeId, reason: str, *, restarting: bool) -> None:
+        """A node that was launched died before it joined; unless it is ``restarting`` it does not come."""
+        if restarting:
+            self.executor.members.postponed(node.number)
+        else:
+            self._forget(node)
+            self._deny(t, node, f"did not join: {reason}")
 
     def server_left(self, t: float, node: NodeId, reason: str) -> bool:
         """A server that held nothing is gone. True if it had joined; else it was denied."""
         if node in self.awaited:
-            self.gave_up(t, node, reason)
+            self.died_early(t, node, reason, restarting=False)
             return False
         self._forget(node)
         if node in self.executor.layout.holders:  # others hold its part already, and all are about to learn that
@@ -219,6 +222,15 @@ class Elastic:
 
     def _refuse(self, t: float, node: NodeId, reason: str) -> None:
         self.tell(Denied(t=t, node=str(node), reason=reason))
+
+    def _request(self, cpu_cores: float | None, priority: Priority, node: NodeId) -> Request:
+        others = {other: cores for other, cores in self.cores.items() if other != node}
+        return Request(
+            cpu_cores=cpu_cores,
+            priority=priority,
+            in_use_cores=sum(others.values()),
+            in_use_low_cores=sum(cores for other, cores in others.items() if other in self.low),
+        )
 
     def _forget(self, node: NodeId) -> None:
         self.cores.pop(node, None)

@@ -48,6 +48,10 @@ class Membership:
         member.incarnation += 1
         return gone
 
+    def postponed(self, worker: int) -> None:
+        """Mark that a worker that has never joined joins with its next incarnation; still nobody waits for it."""
+        self.members[worker].incarnation += 1
+
     def restarted(self, worker: int) -> int:
         """Mark the current incarnation as killed and the next as pending; returns the old number."""
         gone = self.lost(worker, restarting=False)

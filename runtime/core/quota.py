@@ -57,12 +57,16 @@ class Quota(Scheduler):
         return math.inf
 
     def refuses(self, request: Request) -> str | None:
-        low = request.priority == "low" and self.cores_max is not None
-        name, limit = ("cores_max", self.cores_max) if low else ("cores_total", self.cores_total)
-        asked, in_use = request.cpu_cores or 0.0, request.in_use_cores
-        if limit is None or in_use + asked <= limit:
+        if request.cpu_cores is None:
             return None
-        return f"{asked:g} cores asked, {in_use:g} in use, {name}={limit:g}"
+        most = self.cores_total if self.cores_max is None else self.cores_max
+        limits = [("cores_total" if self.cores_max is None else "cores_max", most, request.in_use_cores)]
+        if request.priority == "normal":
+            limits.insert(0, ("cores_total", self.cores_total, request.in_use_cores - request.in_use_low_cores))
+        for name, limit, in_use in limits:
+            if limit is not None and in_use + request.cpu_cores > limit:
+                return f"{request.cpu_cores:g} cores asked, {in_use:g} in use, {name}={limit:g}"
+        return None
 
     def place(self, t: float, seed: int, number: int, request: Request) -> Grant:
         if (denied := self.refuses(request)) is not None:

@@ -23,12 +23,16 @@ MAX_PENDING_S = 7 * 24 * 3600.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for a node; ``in_use_cores``: by the other nodes of the job for which cores were asked."""
+    """What is asked for a node; ``in_use_cores``: by the other nodes of the job for which cores were asked.
+
+    ``in_use_low_cores``: those among them of nodes of low priority.
+    """
 
     cpu_cores: float | None
     """None: no limit was asked for."""
     priority: Priority
     in_use_cores: float
+    in_use_low_cores: float = 0.0
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ class Resizing:
         """Nothing is under way."""
         servers = [NodeId.server(number) for number in range(started.num_servers)]
         self.switch = Switch(servers, self.seamless, self.launch_s, self.drain_s)
+        self._order, self._wanted = servers, servers
+        """Servers in the order of the vector: that hold it, and that will."""
         self.settled: bool | None = None
         self.busy = False
         self._requests: dict[NodeId, NodeId | None] = {}
@@ -81,20 +83,20 @@ class Resizing:
         self._came = self._denied = 0
         self._switching, self._switched, self._granted = False, True, True
         commands: list[AnyCommand] = []
-        keep, new = set(self.switch.servers), list[Given]()
+        keep, new = set(self.switch.servers), list[tuple[Given, NodeId | None]]()
         elsewhere: list[NodeId] = []
         for change in changes:
             match change:
                 case Resize(role="server"):
                     keep, wanted = self._servers_of(change)
-                    new += wanted
+                    new += [(given, None) for given in wanted]
                 case Resize():
                     commands += self._resize_workers(change)
                 case AddWorkers():
                     commands += self._add_workers(change)
                 case Replace(node=node) if node.role == "server":
                     keep.discard(node)
-                    new.append(Given(cores=change.cores, memory_bytes=change.memory_bytes))
+                    new.append((Given(cores=change.cores, memory_bytes=change.memory_bytes), node))
                     elsewhere += [node] if change.elsewhere else []
                 case Replace():
                     commands += self._replace_worker(change)
@@ -115,11 +117,16 @@ class Resizing:
         return set(keep), [wanted] * (change.count - len(keep))
 
     def _switch_to(
-        self, t: float, keep: set[NodeId], new: Sequence[Given], elsewhere: Sequence[NodeId]
+        self, t: float, keep: set[NodeId], new: Sequence[tuple[Given, NodeId | None]], elsewhere: Sequence[NodeId]
     ) -> list[AnyCommand]:
+        """Who replaces a server gets its place in the vector, so that little moves, and a hot part stays with it."""
         not_on = [place for node in elsewhere if (place := self.fleet.places.get(node)) is not None]
-        self._launches = [self.fleet.request("server", given, not_on) for given in new]
+        self._launches = [self.fleet.request("server", given, not_on) for given, _ in new]
         launched = [NodeId.parse(one.node) for one in self._launches]
+        takes = {old: one for one, (_, old) in zip(launched, new, strict=True) if old is not None}
+        order = [takes.get(one, one) for one in self._order]
+        self._wanted = [one for one in order if one in keep or one in launched]
+        self._wanted += [one for one in launched if one not in self._wanted]
         self._switching, self._switched = True, False
         return self._carried_out(self.switch.ask(t, keep, launched))
 
@@ -214,7 +221,7 @@ class Resizing:
     def _restored(self, event: Restored) -> list[AnyCommand]:
         self._withheld.clear()
         commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
-        servers = [NodeId.server(server) for server in event.servers]
+        self._order = servers = [NodeId.server(server) for server in event.servers]
         return commands + self._carried_out(self.switch.restored(event.t, servers))
 
     def _look(self) -> list[AnyCommand]:
@@ -240,7 +247,7 @@ class Resizing:
                 case Effect.RESTART_WORKERS:
                     commands += [Restart(node=str(worker)) for worker in self.fleet.nodes("worker")]
                 case Effect.MOVE:
-                    commands.append(Repartition(servers=tuple(node.number for node in nodes)))
+                    commands.append(Repartition(servers=tuple(node.number for node in self._wanted)))
                 case Effect.RETIRE_OLD | Effect.RETIRE_NEW:
                     commands += [Retire(node=str(node)) for node in nodes if node in self.fleet.given]
                     for node in nodes:

@@ -181,7 +181,7 @@ def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
         (while_starting, True),
         (while_importing, False),
         (while_training, True),
-        (while_training, False),
+        pytest.param(while_training, False, marks=pytest.mark.long),
         (while_drawing, True),
     ],
 )
@@ -198,7 +198,7 @@ def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) 
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     oracle, run = Oracle(tmp_path), start("run", *LEDGER, "workload.epochs=null")
     run.await_training(10)

@@ -59,6 +59,8 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(("strategy", "transport"), [("bsp", "shm"), ("asp_dds", "tcp")])
+@pytest.mark.parametrize(
+    ("strategy", "transport"), [pytest.param("bsp", "shm", marks=pytest.mark.long), ("asp_dds", "tcp")]
+)
 def test_a_short_storm(start: Start, strategy: str, transport: str) -> None:
     storm(start, strategy, transport, epochs=16, faults=8, seed=SEED)

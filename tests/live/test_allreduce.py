@@ -176,7 +176,7 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
 # ---- torch.distributed ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("collective", ["gloo", "ddp"])
+@pytest.mark.parametrize("collective", [pytest.param("gloo", marks=pytest.mark.long), "ddp"])
 def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     """The last rounds leave workers without samples; batches are unequal."""
     more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.num_workers=3", "workload.global_batch_samples=100")

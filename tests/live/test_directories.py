@@ -49,7 +49,10 @@ def metrics(run_dir: Path) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("more", [(), ("hydra.job.chdir=true",)], ids=["plain", "chdir"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param((), id="plain", marks=pytest.mark.long), pytest.param(("hydra.job.chdir=true",), id="chdir")],
+)
 def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     more: tuple[str, ...], checkout: Path, tmp_path: Path
 ) -> None:

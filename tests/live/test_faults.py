@@ -144,7 +144,9 @@ def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
 # ---- servers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("strategy", "transport"), [("asp_dds", "tcp"), ("bsp", "shm")])
+@pytest.mark.parametrize(
+    ("strategy", "transport"), [pytest.param("asp_dds", "tcp", marks=pytest.mark.long), ("bsp", "shm")]
+)
 def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}", "topology.num_servers=3")
     run.await_notes("Checkpointed", 2)

@@ -73,7 +73,13 @@ def test_a_checkpoint_that_finds_no_room(tmp_path: Path) -> None:
     assert (run.status, run.torn) == ("disk_full", False)
 
 
-@pytest.mark.parametrize("lost", ["2>&1 | head -1", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "2>&1 | head -1",
+        *(pytest.param(lost, marks=pytest.mark.long) for lost in (">&- 2>&-", ">/dev/full 2>/dev/full")),
+    ],
+)
 def test_a_lost_view(tmp_path: Path, lost: str) -> None:
     words = (*RUN, "workload.epochs=1", "max_time_s=5", "view=plain", f"hydra.run.dir={tmp_path / 'run'}")
     ended = bash(f'"$0" run.py "$@" {lost}; exit ${{PIPESTATUS[0]}}', *words)

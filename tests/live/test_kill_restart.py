@@ -27,7 +27,7 @@ def line_of(run: Run, kind: str) -> dict[str, float]:
     return next(line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] == kind)
 
 
-@pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), ("asp", "shm")])
+@pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
 def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, rule: str, transport: str) -> None:
     where = (f"strategy.rule={rule}", f"topology.transport={transport}", "scheduler.pending_s=0.5")
     run = start("run", *ENDLESS, *where, restarts("worker:1@0.5"), env=ALLOW)
@@ -101,7 +101,7 @@ def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     assert problems(run.lines()) == []
 
 
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize("failover", [pytest.param("shards", marks=pytest.mark.long), "checkpoint"])
 def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
     """Sync-Switch as published, and a worker that dies in the middle of it."""
     switch = ("strategy=sync_switch_restart", "strategy.straggler_policy=none", "strategy.bsp_frac=0.5")

@@ -53,7 +53,7 @@ def in_a_lab(folder: Path, start_s: float, *settings: str, signal_after: str = "
     return process.returncode, records
 
 
-@pytest.mark.parametrize("start_s", [0.0, 1.5])
+@pytest.mark.parametrize("start_s", [pytest.param(0.0, marks=pytest.mark.long), 1.5])
 def test_two_jobs_end_with_the_parameters_of_one_that_is_alone(start: Start, tmp_path: Path, start_s: float) -> None:
     alone = start("alone", *TRAINING).finish()
     _, records = in_a_lab(tmp_path / "lab", start_s, *TRAINING)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def outcome(lab: Lab, name: str, user: int | None = None) -> Any:
     return json.loads(out)
 
 
+@cache
 def probe_report() -> dict[str, list[str] | None]:
     words = [sys.executable, "-m", "runtime.live.hosts.probe"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=20)

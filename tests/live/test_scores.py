@@ -43,7 +43,11 @@ def assert_sound(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [("topology.transport=tcp",), ("topology.transport=shm",), ("runtime=virtual", "cluster.device={base_s: 0.01}")],
+    [
+        ("topology.transport=tcp",),
+        pytest.param(("topology.transport=shm",), marks=pytest.mark.long),
+        pytest.param(("runtime=virtual", "cluster.device={base_s: 0.01}"), marks=pytest.mark.long),
+    ],
     ids=lambda more: more[0],
 )
 def test_scores_are_those_of_one_process(start: Start, more: tuple[str, ...]) -> None:
@@ -79,7 +83,7 @@ def waiting(run: Run) -> int:
     return len(asked)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("transport", [pytest.param("tcp", marks=pytest.mark.long), "shm"])
 def test_whoever_dies_while_scores_are_waited_for(start: Start, transport: str) -> None:
     """The scorer is paused, so that workers certainly wait; then a process dies."""
     where = f"topology.transport={transport}"

@@ -154,7 +154,7 @@ def job(start: Start, *more: str, deaths: int = 1) -> Iterator[Run]:
     assert problems(run.lines()) == []
 
 
-@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("shm", marks=pytest.mark.long)])
 def test_strangers_neither_harm_nor_halt(start: Start, transport: str) -> None:
     with job(start, f"topology.transport={transport}") as run:
         assert_shows_nothing(run)

@@ -171,6 +171,22 @@ def test_a_restarting_worker_keeps_its_predicted_time() -> None:
     assert {t for t, order, _ in run.applied if t > 4 and len(order.grads) == 3} == {float(t) for t in range(5, 31)}
 
 
+def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
+    """Beyond the paper. The first iteration of a process is not measured, and worker 0 restarts after it: when
+    1, 1 and 4 s of the others are known, it is put with the two quick ones.
+    """
+    desk = Desk(eager(warmup_iters=1), make_job(global_batch_samples=8)).start()
+    for worker in range(4):
+        desk.arrive(worker)
+    desk.lose(0)
+    desk.join(0)
+    for worker, compute_s in enumerate((4.0, 1.0, 1.0, 4.0)):
+        desk.arrive(worker, compute_s=compute_s)
+    for worker in range(3):
+        desk.arrive(worker)
+    assert [[grad.worker for grad in grads] for _, _, grads in desk.applied] == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2]]
+
+
 # ---- identities -----------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Apply, Compute, Drop, Partition
 from tests.support.faults import Crash
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import dead, miscounted, unconserved, unlawful
 
 UNIT_SAMPLES = 840
@@ -200,6 +200,20 @@ def test_more_than_s_may_leave_for_good(gone: int) -> None:
     assert [*dead(run), *unlawful(run), *unconserved(run)] == []
     # one that leaves is what a code is for, two are not
     assert run.core.strategy.log_state()["codes"] == 1 + gone // 2
+
+
+def test_a_worker_that_returns_after_its_row_does_not_compute_it_again() -> None:
+    """Beyond the paper: the row is at the servers, so the round ends with it and those of two others."""
+    desk = Desk(GradientCoding(scheme="cyclic", s=1), make_job(num_workers=4, global_batch_samples=8)).start()
+    desk.arrive(0)
+    desk.lose(0)
+    desk.join(0)
+    assert desk.busy_workers() == [1, 2, 3]
+    desk.arrive(1)
+    desk.arrive(2)
+    ((_, _, grads),) = desk.applied
+    assert [grad.worker for grad in grads] == [0, 1, 2]
+    assert desk.busy_workers() == [0, 1, 2, 3]
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

@@ -145,6 +145,17 @@ def test_two_sizes_determine_base_and_slope() -> None:
     assert speeds.of([1])[1] == pytest.approx((2.0, 0.4))
 
 
+def test_late_workers_are_left_out_only_after_some_patience() -> None:
+    """Beyond the paper: worker 1 delivers nothing. Two iterations are asked for, after three of warm-up: for three
+    times as many rounds, 15, its time is waited for although one worker may be missing.
+    """
+    speeds = Speeds([0, 1], None, 2)
+    for event in arrivals(0, {10: [7.0] * 3 + [3.0, 3.0]}):
+        speeds.tell(event)
+    found = [speeds.current_times({0: 10, 1: 10}, 1) for _ in range(16)]
+    assert found == [None] * 15 + [{0: (3.0, 3.0)}]
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 

@@ -120,6 +120,18 @@ def test_after_give_up_after_rejections_samples_are_given_up() -> None:
     assert [command.requeue for command in desk.commands if isinstance(command, Drop)] == [True, True, False, False]
 
 
+def test_only_rejections_in_a_row_lead_to_giving_up() -> None:
+    """Departure: a gradient that passes shows that the job is not stuck, so the third rejection of all returns its
+    samples to the queue.
+    """
+    desk = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    for grad, g in ((2, (2.0, -1.0)), (3, (3.0, 4.0)), (4, (2.0, -1.0))):
+        desk.arrive(0)
+        tell(desk, grad, g, (1.0, 2.0))
+    assert len(desk.applied) == 1
+    assert [command.requeue for command in desk.commands if isinstance(command, Drop)] == [True, True, True]
+
+
 # ---- when -----------------------------------------------------------------------------------------------------------
 
 

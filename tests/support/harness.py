@@ -292,12 +292,22 @@ class HeapRun(Recovering, Desk):
 
     def retire(self, node: str, reason: str) -> None:
         super().retire(node, reason)
-        self.happen(self.t, recovery.Dismiss(NodeId.parse(node), reason))
+        dismissed = recovery.Dismiss(NodeId.parse(node), reason)
+        if self.core.course.halted:  # the others have rolled back only when the strategy has answered
+            self.push(self.t, 0, lambda t: self.happen(t, dismissed))
+        else:
+            self.happen(self.t, dismissed)
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         super().repartition(shares)
         parts = tuple((NodeId.parse(server), share) for server, share in shares)
-        self.push(self.t, 0, lambda t: self.happen(t, recovery.Repartition(parts)))
+        generation = self.recovery.state.generation
+
+        def divide(t: float) -> None:
+            if generation == self.recovery.state.generation:  # else a loss came first
+                self.happen(t, recovery.Repartition(parts))
+
+        self.push(self.t, 0, divide)
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:

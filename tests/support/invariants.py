@@ -44,6 +44,10 @@ class Book:
         self.grads: set[int] = set()
         self.asked: set[int] = set()
         self.seen: set[int] = set()
+        self.gone: set[int] = set()
+        """Workers that were retired or taken away."""
+        self.servers: set[int] = set()
+        self.holders: set[int] = set()
         self.version = 0
         self.halted = False
         self.going_back = False
@@ -77,6 +81,8 @@ class Book:
         self.incarnation = dict.fromkeys(event["workers"])  # the first of some may have died before
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
+        self.servers = set(range(event["num_servers"]))
+        self.holders = set(self.servers)
 
     def on_arrived(self, event: Line, seq: int) -> None:
         grad = event["grad"]
@@ -118,6 +124,8 @@ class Book:
         self.counts["ended"] += self.idle.pop(worker, True) is False
         if event["restarting"]:
             self.idle[worker] = True
+        if event.get("cause") in ("retired", "evicted"):
+            self.gone.add(worker)
         if self.going_back:
             self.halt()
 
@@ -126,13 +134,23 @@ class Book:
         self.check(worker not in self.here, f"seq {seq}: worker {worker} joined, but was here")
         before = self.incarnation.get(worker, -1)  # a newcomer begins with 0
         self.check(event["incarnation"] > (0 if before is None else before), f"seq {seq}: {event}")
+        self.check(worker not in self.gone, f"seq {seq}: worker {worker} joined, but had left for good")
         self.here.add(worker)
         self.idle.setdefault(worker, True)
         self.incarnation[worker] = event["incarnation"]
 
+    def on_serverjoined(self, event: Line, seq: int) -> None:
+        server = event["server"]
+        self.check(server not in self.servers, f"seq {seq}: server {server} joined, but was here")
+        self.servers.add(server)
+
     def on_serverlost(self, event: Line, seq: int) -> None:
-        if event.get("holding", True):  # older records have no servers that hold nothing
+        if event.get("holding", True):
             self.halt()
+            return
+        server = event["server"]
+        self.check(server in self.servers, f"seq {seq}: server {server} was lost, but was not here")
+        self.servers.discard(server)
 
     def halt(self) -> None:
         """Nothing counts until everybody is back at a checkpoint."""
@@ -146,9 +164,12 @@ class Book:
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
         self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
         self.halted, self.version = False, event["version"]
+        holders = event.get("servers", ())
+        self.check(self.servers.issuperset(holders), f"seq {seq}: {holders} hold the parameters, but are not all here")
+        self.holders = set(holders)
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
-        self.incarnation = dict.fromkeys(self.incarnation)
+        self.incarnation = dict.fromkeys([*self.incarnation, *event["workers"]])
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
@@ -172,9 +193,14 @@ class Book:
             case "Restart":
                 if command["node"].startswith("server:") or self.going_back:
                     self.halt()
-            case "Retire" if self.going_back:
-                self.halt()
             case "Repartition":
+                there = self.servers.issuperset(command["servers"])
+                self.check(there, f"seq {seq}: {command['servers']} are to hold the parameters, but are not all here")
+                self.halt()
+            case "Retire" if command["node"].startswith("server:"):
+                self.servers.discard(int(command["node"].partition(":")[2]))
+                self.servers |= self.holders  # who holds something stays
+            case "Retire" if self.going_back:
                 self.halt()
             case "Stop":
                 return True

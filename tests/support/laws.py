@@ -22,6 +22,7 @@ from strategies.protocol import (
     Joined,
     Lost,
     ProtocolError,
+    Repartition,
     Restart,
     Restored,
     Score,
@@ -32,6 +33,7 @@ from strategies.protocol import (
 )
 from tests.support.answers import Line
 from tests.support.harness import HeapRun
+from tests.support.node_audit import NodeAudit
 
 Complaints = list[str]
 Sample = tuple[int, int, int]
@@ -39,9 +41,13 @@ Make = Callable[[], Strategy]
 
 
 class Audit:
-    """Books of members, the version on which each computes, and gradients that may be used."""
+    """Books of members, the version on which each computes, and gradients that may be used.
 
-    def __init__(self) -> None:
+    ``halts_on_loss``: the loss of a worker that is there halts everything, too.
+    """
+
+    def __init__(self, *, halts_on_loss: bool = False) -> None:
+        self.halts_on_loss = halts_on_loss
         self.t = 0.0
         self.here: set[int] = set()
         self.restarting: set[int] = set()
@@ -53,6 +59,7 @@ class Audit:
         self.version = 0
         self.halted = False
         self.complaints: Complaints = []
+        self.nodes = NodeAudit(self.demand)
 
     def read(self, line: Line) -> None:
         """One line of the record."""
@@ -92,15 +99,19 @@ class Audit:
                 self.restarting.discard(event.worker)
                 self.pending.discard(event.worker)
                 self.here.add(event.worker)
-            case ServerLost():
-                self.halted = True
-                self.busy, self.fresh, self.asked = {}, {}, set()
+            case ServerLost(holding=True):
+                self.halt()
             case Restored():
+                self.halt()
                 self.halted, self.version, self.here = False, event.version, set(event.workers)
                 self.restarting = set()
                 self.pending -= self.here
+                self.known |= self.here
+        self.nodes.happened(event)
 
     def lost(self, event: Lost) -> None:
+        if self.halts_on_loss and event.worker in self.here:
+            self.halt()
         if event.worker not in self.here:
             self.pending.discard(event.worker)  # it has been given up
         self.here.discard(event.worker)
@@ -140,15 +151,23 @@ class Audit:
                 self.asked.add(command.grad)
             case Restart():
                 self.restarted(command)
+            case Repartition():
+                self.halt()
+        self.nodes.ordered(command)
+
+    def halt(self) -> None:
+        """Nothing counts until ``Restored``."""
+        self.halted = True
+        self.busy, self.fresh, self.asked = {}, {}, set()
 
     def restarted(self, command: Restart) -> None:
         role, _, number = command.node.partition(":")
         if role == "server":  # the job is paused at once, later orders are void
-            self.halted = True
-            self.busy, self.fresh, self.asked = {}, {}, set()
+            self.halt()
         else:
             self.demand(int(number) in self.here, f"{command}: not there")
             self.pending.add(int(number))
+            self.halted |= self.halts_on_loss
 
     def use(self, command: Apply | Drop) -> None:
         for grad in command.grads:
@@ -159,7 +178,7 @@ class Audit:
 
 def unlawful(run: HeapRun) -> Complaints:
     """Whatever the protocol forbids."""
-    audit = Audit()
+    audit = Audit(halts_on_loss=run.job.halts_on_loss)
     for line in run.lines:
         audit.read(line)
     return audit.complaints

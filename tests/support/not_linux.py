@@ -1,6 +1,7 @@
 """Run a program as on a Mac, ``python tests/support/not_linux.py PROGRAM ...``: without what Linux alone has.
 
-Python's own modules and the libraries are imported first, since they look at the system, too.
+Python's own modules and the libraries are imported first, since they look at the system, too: the former here, the
+latter by :mod:`tests.support.prepared`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = (
-    "matplotlib.pyplot",
-    "numpy",
-    "pandas",
-    "pyarrow.parquet",
-    "scipy.stats",
-    "sklearn.datasets",
-    "torch",
-    "rich.table",
-)
 STANDARD = (
     "multiprocessing",
     "platform",
@@ -70,7 +61,7 @@ def _hiding(call: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for library in (*STANDARD, *LIBRARIES):
+    for library in STANDARD:
         importlib.import_module(library)
     without_linux()
     del sys.argv[0]

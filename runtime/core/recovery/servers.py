@@ -83,8 +83,9 @@ class Servers:
     # ---- losses ------------------------------------------------------------------------------------------------------
 
     def concerns_all(self, worker: TaskLife) -> bool:
-        """Whether all roll back: with ``failover=checkpoint``."""
-        return self.state.rules.failover == "checkpoint"
+        """Whether all roll back: with ``failover=checkpoint``, unless it was never there."""
+        new = not worker.awaited and self.state.phase == Phase.RUNNING
+        return self.state.rules.failover == "checkpoint" and not new
 
     def lost_early(self, worker: TaskLife) -> None:
         """Nothing to do: its next incarnation connects when ready."""

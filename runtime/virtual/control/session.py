@@ -291,7 +291,7 @@ class VirtualSession:
         version = self.coordinator.version
         for about in self.servers.report():
             busy = _busy(about, version)
-            self.usage.served(about.server, about.busy_s)
+            self.usage.served(about.server, about.busy_s, about.injected_s)
             if self.coordinator.strategy.watches_servers:
                 self._tell(busy)
             else:

@@ -135,19 +135,20 @@ class VirtualSupervisor:
     def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A task may use so much from its next work on."""
         role, number = NodeId.parse(node)
-        of_role: dict[Any, float] = self.servers.cores if role == "server" else self.workers.cores
-        name = node if role == "server" else number
-        if cpu_cores is None:
-            of_role.pop(name, None)
-        else:
-            of_role[name] = cpu_cores
+        if role == "server":
+            self.servers.allocate(node, cpu_cores)
+            return
+        self.workers.cores.pop(number, None)
+        if cpu_cores is not None:
+            self.workers.cores[number] = cpu_cores
 
     def retire(self, t: float, node: str, reason: str) -> None:
         """A node ends now, for good."""
         self._tell(t, inputs.Dismiss(NodeId.parse(node), reason))
 
     def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Other servers read the checkpoint that was ordered just before."""
+        """Other servers read the checkpoint that was ordered just before; iterations in progress are void."""
+        self.workers.lose_all()
         self._tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
 
     def hold(self, task: str) -> None:
@@ -198,10 +199,10 @@ class VirtualSupervisor:
             case effects.Fence():
                 role, number = effect.key
                 self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
-                if role == "server":
-                    self._away.add(number)
-                else:
+                if role == "worker":
                     self.workers.lose(number)
+                elif effect.key in self.recovery.state.layout.holders:
+                    self._away.add(number)
             case effects.Wait():
                 self._wait(effect)
             case effects.Kill():

@@ -37,10 +37,11 @@ class Usage:
         self._busy_s: dict[str, float] = {}
         self._at_s: float | None = None
 
-    def served(self, server: int, busy_s: float) -> None:
-        """Add what a server was busy for."""
+    def served(self, server: int, busy_s: float, injected_s: float = 0.0) -> None:
+        """Add what a server was busy for, of which it slept for ``injected_s``."""
         name = str(NodeId.server(server))
         self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
+        self._worked_s[name] = self._worked_s.get(name, 0.0) + busy_s - injected_s
 
     def worked(self, worker: int, seconds: float) -> None:
         """Add what a worker has loaded and computed for."""
@@ -61,8 +62,7 @@ class Usage:
 
     def _since_last(self) -> dict[str, float]:
         if self.machines is None:
-            worked = {**self._busy_s, **self._worked_s}
-            return {task: worked.get(task, 0.0) * self.cores(task)[0] for task in self.tasks}
+            return {task: self._worked_s.get(task, 0.0) * self.cores(task)[0] for task in self.tasks}
         hosts = [] if self.placement is None else [f"host:{host.number}" for host in self.placement.hosts.hosts]
         sums = {task: self.machines.core_seconds(task) for task in self.tasks}
         for host in hosts:

@@ -34,6 +34,7 @@ class ServerGroup(ABC):
         self.costs, self.disturb, self.num_parameters = costs, disturb, num_parameters
         self.cores: dict[str, float] = {}
         """Cores of the servers for which some were allocated."""
+        self._shares = Layout.initial(0, num_servers).shares
         self._lay_out(Layout.initial(0, num_servers))
 
     def _lay_out(self, layout: Layout) -> None:
@@ -41,13 +42,22 @@ class ServerGroup(ABC):
         self.names = [str(server) for server in layout.holders]
         self.numbers = [server.number for server in layout.holders]
         self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in self.names]
+        self._times: dict[int, list[float]] = {}
+        """Seconds of an update of so many gradients, by place; as long as nobody gets other cores."""
 
     def divide(self, layout: Layout) -> None:
         """These servers hold the parameters from now on; all are halted."""
-        before = self.names, self.num_bytes
-        self._lay_out(layout)
-        if (self.names, self.num_bytes) != before:
+        if layout.shares != self._shares:
+            self._shares = layout.shares
+            self._lay_out(layout)
             self.halt()
+
+    def allocate(self, server: str, cores: float | None) -> None:
+        """What a server may use from its next order on; None: as much as it can."""
+        self.cores.pop(server, None)
+        if cores is not None:
+            self.cores[server] = cores
+        self._times.clear()
 
     def update_s(self, place: int, num_grads: int) -> float:
         """Seconds of one update on the server at this place, with the cores that it has."""
@@ -116,15 +126,22 @@ class Servers(ServerGroup):
         self.idle_s = 0.0
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        reached = sent_s + self.costs.control_s
-        for server in range(len(self.num_bytes)):
-            busy_s = self.update_s(server, num_grads)
-            delay_s, slowdown_frac = self.disturb(self.names[server], sent_s)
+        # once for every update of the fast path: no calls that can be spared
+        reached, free_s, names, disturb = sent_s + self.costs.control_s, self.free_s, self.names, self.disturb
+        times = self._times.get(num_grads)
+        if times is None:
+            times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(names))]
+        for place, busy_s in enumerate(times):
+            delay_s, slowdown_frac = disturb(names[place], sent_s)
             asked_s = delay_s + slowdown_frac * busy_s
             injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
-            self.free_s[server] = max(self.free_s[server], reached) + busy_s + injected_s
-            self._was_busy(server, busy_s + injected_s, injected_s)
-        self.idle_s = max(self.free_s)
+            begun_s = free_s[place]
+            free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
+            done = self._busy[place]
+            done[0] += 1
+            done[1] += busy_s + injected_s
+            done[2] += injected_s
+        self.idle_s = max(free_s)
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))

@@ -151,7 +151,15 @@ class Brain:
         numbers |= {"workers": plan.workers, "worker_cores": plan.worker_cores, "servers": plan.servers}
         memory_bytes = max(one.memory_bytes for one in servers)
         change = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=memory_bytes)
-        return self._decided(t, "plan", (change,), numbers)
+        return self._decided(t, "plan", (change, *self._sampled_workers(plan)), numbers)
+
+    def _sampled_workers(self, plan: Plan) -> tuple[Change, ...]:
+        """The workers of the sample get the planned cores, so that what they use with these servers is measured so."""
+        given = [self._usage.given[one] for one in self._usage.nodes("worker")]
+        if all(one.cores == plan.worker_cores for one in given):
+            return ()
+        memory_bytes = max(one.memory_bytes for one in given)
+        return (Resize(role="worker", count=len(given), cores=plan.worker_cores, memory_bytes=memory_bytes),)
 
     def _optimise_workers(self, t: float) -> Decision | None:
         need, plan, limits = self._need(), self._plan, self.settings.limits

@@ -34,14 +34,14 @@ Found = Callable[[str], Facts]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """TensorFlow's results for a case; those of a kind are computed together, at the first request."""
+    """TensorFlow's results for a case; those of a kind are computed together, as a start of TensorFlow takes long."""
 
     @cache
     def of(kind: tuple[str, ...]) -> tuple[dict[str, Facts], str]:
         return collect(tmp_path_factory.mktemp("images"), kind)
 
     def ask(case: str) -> Facts:
-        facts, said = of(next(kind for kind in (DEEP, CASES, MORE, tuple(LAYERS)) if case in kind))
+        facts, said = of(next(kind for kind in (DEEP, (*CASES, *LAYERS), MORE) if case in kind))
         assert said == ""
         return facts[case]
 

@@ -17,8 +17,8 @@ from runtime.config.compose import Composer, announce, composing, to_raw
 from runtime.errors import ConfigError
 
 SWEEPS = [
-    "-m strategy=bsp,ssp seed=1,2 workload=digits,ledger",
-    "-m seed=range(3) strategy=glob(lb_bsp*)",
+    "-m strategy=bsp,ssp seed=1 workload=digits,ledger",
+    "-m seed=range(2) strategy=glob(lb_bsp*)",
     "-m seed=choice(4,5) +names.x=1,2 ++names.y=3",
     "-m strategy=asp,ssp strategy.lr_rule=unit seed=7,8",
     "-m strategy=antdt_dd 'strategy.types=[a,a,b,b],[a,b,a,b]' 'strategy.devices={a:{samples_per_s:3}}'",

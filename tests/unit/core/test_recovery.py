@@ -399,6 +399,20 @@ def test_nobody_waits_for_a_node_that_is_pending_for_ever(servers: int, lost: No
     assert world.recovery.tasks[NEW].state == TaskState.PENDING
 
 
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize("answers", [0, 1])
+def test_nobody_rolls_back_for_a_node_that_was_never_there(answers: int, failover: str) -> None:
+    """Its request is taken back while it is pending, or while it is launching."""
+    world = begun(rules("live", failover), 2, 1)
+    world.do(("admit", "worker"))
+    for _ in range(answers):
+        answered(world, "place")
+    world.do(("dismiss", NEW))
+    assert (world.halted, world.generation) == (False, 0)
+    world.settle()
+    world.check_settled()
+
+
 def test_all_wait_for_a_worker_that_was_there_before() -> None:
     """With ``failover=checkpoint``, also while the restarted worker has no place."""
     world = begun(rules("live", "checkpoint"), 2, 1)

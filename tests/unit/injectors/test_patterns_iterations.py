@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from analysis.records.load import Run, load_run
 from injectors.patterns import IterationTimes
 from injectors.patterns.iteration_times import iteration_slowdowns
 from injectors.plan import ClusterShape, Plan, validate_plan
-from tests.support.runs import ROOT
+from tests.support.cli import run_cli
 
 CLUSTER = ClusterShape(num_workers=2, num_servers=1, base_iter_s=0.1)
 TABLE = "worker,iteration,seconds\n0,3,2\n1,3,4\n0,5,2\n1,5,2\n0,9,6\n1,9,2\n"
@@ -170,7 +168,8 @@ def ran(tmp_path: Path, times_s: np.ndarray[Any, Any], *words: str) -> Run:
             f"hydra.run.dir={tmp_path / 'run'}",
         ),
     ]
-    subprocess.run([sys.executable, str(ROOT / "run.py"), *settings, *words], check=True, capture_output=True)
+    done = run_cli(*settings, *words)
+    assert done.exit_code == 0, done.err
     return load_run(tmp_path / "run")
 
 

@@ -194,7 +194,7 @@ def test_a_task_without_room_ends_the_run_as_a_full_disk() -> None:
 # ---- whole runs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("draw", ["false", "true"])
+@pytest.mark.parametrize("draw", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> None:
     ended = run_py(16, *RUN, f"draw={draw}", f"hydra.run.dir={tmp_path / 'run'}")
     line, where = ended.stderr.strip().splitlines()

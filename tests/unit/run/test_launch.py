@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
 
 from runtime.config.instantiate import ALLOW_VARIABLE
 from tests.support.cli import ROOT, Finished, run_cli
+from tests.support.prepared import Prepared
 
 JOB = (
     "runtime=virtual",
@@ -84,10 +85,15 @@ def ok(*words: str, cwd: Path) -> Finished:
     return done
 
 
-def anew(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """``run.py`` in a new interpreter: Hydra looks for plugins once."""
-    command = [sys.executable, str(ROOT / "run.py"), *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+class Anew(Protocol):
+    """Runs ``run.py`` where nothing of Hydra is imported yet: it looks for plugins once."""
+
+    def __call__(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def anew(prepared: Prepared) -> Anew:
+    return partial(prepared.run, str(ROOT / "run.py"))
 
 
 @pytest.fixture
@@ -120,8 +126,8 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(400)  # two sweeps with their reports, in new interpreters
-def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], tmp_path: Path) -> None:
+@pytest.mark.timeout(400)  # two sweeps with their reports
+def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], anew: Anew, tmp_path: Path) -> None:
     words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=1", "max_time_s=60", "+hydra.job.env_set.MINE=a"]
     ours = anew(*words, "hydra.sweep.dir=ours", cwd=tmp_path)
     theirs = anew(*words, "hydra/launcher=crowd", "hydra.sweep.dir=theirs", cwd=tmp_path)
@@ -144,7 +150,9 @@ def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], tmp_pat
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("other", ["hydra/launcher=crowd", pytest.param("hydra/sweeper=other", marks=pytest.mark.long)])
-def test_hydra_s_own_main_writes_where_the_directory_is_locked(other: str, plugins: list[str], tmp_path: Path) -> None:
+def test_hydra_s_own_main_writes_where_the_directory_is_locked(
+    other: str, plugins: list[str], anew: Anew, tmp_path: Path
+) -> None:
     """Its name holds the date to the microsecond."""
     done = anew(*plugins, *JOB, "-m", "seed=0,1", other, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -155,7 +163,9 @@ def test_hydra_s_own_main_writes_where_the_directory_is_locked(other: str, plugi
 
 
 @pytest.mark.timeout(400)
-def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(plugins: list[str], tmp_path: Path) -> None:
+def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(
+    plugins: list[str], anew: Anew, tmp_path: Path
+) -> None:
     words = [*plugins, *JOB[:1], *JOB[3:], "workload=digits,resnet20_cifar10", "cluster.device={base_s:0.1}"]
     done = anew(*words, "backend=torch", "-m", "hydra/launcher=crowd", "hydra.sweep.dir=out", cwd=tmp_path)
     assert done.returncode == 2, done.stderr

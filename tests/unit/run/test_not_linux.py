@@ -6,27 +6,40 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from runtime.record import meta
 from tests.support.cli import ROOT, run_cli
+from tests.support.prepared import Prepared
 
 JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
 
 
-def on_a_mac(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tests" / "support" / "not_linux.py"), str(ROOT / program), *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=110)
+class Mac(Protocol):
+    """Runs a program of ours, ``mac("run.py", "seed=3", cwd=...)``."""
+
+    def __call__(self, program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def mac(prepared: Prepared) -> Mac:
+    def run(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = (str(ROOT / "tests" / "support" / "not_linux.py"), str(ROOT / program), *words)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(ROOT))
+            return prepared.run(*command, cwd=cwd)
+
+    return run
 
 
 @pytest.mark.timeout(400)
-def test_a_virtual_run_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_virtual_run_gives_the_same_bytes(mac: Mac, tmp_path: Path) -> None:
     """With gradients, checkpoints, evaluations and figures; then asked again by replay.py and drawn again."""
     words = (*JOB, "checkpoint_every_s=0.5", "save_parameters=true")
-    there = on_a_mac("run.py", *words, "hydra.run.dir=mac", cwd=tmp_path)
+    there = mac("run.py", *words, "hydra.run.dir=mac", cwd=tmp_path)
     assert there.returncode == 0, there.stderr
     here = run_cli(*words, "draw=false", "hydra.run.dir=linux", cwd=tmp_path)
     assert here.exit_code == 0, here.err
@@ -34,7 +47,7 @@ def test_a_virtual_run_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "mac" / name).read_bytes() == (tmp_path / "linux" / name).read_bytes()
     assert (tmp_path / "mac" / "figures").is_dir()
     for script, words in (("replay.py", ("mac",)), ("figures.py", ("mac", "linux"))):
-        done = on_a_mac(f"scripts/{script}", *words, cwd=tmp_path)
+        done = mac(f"scripts/{script}", *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
 
@@ -47,15 +60,15 @@ def test_a_virtual_run_gives_the_same_bytes(tmp_path: Path) -> None:
     ],
     ids=["hosts", "allreduce", "iterations"],
 )
-def test_virtual_runs_of_other_kinds(more: tuple[str, ...], tmp_path: Path) -> None:
-    there = on_a_mac("run.py", *JOB, *more, "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
+def test_virtual_runs_of_other_kinds(more: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
+    there = mac("run.py", *JOB, *more, "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
     assert there.returncode == 0, there.stderr
     assert (tmp_path / "mac" / "meta.json").exists()
 
 
 @pytest.mark.parametrize("words", [(), ("-m", "seed=0,1"), ("doctor",)])
-def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
-    done = on_a_mac("run.py", *words, cwd=tmp_path)
+def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
+    done = mac("run.py", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "need Linux, and this is darwin" in done.stderr
     assert "runtime=virtual" in done.stderr

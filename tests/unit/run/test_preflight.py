@@ -46,7 +46,8 @@ GOOD_LINES = [
     "workload=ledger backend=numpy workload.target=2.0",
     "cluster.num_workers=1 topology.num_servers=1 topology.transport=shm",
     "-m strategy=bsp,asp seed=0,1,2",
-    "-m strategy=glob(*) seed=range(3)",
+    "-m strategy=glob(antdt_*) seed=range(3)",
+    pytest.param("-m strategy=glob(*) seed=range(3)", marks=pytest.mark.long),  # 78 jobs
     "-m strategy=asp,ssp strategy.lr_rule=unit",  # Hydra alone would refuse this: its default, bsp, has no lr_rule
     "strategy=ssp -m strategy.bound=0,1",  # and this: a flag between settings
     "hydra.run.dir=/tmp/stragglab/somewhere/new",
@@ -269,7 +270,9 @@ def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
     return bool(mask >> (number - 1) & 1)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize(
+    "delay_s", [0.0, 0.1, *(pytest.param(delay_s, marks=pytest.mark.long) for delay_s in (0.05, 0.3, 1.0))]
+)
 def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(900,-2,-1)"],  # long to check, refused at its end

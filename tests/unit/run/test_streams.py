@@ -88,7 +88,13 @@ def test_an_error_of_the_system_is_one_line(error: str) -> None:
     assert (code, out, err) == (1, "", f"p.py: {said}\n")
 
 
-@pytest.mark.parametrize("lost", ["2>&1 | head -1", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ">/dev/full 2>/dev/full",
+        *(pytest.param(lost, marks=pytest.mark.long) for lost in ("2>&1 | head -1", ">&- 2>&-")),
+    ],
+)
 def test_a_run_goes_on_without_its_view(tmp_path: Path, lost: str) -> None:
     run_dir = tmp_path / "run"
     code, _, _ = shell("run.py", *RUN, "view=plain", f"hydra.run.dir={run_dir}", lost=lost)

@@ -69,7 +69,10 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("how", ["child", "fork"])
-@pytest.mark.parametrize("stop", ["raise SystemExit(130)", "pass"], ids=["willing", "stubborn"])
+@pytest.mark.parametrize(
+    "stop",
+    [pytest.param("raise SystemExit(130)", id="willing", marks=pytest.mark.long), pytest.param("pass", id="stubborn")],
+)
 def test_ctrl_c_ends_the_child(how: str, stop: str, tmp_path: Path) -> None:
     parent, child = start(tmp_path, how, stop)
     parent.send_signal(signal.SIGINT)

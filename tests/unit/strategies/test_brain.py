@@ -61,7 +61,7 @@ def test_wide_and_deep_from_cold_to_its_hot_servers() -> None:
     job.play(2000)
     assert [short(decision) for decision in job.decisions if decision.changes] == [
         ("create", "create", "1 servers of 32", "1 workers of 32"),
-        ("optimise servers", "plan", "8 servers of 16"),
+        ("optimise servers", "plan", "8 servers of 16", "1 workers of 3"),
         ("optimise workers", "workers", "24 workers of 3"),
         ("adjust", "hot server", "server:7: 24", "server:8: 24"),
     ]
@@ -85,7 +85,7 @@ def test_xdeepfm_from_cold_to_two_more_workers() -> None:
     job.play(700)
     assert [short(decision) for decision in job.decisions if decision.changes] == [
         ("create", "create", "1 servers of 32", "1 workers of 32"),
-        ("optimise servers", "plan", "2 servers of 16"),
+        ("optimise servers", "plan", "2 servers of 16", "1 workers of 20"),
         ("optimise workers", "workers", "8 workers of 20"),
         ("adjust", "idle servers", "2 more, 2 low"),
     ]

@@ -130,6 +130,14 @@ def test_plain_sums_end_the_search() -> None:
     assert len(list(codes)) == 2
 
 
+def test_of_equally_good_codes_the_first_is_taken() -> None:
+    """Otherwise the draw that a job uses would depend on how many came after it."""
+    matrix, dead = cyclic(6, 2, chance()), straggler_sets(6, 2, chance())
+    first, again = Code(matrix), Code(matrix.copy())
+    assert rate(first, dead).amplification == rate(again, dead).amplification > 1
+    assert best_of([first, again], dead).code is first
+
+
 # ---- straggler sets -------------------------------------------------------------------------------------------------
 
 

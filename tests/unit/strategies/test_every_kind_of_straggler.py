@@ -100,7 +100,8 @@ bsp_s = cache(jct_s)
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "epochs", "seeds"), [(4, 40, 6), (16, 80, 1), pytest.param(64, 60, 1, marks=pytest.mark.long)]
+    ("num_workers", "epochs", "seeds"),
+    [(4, 40, 6), *(pytest.param(*shape, 1, marks=pytest.mark.long) for shape in ((16, 80), (64, 60)))],
 )
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_equal_workers_with_noise_cost_next_to_nothing(

@@ -133,6 +133,23 @@ def test_only_who_costs_more_than_it_contributes_is_left_out() -> None:
         assert slow.not_worth_waiting_for() == left_out
 
 
+def test_a_flag_outlives_times_that_are_still_a_little_long() -> None:
+    """Of a usual second, 1.2 s are slow and the flag goes at a median of 1.1 s: 1.15 s keep it, 1.05 s end it."""
+    for after_s, kept in ((1.15, {3}), (1.05, set())):
+        three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
+        fourth = [(t + 0.5, 3, 2.0 if t < 4 else after_s) for t in range(11)]
+        assert flags(sorted(three + fourth))[-1] == kept
+
+
+def test_whoever_is_not_flagged_is_never_left_out() -> None:
+    """A round without the last of (1, 1, 1, 2) would do 3 / s in the place of 2, but one time each flags nobody."""
+    slow = SlowLately(0.2, 2.0)
+    for t in (0.0, 2.0):
+        for worker, own_s in enumerate((1.0, 1.0, 1.0, 2.0)):
+            slow.observe_duration(t, worker, own_s)
+        assert (slow.flagged, slow.not_worth_waiting_for()) == ((set(), set()) if t == 0 else ({3}, {3}))
+
+
 # ---- LB-BSP ---------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +179,28 @@ def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> No
             back.append(number - 299)
     assert back[0] <= 24
     assert sum(sizes.values()) == 128
+
+
+def test_a_step_of_one_sample_is_not_halved() -> None:
+    """Two workers take turns at being a tenth later, so that the roles swap after every window."""
+    balancer, sizes, moved = Balancer(1, 1, 0.0, halving=True, unanimous=False), {0: 128, 1: 128}, []
+    for number in range(4):
+        balancer.round_done({number % 2: 1.0, 1 - number % 2: 1.1}, sizes)
+        moved.append(balancer.move(sizes, [1, 1], [None, None]))
+    assert moved == [(0, 1, 1), (1, 0, 1)] * 2
+
+
+def test_what_is_given_back_does_not_make_the_giver_the_smaller_one() -> None:
+    """Shares of 150 and 50 at equal times; worker 0 is four times as slow for some rounds, until 86 and 114 take
+    equally long. It is owed 64 samples then, but the first gift makes two equal shares."""
+    balancer, sizes, found = Balancer(32, 1, 0.05, halving=True, unanimous=False), {0: 150, 1: 50}, []
+    for factor in (1.0, 4.0, 4.0, 4.0, 1.0):
+        balancer.round_done({0: factor * sizes[0] / 150, 1: sizes[1] / 50}, sizes)
+        if move := balancer.move(sizes, [1, 1], [None, None]):
+            sizes[move.leader] += move.samples
+            sizes[move.straggler] -= move.samples
+        found.append(sizes[0])
+    assert found == [150, 118, 86, 86, 100]
 
 
 def test_by_rounding_alone_nobody_keeps_one_sample() -> None:

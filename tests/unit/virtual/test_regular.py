@@ -203,7 +203,7 @@ def test_the_clocks_are_the_gate(bound: int) -> None:
 
 NOT_REGULAR = {
     "ragged epochs": {"num_samples": NUM_WORKERS * BATCH * ROUNDS + 1},
-    "unequal batches": {"global_batch_samples": NUM_WORKERS * BATCH + 1},
+    "unequal batches": {"global_batch_samples": 4 * BATCH},
     "no end": {"epochs": None},
     "shards of two batches": {"batches_per_shard": 2},
     "stops at the target": {"stop_at_target": True},
@@ -222,6 +222,9 @@ def test_what_else_needs_the_full_runtime() -> None:
     assert hint_of(job_of(), BSP(), Costs(link_bytes_per_s=1e9), scored=False) is None
     assert hint_of(job_of(eval_every_s=1.0), BSP(), Costs(decision_s=1e-5), scored=False) is None
     assert hint_of(job_of(checkpoint_every_s=1.0), BSP(), Costs(checkpoint_base_s=1e-3), scored=False) is None
+    late = Costs(evaluation_s=1e-3)
+    assert hint_of(job_of(), BSP(), late, scored=True) is None
+    assert hint_of(job_of(), BSP(), late, scored=False) is not None, "nothing is evaluated"
     assert hint_of(job_of(epochs=2), ASP(data="dynamic"), Costs(), scored=False) is None
     assert hint_of(job_of(epochs=2), BSP(), Costs(), scored=False) is not None
 

@@ -51,6 +51,7 @@ class WorkerModel:
         cores: float = 1.0,
         server_cores: float = math.inf,
         profile: DeviceProfile | None = DEVICE,
+        default: DeviceProfile | None = None,
         shares_memory: bool = False,
         together: bool = False,
         link: float = math.inf,
@@ -66,6 +67,7 @@ class WorkerModel:
             costs,
             [profile] * 2,
             self.servers,
+            default=default,
             shares_memory=shares_memory,
             seed=0,
             arrived=self._arrived,
@@ -128,6 +130,19 @@ def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, comp
     model.begin(0.0)
     received, _ = model.only()
     assert (received.compute_s, received.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
+
+
+@pytest.mark.parametrize(("device", "compute_s"), [(None, 0.5), (DeviceProfile(base_s=0.3), 0.3)])
+def test_who_moves_is_paced_by_the_device_that_it_finds_or_the_default(
+    device: DeviceProfile | None, compute_s: float
+) -> None:
+    """Its own device gave it no more than the 0.2 s of its work."""
+    model = WorkerModel(costs=REAL, profile=None, default=DeviceProfile(base_s=0.5))
+    model.workers.moved("worker:0", device)
+    model.workers.moved("server:0", DeviceProfile(base_s=9.0))
+    model.begin(0.0)
+    received, _ = model.only()
+    assert received.compute_s == pytest.approx(compute_s)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,13 @@ def test_a_straggling_server_is_slow_in_the_window() -> None:
     assert servers.report() == [], "what was reported is not reported again"
 
 
+def test_a_restore_takes_as_long_as_the_largest_part() -> None:
+    """192 bytes for one server and 208 for the other: at 208 a second the second one reads for a second."""
+    servers = Servers(Costs(checkpoint_base_s=0.5, disk_bytes_per_s=208.0), 100, 2, calm)
+    assert servers.num_bytes == [192, 208]
+    assert servers.restore_s() == pytest.approx(1.5)
+
+
 def test_a_checkpoint_queues_with_the_updates() -> None:
     """64 bytes at 640 bytes/s: 0.1 s, and 20 ms."""
     costs = Costs(control_s=0.001, update_base_s=0.01, checkpoint_base_s=0.02, disk_bytes_per_s=640)

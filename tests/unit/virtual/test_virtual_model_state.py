@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,14 @@ def test_a_gradient_that_is_not_finite_is_reported_and_not_kept(value: float, di
     learner.drop((0,))
     learner.params[5] = 0.0
     assert learner.gradient(compute(1)).finite
+
+
+def test_an_infinite_loss_makes_a_finite_gradient_void(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = torch_learner(digits)
+    monkeypatch.setattr(learner.model, "gradient", lambda batch, micro: math.inf)
+    assert learner.gradient(compute(0)) == Result(None, None, False)
+    assert learner._grads == {}
+    assert np.isfinite(learner._spare[-1]).all(), "only the loss is to blame"
 
 
 # ---- without gradients ----------------------------------------------------------------------------------------------

@@ -1,0 +1,214 @@
+"""Strategies for tests that ask for nodes: one at random events, one that grows from one server to four and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from strategies.protocol import (
+    Allocate,
+    Apply,
+    Arrived,
+    Compute,
+    Denied,
+    Failed,
+    Joined,
+    Launch,
+    Lost,
+    NodeId,
+    Repartition,
+    Restart,
+    Restored,
+    Retire,
+    ServerJoined,
+    ServerLost,
+    Started,
+    Strategy,
+)
+
+CORES = (None, 1.0, 2.0)
+
+
+class Wanderer(Strategy):
+    """Applies every gradient at once, and after every tenth of them or so asks for something about nodes.
+
+    ``counts`` are the commands that it has given, ``told`` the events that it has received, by name.
+    """
+
+    def __init__(self, seed: int, *, most_workers: int = 7, most_servers: int = 5, often: float = 0.15) -> None:
+        self.random = Random(f"{seed}/wanderer")
+        self.most_workers, self.most_servers, self.often = most_workers, most_servers, often
+        self.idle: set[int] = set()
+        self.busy: set[int] = set()
+        self.servers: set[int] = set()
+        """Those that are there."""
+        self.holders: tuple[int, ...] = ()
+        self.awaited: set[str] = set()
+        self.next = {"worker": 0, "server": 0}
+        self.counts: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
+
+    def handle(self, event: Any) -> list[Any]:
+        self.told[type(event).__name__] += 1
+        if isinstance(event, Lost | ServerLost):
+            self.told[event.cause] += 1
+        commands = list(self.answer(event))
+        commands += [self.compute(worker) for worker in sorted(self.idle)]
+        if isinstance(event, Arrived) and self.random.random() < self.often and (wish := self.wish()) is not None:
+            self.counts[type(wish).__name__] += 1
+            commands.append(wish)
+        return commands
+
+    def compute(self, worker: int) -> Compute:
+        self.idle.discard(worker)
+        self.busy.add(worker)
+        return Compute(worker=worker, num_samples=self.random.randint(1, 3))
+
+    def answer(self, event: Any) -> Iterator[Any]:
+        """What follows at once; ``idle`` are those who compute next."""
+        match event:
+            case Started():
+                self.next = {"worker": len(event.workers), "server": event.num_servers}
+                self.holders = tuple(range(event.num_servers))
+                self.servers, self.idle = set(self.holders), set(event.workers)
+            case Arrived(grad=grad):
+                self.free(grad.worker)
+                if grad.samples:
+                    yield Apply(grads=(grad.id,), weights=(1.0 / grad.samples,))
+            case Failed():
+                self.free(event.worker)
+            case Joined():
+                self.awaited.discard(f"worker:{event.worker}")
+                self.idle.add(event.worker)
+            case Lost():
+                self.gone(event.worker)
+            case Denied() | ServerJoined() | ServerLost() | Restored():
+                self.of_nodes(event)
+
+    def of_nodes(self, event: Denied | ServerJoined | ServerLost | Restored) -> None:
+        match event:
+            case Denied():
+                self.awaited.discard(event.node)
+            case ServerJoined():
+                self.awaited.discard(f"server:{event.server}")
+                self.servers.add(event.server)
+            case ServerLost(holding=False):
+                self.servers.discard(event.server)
+            case Restored():
+                self.busy, self.idle, self.holders = set(), set(event.workers), event.servers
+                self.awaited -= {f"worker:{worker}" for worker in event.workers}
+
+    def free(self, worker: int) -> None:
+        if worker in self.busy:
+            self.busy.discard(worker)
+            self.idle.add(worker)
+
+    def gone(self, worker: int) -> None:
+        self.idle.discard(worker)
+        self.busy.discard(worker)
+
+    # ---- wishes ------------------------------------------------------------------------------------------------------
+
+    def wish(self) -> Any:
+        """One command about nodes; None if there is nothing to ask for."""
+        draw = self.random
+        kind = draw.choice(("worker", "server", "retire", "retire", "divide", "divide", "allocate", "restart"))
+        match kind:
+            case "worker" | "server":
+                return self.launch(kind)
+            case "retire":
+                return self.retire()
+            case "divide" if self.holders:
+                servers = draw.sample(sorted(self.servers), draw.randint(1, len(self.servers)))
+                shares = tuple(draw.choice((1.0, 2.0, 0.5)) for _ in servers)
+                return Repartition(servers=tuple(servers), shares=draw.choice(((), shares)))
+            case "allocate" if self.busy:
+                return Allocate(node=f"worker:{draw.choice(sorted(self.busy))}", cpu_cores=draw.choice(CORES))
+            case "restart" if self.busy:
+                return Restart(node=self.moved())
+        return None
+
+    def launch(self, role: str) -> Launch | None:
+        most = self.most_workers if role == "worker" else self.most_servers
+        there = len(self.idle | self.busy) if role == "worker" else len(self.servers)
+        if (role == "server" and not self.holders) or there + len(self.awaited) >= most:
+            return None
+        node = str(NodeId(role, self.next[role]))
+        self.next[role] += 1
+        self.awaited.add(node)
+        return Launch(
+            node=node, cpu_cores=self.random.choice(CORES), priority=self.random.choice(("normal", "low", "low"))
+        )
+
+    def retire(self) -> Retire | None:
+        """Anybody: also who is awaited, holds parameters, or is the last (those are denied)."""
+        nodes = [f"worker:{worker}" for worker in self.idle | self.busy]
+        nodes += [f"server:{server}" for server in self.servers]
+        nodes += self.awaited
+        node = self.random.choice(sorted(nodes))
+        if node in self.awaited:
+            self.awaited.discard(node)
+        elif node.startswith("server") and NodeId.parse(node).number not in self.holders:
+            self.servers.discard(NodeId.parse(node).number)
+        return Retire(node=node)
+
+    def moved(self) -> str:
+        nodes = [f"worker:{worker}" for worker in sorted(self.busy)] + [f"server:{server}" for server in self.holders]
+        return self.random.choice(nodes)
+
+
+class Growing(Strategy):
+    """BSP that goes from server 0 to ``servers``, and back to server 0 alone, at these versions; None: never."""
+
+    def __init__(self, grow_at: int | None, shrink_at: int | None, num_new: int = 3) -> None:
+        self.grow_at, self.shrink_at, self.num_new = grow_at, shrink_at, num_new
+        self.batches: tuple[int, ...] = ()
+        self.arrived: dict[int, Any] = {}
+        self.version = 0
+        self.joined: list[int] = []
+        self.divisions: list[tuple[int, ...]] = []
+
+    def handle(self, event: Any) -> list[Any]:
+        match event:
+            case Started():
+                self.batches = event.batch_samples
+                return self.everybody()
+            case ServerJoined():
+                self.joined.append(event.server)
+            case Restored():
+                self.arrived = {}
+                self.divisions.append(event.servers)
+                return self.everybody()
+            case Arrived(grad=grad):
+                self.arrived[grad.worker] = grad
+                if len(self.arrived) == len(self.batches):
+                    return self.update()
+        return []
+
+    def everybody(self) -> list[Any]:
+        return [Compute(worker=worker, num_samples=samples) for worker, samples in enumerate(self.batches)]
+
+    def update(self) -> list[Any]:
+        grads = [grad for _, grad in sorted(self.arrived.items()) if grad.samples]
+        self.arrived = {}
+        total = sum(grad.samples for grad in grads)
+        if not grads:
+            return self.everybody()
+        self.version += 1
+        applied = Apply(grads=tuple(grad.id for grad in grads), weights=(1 / total,) * len(grads))
+        return [applied, *self.of_servers(), *self.everybody()]
+
+    def of_servers(self) -> list[Any]:
+        new = tuple(range(1, self.num_new + 1))
+        if self.version == self.grow_at:
+            return [Launch(node=f"server:{server}") for server in new]
+        if len(self.joined) == self.num_new and not self.divisions:
+            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0))]
+        if self.shrink_at is not None and self.version >= self.shrink_at and len(self.divisions) == 1:
+            return [Repartition(servers=(0,))]
+        if len(self.divisions) == 2 and self.joined:
+            self.joined = []
+            return [Retire(node=f"server:{server}") for server in new]
+        return []

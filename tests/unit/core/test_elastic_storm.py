@@ -1,0 +1,68 @@
+"""A strategy that asks for nodes at random, while workers and servers die: every sample is still used exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import product
+
+import pytest
+
+from runtime.core.quota import Quota
+from tests.support.elastic import Wanderer
+from tests.support.faults import random_outcome, random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import Complaints, dead, played, unconserved, unlawful
+
+SEEDS = range(40)
+SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
+START = 3
+
+
+@cache
+def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wanderer, Complaints]:
+    """Two epochs of some two hundred gradients; a fault every two seconds or so."""
+    job = make_job(
+        num_workers=START,
+        num_servers=num_servers,
+        num_samples=151,
+        global_batch_samples=6,
+        batches_per_shard=1 + seed % 3,
+        epochs=2,
+        epoch_overlap=seed % 3 == 1,
+        seed=seed,
+        max_time_s=2000.0,
+        checkpoint_every_s=5.0,
+        failover=failover,
+    )
+    strategy = Wanderer(seed)
+    faults = restarts(seed, START, outages=3 if num_servers else 0)
+    run = HeapRun(strategy, job, random_seconds(seed), faults, random_outcome(seed), scheduler=SCHEDULER)
+    return run, strategy, played(run)
+
+
+@pytest.mark.parametrize("num_servers", [2, 0])
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str, num_servers: int) -> None:
+    run, _, refused = stormy(seed, failover, num_servers)
+    assert refused + dead(run) + unlawful(run) + unconserved(run) == []
+
+
+@pytest.mark.parametrize("num_servers", [2, 0])
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+def test_coordinator_and_recovery_agree_on_the_nodes(failover: str, num_servers: int) -> None:
+    for seed in SEEDS:
+        run, _, _ = stormy(seed, failover, num_servers)
+        ordered, carried_out = run.core.executor.layout, run.recovery.state.layout
+        assert set(ordered.nodes) == set(carried_out.nodes)
+        assert ordered.shares == carried_out.shares or run.core.course.halted
+
+
+def test_the_storm_has_everything_in_it() -> None:
+    counts: Counter[str] = Counter()
+    for seed, failover in product(SEEDS, ("shards", "checkpoint")):
+        _, strategy, _ = stormy(seed, failover, 2)
+        counts += strategy.counts + strategy.told
+    for kind in ("Launch", "Retire", "Repartition", "Allocate", "Restart", "ServerJoined", "Denied", "evicted"):
+        assert counts[kind] >= 100, counts

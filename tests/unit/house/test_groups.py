@@ -1,0 +1,30 @@
+"""Tests that share a run stay together: of what xdist hands out, a marked file is one piece and any other is many."""
+
+from __future__ import annotations
+
+import pytest
+
+FILE = """
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_it(number):
+    with open(Path(__file__).parent / "workers.txt", "a") as file:
+        print(Path(__file__).stem, os.environ["PYTEST_XDIST_WORKER"], file=file)
+    time.sleep(0.05)  # so that nobody is through with all before the other has begun
+"""
+MARK = '\npytestmark = pytest.mark.xdist_group("they share a run")\n'
+
+
+def test_a_group_stays_in_one_process_and_the_others_are_spread(pytester: pytest.Pytester) -> None:
+    """Which xdist itself does not do with every version of pytest, and does not say so."""
+    pytester.makepyfile(test_marked=FILE + MARK, test_also=FILE + MARK, test_others=FILE)
+    words = ("-p", "tests.support.groups", "-n", "2", "--dist", "loadgroup")
+    pytester.runpytest(*words).assert_outcomes(passed=12)
+    found = [line.split() for line in (pytester.path / "workers.txt").read_text().splitlines()]
+    workers = {name: {worker for one, worker in found if one == name} for name, _ in found}
+    assert {name: len(where) for name, where in workers.items()} == {"test_marked": 1, "test_also": 1, "test_others": 2}
