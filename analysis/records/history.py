@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from analysis.records.halting import halts
 from analysis.records.schema import (
     Apply,
     Arrived,
@@ -25,7 +26,6 @@ from analysis.records.schema import (
     RollingBack,
     ServerLost,
     Timings,
-    halts,
 )
 
 

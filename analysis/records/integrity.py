@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from analysis.records.halting import halts
 from analysis.records.load import Run, find_gap
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
@@ -28,7 +29,6 @@ from analysis.records.schema import (
     Scored,
     ServerLost,
     Started,
-    halts,
 )
 
 LIMIT = 20

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from analysis.records.nodes import parse_node
 from strategies.protocol import Grad as Grad
 from strategies.protocol import NodeUse as NodeUse
 from strategies.protocol import Timings as Timings
@@ -200,7 +199,7 @@ class Restart(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Launch(_Tagged, frozen=True, tag=True, gc=False):
-    """Request another node."""
+    """Request another node, whose number nobody had."""
 
     node: str
 
@@ -327,16 +326,6 @@ Event = (
 OfNodes = Restart | Launch | Retire | Repartition | Allocate
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 Note = Parked | RollingBack | Updated | LayoutChanged | Requested | Repartitioning | Allocated | Injected | Finished
-
-
-def halts(command: object, *, going_back: bool) -> bool:
-    """Whether nothing counts after a command that was carried out, until :class:`Restored`.
-
-    ``going_back``: a note has said that a loss takes all back, which the command then causes.
-    """
-    if isinstance(command, Restart | Retire):
-        return going_back or (isinstance(command, Restart) and parse_node(command.node).role == "server")
-    return isinstance(command, Repartition)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

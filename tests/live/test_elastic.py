@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.live.machines.cgroup_files import V1, V2, Kernel
+from runtime.live.machines.cgroups import PREFIX, find
+from runtime.live.machines.doctor import missing
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.leaks import Start
@@ -41,6 +44,14 @@ def holders(run: Run) -> list[list[int]]:
 def steps_are_done(run: Run) -> bool:
     states = [line["state"] for line in run.lines() if line.get("state")]
     return bool(states) and states[-1]["steps_left"] == 0
+
+
+def quota_of(run: Run, worker: int) -> float | None:
+    """Cores that the kernel gives the group that a worker's newest process is in."""
+    hierarchy, pid = find("cpu"), str(run.pid_of("worker", worker))
+    groups = hierarchy.base.glob(f"{PREFIX}*/worker-{worker}")
+    (group,) = [path for path in groups if pid in (path / "cgroup.procs").read_text().split()]
+    return (V1 if hierarchy.version == 1 else V2)(group, Kernel()).quota().cores
 
 
 def finish(run: Run) -> None:
@@ -171,18 +182,55 @@ def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(s
 
 
 def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: Start) -> None:
-    run = start("run", *ENDLESS, steps("wait 3", "servers 2", "workers 3", "divide 2", "wait 5"), env=ALLOW)
+    run = start("run", *ENDLESS, steps("wait 3", "servers 2", "wait 20", "servers 2", "divide 2", "wait 5"), env=ALLOW)
     run.await_notes("Requested")
     run.await_that(lambda: ("server", 1) in run.pids(), "the process of the new server")
     run.unregister(("server", 1))
     finish(run)
-    (new,) = [server for server in holders(run)[-1] if server]
+    assert holders(run) == [[0, 2]]
     denied = [event["node"] for event in run.events("Denied")]
     lost = [f"server:{event['server']}" for event in run.events("ServerLost") if not event["holding"]]
-    assert denied + lost == [f"server:{number}" for number in range(1, new)]
+    assert denied + lost == ["server:1"]
 
 
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
+
+GROUPS = pytest.mark.skipif(
+    bool(missing("cgroup_cpu") or missing("cgroup_memory")), reason="needs control groups for processors and memory"
+)
+
+
+def enforced(run: Run, what: str) -> list[tuple[str, float | None]]:
+    """The nodes and their limits, as the kernel has them."""
+    return [(note["node"], note[what]) for note in run.notes("Enforced") if what in note]
+
+
+@GROUPS
+def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs(start: Start) -> None:
+    more = ("strategy.cpu_cores=0.5", "strategy.rule=asp")
+    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 3", "cores worker:0 0.25", "wait 300"), env=ALLOW)
+    run.await_that(lambda: len(enforced(run, "cpu_cores")) == 2, "both quotas")
+    assert enforced(run, "cpu_cores") == [("worker:2", 0.5), ("worker:0", 0.25)]
+    for incarnation in (0, 1):
+        run.await_events("Joined", incarnation + 1)
+        assert quota_of(run, 2) == pytest.approx(0.5)
+        assert run.unregister(("worker", 2))
+    assert quota_of(run, 0) == pytest.approx(0.25)
+    run.interrupt()
+    assert_uses_are_exact(run)
+
+
+@GROUPS
+@pytest.mark.parametrize(("step", "nodes"), [("workers 3", ["worker:2", "worker:3"]), ("servers 2", ["server:1"])])
+def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Start, step: str, nodes: list[str]) -> None:
+    """It does not even get through its start; the strategy asks again each time."""
+    run = start("run", *ENDLESS, "strategy.memory_bytes=1000000", steps("wait 3", step), env=ALLOW)
+    denied = run.await_events("Denied", len(nodes))
+    assert {event["reason"] for event in denied} == {"did not join: used more memory than it may"}
+    assert [event["node"] for event in denied][: len(nodes)] == nodes
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
 
 
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:

@@ -228,12 +228,28 @@ def test_servers_of_any_layout_read_what_those_of_another_have_stored(
     parts = store_parts(tmp_path_factory.mktemp("parts"), vector, before)
     for server in range(after):
         lo, hi = server_range(size, after, server)
-        if lo == hi:
-            continue
         version, state, values = read_slice(parts, lo, hi)
         assert (version, state, values["optimizer.step"]) == (5, b"data", 3)
         assert values["params"].tolist() == vector[lo:hi].tolist()
         assert values["optimizer.momentum"].tolist() == (-vector[lo:hi]).tolist()
+
+
+def test_parts_that_do_not_overlap_are_not_read(tmp_path: Path) -> None:
+    """A part that is damaged concerns only those who need it."""
+    parts = store_parts(tmp_path, np.arange(96, dtype=np.float32), 3)
+    (damaged,) = [part for part in parts if part.name.endswith("server2.ckpt")]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    assert read_slice(parts, 0, 64)[2]["params"].tolist() == list(range(64))
+    with pytest.raises(CheckpointError, match=r"server2.ckpt: damaged \(checksum differs\)$"):
+        read_slice(parts, 32, 96)
+
+
+@pytest.mark.parametrize("size", [0, 5, 12, 40])
+def test_a_part_without_a_whole_head_is_no_checkpoint(tmp_path: Path, size: int) -> None:
+    (part,) = store_parts(tmp_path, np.arange(8, dtype=np.float32), 1)
+    part.write_bytes(part.read_bytes()[:size])
+    with pytest.raises(CheckpointError, match=r"server0.ckpt: (not a checkpoint|damaged)"):
+        read_slice([part], 0, 8)
 
 
 def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
