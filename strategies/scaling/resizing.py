@@ -1,7 +1,8 @@
 """Carries changes of a job's nodes out, one decision at a time (pure).
 
-Workers come and go beside the training: whoever takes another's place is launched first, and the old one leaves when it
-has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision.
+Workers come and go during training: whoever takes another's place is launched first, and the old one leaves when it
+has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision. If it is
+not seamless, another number of workers restarts the present ones, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import inf, isfinite
 from typing import final
 
+from strategies.checks import check_number
 from strategies.nodes.timers import is_due
 from strategies.protocol import (
     Allocate,
@@ -49,12 +51,14 @@ class Resizing:
 
     Args:
         fleet: the nodes, which the caller keeps up to date.
-        seamless: whether workers train while new servers start; False: all stop first, and restart.
+        seamless: whether workers train while new nodes start; False: all stop first, and restart.
         launch_s: seconds that new servers may take.
         drain_s: seconds for which a switch waits for gradients.
     """
 
     def __init__(self, fleet: Fleet, seamless: bool, launch_s: float, drain_s: float) -> None:
+        check_number("launch_s", launch_s, above=0.0)
+        check_number("drain_s", drain_s, above=0.0)
         self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
 
     def start(self, started: Started) -> None:
@@ -66,7 +70,9 @@ class Resizing:
         self._requests: dict[NodeId, NodeId | None] = {}
         """Workers on their way, and whose place each takes."""
         self._surplus: list[NodeId] = []
-        """Workers that leave when the others are there."""
+        """Workers that leave when the others have come."""
+        self._restarted: set[NodeId] = set()
+        """Workers that were restarted and are not back yet."""
         self._came = self._denied = 0
         self._switching, self._switched, self._granted = False, True, True
         self._launches: list[Launch] = []
@@ -102,10 +108,12 @@ class Resizing:
                     commands += [Restart(node=str(node))] if node in self.fleet.here else []
         if new or keep != self.switch.servers:
             commands += self._switch_to(t, keep, new, elsewhere)
+        elif not self.seamless and any(isinstance(change, Resize | AddWorkers) for change in changes):
+            commands += [Checkpoint(), *self._restart_workers()]
         return commands + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another worker for one that is gone, beside what is under way."""
+        """Launch another worker for one that is gone, in addition to what is under way."""
         return self._replace_worker(change)
 
     def _servers_of(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
@@ -124,7 +132,7 @@ class Resizing:
         return self._carried_out(self.switch.ask(t, keep, launched))
 
     def _resize_workers(self, change: Resize) -> list[AnyCommand]:
-        """Keep who has what is wanted, give others of those that are there so many cores, launch the rest."""
+        """Keep who has what is wanted, give other present ones so many cores, launch the rest."""
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         workers = self.fleet.nodes("worker")
         keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
@@ -157,6 +165,12 @@ class Resizing:
         launch = self.fleet.request("worker", given, [place] if change.elsewhere and place else [])
         self._requests[NodeId.parse(launch.node)] = change.node
         return [launch]
+
+    def _restart_workers(self) -> list[AnyCommand]:
+        """All that stay; the decision is settled when they are back."""
+        staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
+        self._restarted |= set(staying)
+        return [Restart(node=str(worker)) for worker in staying]
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -199,6 +213,7 @@ class Resizing:
         return []
 
     def _joined(self, node: NodeId) -> list[AnyCommand]:
+        self._restarted.discard(node)
         if node not in self._requests:
             return []
         old = self._requests.pop(node)
@@ -207,6 +222,7 @@ class Resizing:
 
     def _is_gone(self, node: NodeId) -> None:
         self._surplus = [one for one in self._surplus if one != node]
+        self._restarted.discard(node)
         if node in self._requests:
             del self._requests[node]
             self._denied += 1
@@ -219,7 +235,7 @@ class Resizing:
 
     def _look(self) -> list[AnyCommand]:
         """Whether everything that was begun has ended."""
-        if not self.busy or self._requests or (self._switching and not self._switched):
+        if not self.busy or self._requests or self._restarted or (self._switching and not self._switched):
             return []
         granted = self._granted and (self._came > 0 or not self._denied)
         leaving = [one for one in self._surplus if one in self.fleet.here] if granted else []
@@ -238,7 +254,7 @@ class Resizing:
                 case Effect.CHECKPOINT if not self.seamless:
                     commands.append(Checkpoint())
                 case Effect.RESTART_WORKERS:
-                    commands += [Restart(node=str(worker)) for worker in self.fleet.nodes("worker")]
+                    commands += self._restart_workers()
                 case Effect.MOVE:
                     commands.append(Repartition(servers=tuple(node.number for node in nodes)))
                 case Effect.RETIRE_OLD | Effect.RETIRE_NEW:
