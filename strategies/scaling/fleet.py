@@ -55,7 +55,8 @@ class Fleet:
                 self._come(NodeId.worker(number), place)
             case ServerJoined(server=number, place=place):
                 self._come(NodeId.server(number), place)
-            case Restored(workers=workers):
+            case Restored(workers=workers):  # nobody reports who has left while parameters were restored
+                self.here = {node for node in self.here if node.role != "worker"}
                 for number in workers:
                     self._come(NodeId.worker(number), self.places.get(NodeId.worker(number)))
             case Lost(worker=number, cause="restarted"):

@@ -73,6 +73,8 @@ class Resizing:
         """Workers that leave when the others have come."""
         self._restarted: set[NodeId] = set()
         """Workers that were restarted and are not back yet."""
+        self._crashed: set[NodeId] = set()
+        """Workers that the runtime is starting again."""
         self._came = self._denied = 0
         self._switching, self._switched, self._granted = False, True, True
         self._launches: list[Launch] = []
@@ -167,10 +169,10 @@ class Resizing:
         return [launch]
 
     def _restart_workers(self) -> list[AnyCommand]:
-        """All that stay; the decision is settled when they are back."""
+        """All that stay; the decision is settled when they are back. Who has crashed is being started anyway."""
         staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
         self._restarted |= set(staying)
-        return [Restart(node=str(worker)) for worker in staying]
+        return [Restart(node=str(worker)) for worker in staying if worker not in self._crashed]
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -192,7 +194,9 @@ class Resizing:
                 return self._carried_out(switch.ended(t, NodeId.worker(worker)))
             case Lost(worker=worker, restarting=restarting):
                 self._withheld.discard(worker)
-                if not restarting and event.cause != "restarted":
+                if restarting:
+                    self._crashed.add(NodeId.worker(worker))
+                elif event.cause != "restarted":
                     self._is_gone(NodeId.worker(worker))
                 return self._carried_out(switch.ended(t, NodeId.worker(worker)))
             case Joined(worker=worker):
@@ -214,6 +218,7 @@ class Resizing:
 
     def _joined(self, node: NodeId) -> list[AnyCommand]:
         self._restarted.discard(node)
+        self._crashed.discard(node)
         if node not in self._requests:
             return []
         old = self._requests.pop(node)
@@ -223,12 +228,14 @@ class Resizing:
     def _is_gone(self, node: NodeId) -> None:
         self._surplus = [one for one in self._surplus if one != node]
         self._restarted.discard(node)
+        self._crashed.discard(node)
         if node in self._requests:
             del self._requests[node]
             self._denied += 1
 
     def _restored(self, event: Restored) -> list[AnyCommand]:
         self._withheld.clear()
+        self._restarted.clear()  # nobody reports who has left meanwhile, so the others are not waited for either
         commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
         servers = [NodeId.server(server) for server in event.servers]
         return commands + self._carried_out(self.switch.restored(event.t, servers))

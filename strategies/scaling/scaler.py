@@ -145,7 +145,7 @@ class Scaler:
         return {
             "workers": len(self.fleet.nodes("worker")),
             "servers": len(self.fleet.nodes("server")),
-            "cores": sum(given.cores for given in self.fleet.given.values()),
+            "cores": sum(given.cores for given in self.fleet.present().values()),
             "switch": str(self.resizing.switch.phase),
             "decision": self._last,
             **self.planner.log_state(),
