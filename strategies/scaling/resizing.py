@@ -273,7 +273,13 @@ class Resizing:
         return commands
 
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
-        """The commands without Computes while nobody may begin, and workers that may compute again now."""
+        """The commands without Computes while nobody may begin, and workers that may compute again now.
+
+        Who is retired computes nothing more.
+        """
+        leaving = {NodeId.parse(one.node).number for one in commands if _retires_worker(one)}
+        self._withheld -= leaving
+        commands = [one for one in commands if not (isinstance(one, Compute) and one.worker in leaving)]
         if self.switch.holds:
             self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
             return [one for one in commands if not isinstance(one, Compute)], []
@@ -284,3 +290,7 @@ class Resizing:
         for worker in again:
             self.switch.began(NodeId.worker(worker))
         return commands, again
+
+
+def _retires_worker(command: AnyCommand) -> bool:
+    return isinstance(command, Retire) and NodeId.parse(command.node).role == "worker"

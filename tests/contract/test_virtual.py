@@ -23,7 +23,7 @@ from injectors.plan import RULES, parse_target
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Strategy
+from strategies.protocol import Launch, NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay, strategy_of
@@ -102,14 +102,17 @@ def host_run_of(case: Case, seed: int) -> VirtualRun:
 
 
 def runs(case: Case) -> Iterator[VirtualRun]:
+    """Nobody can be launched on hosts yet (``why_fixed``)."""
     for seed in case.seeds:
         yield run_of(case, seed)
-        yield host_run_of(case, seed)
+        if Launch not in case.make().needs:
+            yield host_run_of(case, seed)
 
 
 def some_runs(case: Case) -> Iterator[VirtualRun]:
     """For what runs everything once more: those of the first seed, where the case is not for its turn."""
-    yield from islice(runs(case), None if case.long else 2)
+    of_first_seed = 1 if Launch in case.make().needs else 2
+    yield from islice(runs(case), None if case.long else of_first_seed)
 
 
 # ---- checkers: complaints, none when all is well --------------------------------------------------------------------
@@ -171,6 +174,8 @@ def too_early(lines: list[Line], world: World) -> Complaints:
                 due_s, whole = max(due_s, soonest_s(line, world)), False
             case {"type": "Exited", "id": worker}:
                 away[worker] = soonest_s(line, world)
+            case {"type": "Requested", "node": name, "pending_s": pending_s} if name.startswith("worker:"):
+                away[NodeId.parse(name).number] = line["t"] + pending_s + world.costs.launch_s - 1e-9
             case {"type": "Checkpointed", "version": version}:
                 stored = version
                 wrong += [] if whole else [f"{line}: without all servers"]
