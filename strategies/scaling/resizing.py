@@ -79,6 +79,8 @@ class Resizing:
         self._switching, self._switched, self._granted = False, True, True
         self._launches: list[Launch] = []
         self._withheld: set[int] = set()
+        self._leaving: set[int] = set()
+        """Workers that got no Compute because they are retired."""
         self._due_s = inf
 
     # ---- a decision --------------------------------------------------------------------------------------------------
@@ -194,6 +196,7 @@ class Resizing:
                 return self._carried_out(switch.ended(t, NodeId.worker(worker)))
             case Lost(worker=worker, restarting=restarting):
                 self._withheld.discard(worker)
+                self._leaving.discard(worker)
                 if restarting:
                     self._crashed.add(NodeId.worker(worker))
                 elif event.cause != "restarted":
@@ -207,6 +210,8 @@ class Resizing:
                 node = NodeId.parse(name)
                 if node.role == "server":
                     return self._carried_out(switch.gone(t, node))
+                self._withheld |= self._leaving & {node.number}
+                self._leaving.discard(node.number)
                 self._is_gone(node)
             case ServerLost(server=server):
                 return self._carried_out(switch.gone(t, NodeId.server(server)))
@@ -235,6 +240,7 @@ class Resizing:
 
     def _restored(self, event: Restored) -> list[AnyCommand]:
         self._withheld.clear()
+        self._leaving.clear()
         self._restarted.clear()  # nobody reports who has left meanwhile, so the others are not waited for either
         commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
         servers = [NodeId.server(server) for server in event.servers]
@@ -275,11 +281,13 @@ class Resizing:
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
         """The commands without Computes while nobody may begin, and workers that may compute again now.
 
-        Who is retired computes nothing more.
+        Who is retired computes nothing more, unless that is denied.
         """
         leaving = {NodeId.parse(one.node).number for one in commands if _retires_worker(one)}
+        ending = [one for one in commands if isinstance(one, Compute) and one.worker in leaving]
+        self._leaving |= (self._withheld & leaving) | {one.worker for one in ending}
         self._withheld -= leaving
-        commands = [one for one in commands if not (isinstance(one, Compute) and one.worker in leaving)]
+        commands = [one for one in commands if one not in ending]
         if self.switch.holds:
             self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
             return [one for one in commands if not isinstance(one, Compute)], []

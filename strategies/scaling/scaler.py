@@ -89,7 +89,7 @@ class Scaler:
         self.planner.start(started, self.fleet.present())
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Who is there, and what the planner makes of it."""
+        """Keep track of the fleet, and pass the event on to the planner."""
         if isinstance(event, ServerLost) and event.holding:
             self._halted = True
         elif isinstance(event, Restored):
@@ -103,7 +103,7 @@ class Scaler:
         self.planner.applied(grads)
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """At the start nodes get what they were given; later what is under way goes on."""
+        """At the start nodes get what they were given; later what is under way continues."""
         commands: list[AnyCommand] = []
         if isinstance(event, Started):
             commands = [Allocate(node=str(node), cpu_cores=given.cores) for node, given in self.fleet.present().items()]

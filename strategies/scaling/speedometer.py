@@ -31,7 +31,7 @@ class Speedometer:
         self._updates = 0
 
     def count(self, t: float) -> None:
-        """Count an update."""
+        """Count an update of the parameters."""
         if t < self._from_s:
             return
         if self._last_s == -inf:

@@ -36,7 +36,7 @@ class Remaining:
         self._every, self._sum, self._count = 1, 0.0, 0
 
     def count(self) -> None:
-        """Count an update."""
+        """Count an update of the parameters."""
         self.steps += 1
 
     def rolled_back(self, version: int) -> None:
