@@ -71,11 +71,19 @@ def test_a_launch_is_ordered_with_what_it_may_use() -> None:
     assert [(event.worker, event.incarnation) for event in desk.received(Joined)] == [(3, 0)]
 
 
+@pytest.mark.parametrize(("taken", "following"), [("worker:2", "worker:3"), ("server:1", "server:2")])
+def test_a_number_is_never_given_again(taken: str, following: str) -> None:
+    desk = desk_of()
+    desk.say(Launch(node=taken))
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+        (taken, f"the number is taken; the next one is {following}")
+    ]
+    assert desk.launches == []
+
+
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        (Launch(node="worker:2"), "worker:2: numbers are never reused; the next worker is worker:3"),
-        (Launch(node="server:1"), "server:1: numbers are never reused; the next server is server:2"),
         (Launch(node="scorer:0"), "scorer:0 is neither a worker nor a server"),
         (Launch(node="worker"), "worker is neither a worker nor a server"),
         (Retire(node="worker:7"), "there is no such node"),

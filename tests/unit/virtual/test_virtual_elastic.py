@@ -1,4 +1,4 @@
-"""Nodes that come and go on the virtual clock, where that takes time, and processes die in the middle of it."""
+"""The virtual clock with nodes that come and go, where that takes time, and processes die in the middle of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=
 class StormRun(VirtualRun):
     """A random process dies now and then, and one in three times as soon as a recovery or a repartition takes a step.
 
-    ``phases`` counts the deaths by what was going on, ``moved`` the repartitions that kept the parameters as they were.
+    ``phases`` counts the deaths by the phase of the recovery, ``moved`` the repartitions that kept the parameters.
     """
 
     def __init__(self, world: World, strategy: Strategy, seed: int) -> None:
@@ -60,14 +60,14 @@ class StormRun(VirtualRun):
         session.begin()
         for _ in range(12):
             session.clock.at(self.random.uniform(0, HORIZON_S), MESSAGE, self.kill)
-        before = self.going_on
+        before = self.phase_now
         for _ in range(STEPS):
             if session.over:
                 break
             session.clock.step()
-            if self.going_on != before and session.clock.now < HORIZON_S and self.strikes():
+            if self.phase_now != before and session.clock.now < HORIZON_S and self.strikes():
                 session.clock.at(session.clock.now, MESSAGE, self.kill)
-            before = self.going_on
+            before = self.phase_now
         else:
             raise RuntimeError(f"no end after {STEPS} steps, at t={session.clock.now:g}")
         self.refused = session.failure or ""
@@ -75,10 +75,10 @@ class StormRun(VirtualRun):
 
     def strikes(self) -> bool:
         """Storing is short on this clock, and rarely hit by chance."""
-        return self.random.random() < (0.7 if self.going_on == "storing" else 0.3)
+        return self.random.random() < (0.7 if self.phase_now == "storing" else 0.3)
 
     @property
-    def going_on(self) -> str:
+    def phase_now(self) -> str:
         state = self.session.supervisor.recovery.state
         return "storing" if state.moving is not None and state.phase == Phase.RUNNING else str(state.phase)
 
@@ -89,7 +89,7 @@ class StormRun(VirtualRun):
         if not alive or self.session.over:
             return
         victim = self.random.choice(alive)
-        self.phases[self.going_on] += 1
+        self.phases[self.phase_now] += 1
         if victim.role == "server":
             supervisor.lose_server(victim.id, "killed")
         else:
