@@ -72,7 +72,8 @@ class NodeAudit:
         self.demand(node not in self.gone, f"{event}: it has left for good")
         if node in self.awaited:
             self.awaited.discard(node)
-            self.gone.add(node)
+            if "the number is taken" not in event.reason:  # else by an operator's newcomer, which may still come
+                self.gone.add(node)
 
     def server_lost(self, event: ServerLost) -> None:
         if event.holding:
