@@ -96,6 +96,11 @@ def parse_target(text: str) -> Target | None:
     return Target(form, (int(found[2]),))
 
 
+def target_name(form: str, number: int) -> str:
+    """The text of a target with one number, such as a worker that joins later."""
+    return f"{form}:{number}"
+
+
 def target_of(text: str) -> Target:
     """The target that a checked plan names; raises ``ValueError`` for anything else."""
     if (target := parse_target(text)) is None:
@@ -126,7 +131,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
 
     def targets(self, role: str) -> list[str]:
         """All targets of a role, by id. Routes (``link:0>2``) are targets, too, but are not listed."""
-        return [f"{role}:{number}" for number in range(self.count(role))]
+        return [target_name(role, number) for number in range(self.count(role))]
 
     def describe_targets(self) -> str:
         """For error messages: ``worker:0 to worker:3, server:0``."""
@@ -285,7 +290,7 @@ def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
     if target is None:
         return f"{one.kind} acts on {describe_forms(one.kind)} only"
     if one.kind == "join" and target.number < cluster.num_workers:
-        return f"is there at the start; the next worker is worker:{cluster.num_workers}"
+        return f"is there at the start; the next worker is {target_name('worker', cluster.num_workers)}"
     return None
 
 

@@ -10,7 +10,7 @@ from typing import final
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number
 from injectors.patterns.streams import exponential, stream
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, target_name
 
 HOUR_S = 3600.0
 
@@ -52,7 +52,7 @@ class Elastic(Pattern):
                 f"workers; at most {MAX_WINDOWS} make a plan"
             )
         windows = (
-            Disturbance(start_s=at_s, end_s=horizon_s, target=f"worker:{worker}", kind=kind, magnitude=1.0)
+            Disturbance(start_s=at_s, end_s=horizon_s, target=target_name("worker", worker), kind=kind, magnitude=1.0)
             for at_s, kind, worker in self._changes(cluster.num_workers, mean_s, horizon_s, seed)
         )
         return build_plan(self.name, seed, horizon_s, windows)
@@ -61,7 +61,7 @@ class Elastic(Pattern):
         self, num_workers: int, mean_s: float, horizon_s: float, seed: int
     ) -> Iterator[tuple[float, Kind, int]]:
         """(time, join or leave, worker) in their order."""
-        draws = {worker: stream(seed, self.name, f"worker:{worker}") for worker in range(num_workers)}
+        draws = {worker: stream(seed, self.name, target_name("worker", worker)) for worker in range(num_workers)}
         due: list[tuple[float, Kind, int]] = [(exponential(draw) * mean_s, "leave", one) for one, draw in draws.items()]
         heapq.heapify(due)
         here, following = num_workers, num_workers
@@ -69,7 +69,7 @@ class Elastic(Pattern):
             at_s, kind, worker = heapq.heappop(due)
             if kind == "join":
                 worker, following, here = following, following + 1, here + 1
-                draws[worker] = stream(seed, self.name, f"worker:{worker}")
+                draws[worker] = stream(seed, self.name, target_name("worker", worker))
             elif here > self.least_workers:
                 here -= 1
                 if self.rejoin_s is not None:

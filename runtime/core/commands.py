@@ -170,7 +170,7 @@ class Commands:
             self.elastic.evict(t, node)
 
     def restored(self, t: float) -> None:
-        """All go on: operators' orders and evictions do, too."""
+        """All continue: operators' orders and evictions do, too."""
         deferred, self._deferred = self._deferred, []
         for call in deferred:
             call(t)

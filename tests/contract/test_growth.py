@@ -27,7 +27,7 @@ NEVER_S = 1e5
 
 
 class Moody(Scheduler):
-    """Newcomers have a place soon, are denied, wait for ever, and have a place later, in turn."""
+    """Newcomers have a place soon, are denied, wait forever, and have a place later, in turn."""
 
     grants = (Grant(pending_s=0.5), Grant(denied="no more cores"), Grant(pending_s=NEVER_S), Grant(pending_s=1.0))
 
@@ -88,7 +88,7 @@ def grown(name: str, num_servers: int, seed: int) -> tuple[HeapRun, Complaints]:
 
 
 def crash(run: HeapRun, t: float) -> None:
-    """Worker 7 dies, if it is launching, and starts anew."""
+    """Worker 7 dies, if it is launching, and starts again."""
     node = NodeId.worker(7)
     if node in run.recovery.tasks:
         run.kill(t, node, t + 1.0)

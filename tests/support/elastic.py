@@ -43,7 +43,7 @@ class Wanderer(Strategy):
         self.idle: set[int] = set()
         self.busy: set[int] = set()
         self.servers: set[int] = set()
-        """Those that are there."""
+        """Those that can be reached."""
         self.holders: tuple[int, ...] = ()
         self.awaited: set[str] = set()
         self.next = {"worker": 0, "server": 0}

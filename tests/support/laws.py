@@ -43,7 +43,7 @@ Make = Callable[[], Strategy]
 class Audit:
     """Books of members, the version on which each computes, and gradients that may be used.
 
-    ``halts_on_loss``: the loss of a worker that is there halts everything, too.
+    ``halts_on_loss``: the loss of a worker halts everything, too, unless it was away.
     """
 
     def __init__(self, *, halts_on_loss: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Books of the nodes that a record speaks of: numbers, newcomers, holders of the parameters (of the laws' audit)."""
+"""Books of the nodes in a record: numbers, newcomers, holders of the parameters (of the laws' audit)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NodeAudit:
         self.next[node.role] = max(self.next[node.role], node.number + 1)
 
     def denied(self, node: NodeId, event: Denied) -> None:
-        """What was asked for a node that is there leaves it as it is."""
+        """A present node stays as it is."""
         self.demand(node not in self.gone, f"{event}: it has left for good")
         if node in self.awaited:
             self.awaited.discard(node)

@@ -86,7 +86,7 @@ class Nodes:
     def move(self, shares: Shares, version: int) -> None:
         self.moving, self.version, self.spoiled = shares, version, False
 
-    # ---- what is ordered and told ------------------------------------------------------------------------------------
+    # ---- what is ordered and reported --------------------------------------------------------------------------------
 
     def lost(self, node: Key) -> None:
         """A process has ended or is to end: a repartition that needs its node, or what it held, is spoiled."""
@@ -97,7 +97,7 @@ class Nodes:
         assert tuple(keepers) == self.holders, "whoever holds the parameters stores them, and nobody else"
 
     def read(self, keepers: Iterable[Key]) -> None:
-        """These read the parameters: those that held them, or those among which they are divided anew."""
+        """These read the parameters: those that held them, or those among which they are divided now."""
         keepers = tuple(keepers)
         if self.moving is not None and not self.spoiled and keepers == servers_of(self.moving):
             self.shares = self.moving
@@ -123,7 +123,7 @@ class Nodes:
         """A repartition ends in exactly one Restored."""
         if self.spoiled and self.moving == shares and servers_of(shares) == self.holders:
             self.shares = shares  # the loss came after the change, which nobody could see: the same servers read
-        assert shares == self.shares, "the coordinator is told who has read"
+        assert shares == self.shares, "the coordinator learns who has read"
         if self.moving is not None:
             assert self.spoiled or (shares, version) == (self.moving, self.version), "nothing came in between"
         self.moving = None

@@ -19,7 +19,7 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, Message, Throttle
 from runtime.live.transport.task_spec import Place
 
-KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"}) | OF_MEMBERS
+KINDS: frozenset[Kind] = OF_MEMBERS | {"cpu", "bandwidth", "cut", "pause", "kill"}
 
 
 class InjectorOwner(Protocol):

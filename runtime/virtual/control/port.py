@@ -26,11 +26,11 @@ class Nodes(Protocol):
         ...
 
     def retire(self, t: float, node: str, reason: str) -> None:
-        """End a node."""
+        """End a node for good, or take its request back."""
         ...
 
     def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Divide the parameters anew."""
+        """Let these servers hold the parameters."""
         ...
 
     def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:

@@ -13,7 +13,7 @@ from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.machines.machines import SHARED, Machines
 
-ACTIVE: frozenset[Kind] = SHARED | {"kill"} | OF_MEMBERS
+ACTIVE: frozenset[Kind] = SHARED | OF_MEMBERS | {"kill"}
 """Kinds that need an action. Delays and slow-downs are looked up where work begins."""
 
 
