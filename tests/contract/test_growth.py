@@ -15,7 +15,7 @@ import pytest
 from runtime.core.inputs import Operated
 from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import Denied, Joined, Lost, NodeId, Restored
-from tests.contract.catalogue import NAMES, fits, hurried
+from tests.contract.catalogue import NAMES, asks_for_nodes, fits, hurried
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
@@ -98,7 +98,13 @@ def on_replicas(name: str) -> bool:
     return "allreduce" in hurried(name).topologies
 
 
-JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
+JOBS = [
+    (name, servers)
+    for name in NAMES
+    if fits(name, START) and not asks_for_nodes(name)
+    for servers in (2, 0)
+    if servers or on_replicas(name)
+]
 every_job = pytest.mark.parametrize(("name", "num_servers"), JOBS)
 
 

@@ -19,8 +19,9 @@ from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
+from runtime.virtual.costs import Costs
 from strategies.protocol import Strategy
-from tests.support.elastic import Wanderer
+from tests.support.elastic import Growing, Wanderer
 from tests.support.invariants import problems
 from tests.support.virtual_runs import (
     EPOCHS,

@@ -30,7 +30,7 @@ def told(*windows: dict[str, Any], hosts: Hosts | None = None, moves: tuple[tupl
     )
     machines = SimpleNamespace(change=change, paused_since_s={})
     plan = build_plan("test", 0, 100.0, [Disturbance(**window) for window in windows])
-    told_by = Windows(clock, Schedule(plan), hosts, machines, supervisor)  # type: ignore[arg-type]
+    told_by = Windows(clock, Schedule(plan), hosts, machines, supervisor, print)  # type: ignore[arg-type]
     told_by.begin()
     for at_s, task in moves:
         clock.at(at_s, PLAN, told_by.moved, task)
