@@ -20,6 +20,7 @@ from scripts import (
     figures,
     fit_progress,
     harm_and_gain,
+    job_history,
     prepare_data,
 )
 from scripts import score_predictors as scores
@@ -50,6 +51,7 @@ CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate.py: -o"),
     "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),
     "figures": (lambda run: figures.main([run, "--out", NOWHERE]), "figures.py: --out"),
+    "history": (lambda run: job_history.main([run, "-o", NOWHERE]), "job_history.py: --out"),
     "data": (lambda _: prepare_data.main(["planted", "--data-dir", NOWHERE]), "prepare_data.py: --data-dir"),
 }
 
