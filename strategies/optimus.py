@@ -34,7 +34,8 @@ class Optimus(Composition):
 
     Departures: a job is alone, so cores are the dominant resource and nothing is taken from it for others. Sizes are
     tried in the job itself unless a ``profile`` tells their speed (Optimus runs each for some steps before the job),
-    and growth starts where trying ends. A size that was denied is not asked for again.
+    and growth starts where trying ends. A size that was denied is not asked for again,
+    nor one that has it in it.
 
     Attributes:
         cores_total: of all workers and servers together.

@@ -290,11 +290,12 @@ class Resizing:
 
         Who is retired computes nothing more, unless that is denied.
         """
-        leaving = {NodeId.parse(one.node).number for one in commands if _retires_worker(one)}
-        ending = [one for one in commands if isinstance(one, Compute) and one.worker in leaving]
-        self._leaving |= (self._withheld & leaving) | {one.worker for one in ending}
-        self._withheld -= leaving
-        commands = [one for one in commands if one not in ending]
+        leaving = _workers_retired(commands)
+        if leaving:
+            ending = [one for one in commands if isinstance(one, Compute) and one.worker in leaving]
+            self._leaving |= (self._withheld & leaving) | {one.worker for one in ending}
+            self._withheld -= leaving
+            commands = [one for one in commands if one not in ending]
         if self.switch.holds:
             self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
             return [one for one in commands if not isinstance(one, Compute)], []
@@ -307,5 +308,6 @@ class Resizing:
         return commands, again
 
 
-def _retires_worker(command: AnyCommand) -> bool:
-    return isinstance(command, Retire) and NodeId.parse(command.node).role == "worker"
+def _workers_retired(commands: Iterable[AnyCommand]) -> set[int]:
+    nodes = [NodeId.parse(one.node) for one in commands if isinstance(one, Retire)]
+    return {node.number for node in nodes if node.role == "worker"}

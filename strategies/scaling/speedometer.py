@@ -16,7 +16,7 @@ class Speedometer:
         sample_s: seconds that a measurement takes.
         skip_s: seconds after a change that do not count: everybody connects, caches are cold.
 
-    The time is that from the first update that counts to the last one, so a measurement needs two updates.
+    The time is that from the first update that counts to the last one, so a measurement needs two at different times.
     """
 
     def __init__(self, sample_s: float, skip_s: float = 0.0) -> None:
@@ -34,10 +34,8 @@ class Speedometer:
         """Count an update of the parameters."""
         if t < self._from_s:
             return
-        if self._last_s == -inf:
-            self._first_s = t
-        else:
-            self._updates += 1
+        self._first_s = min(self._first_s, t)
+        self._updates += t > self._first_s  # not those that came together with the first
         self._last_s = t
 
     def rate(self, t: float) -> float | None:

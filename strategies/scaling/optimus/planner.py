@@ -59,7 +59,7 @@ class Growing(msgspec.Struct, frozen=True, kw_only=True):
 class OptimusPlanner:
     """Tries sizes until the speed model of asynchronous training is known, then adds one increment after another.
 
-    A size that was denied is not asked for again. When nothing more helps or fits, the job stays as it is, unless it
+    A size that was denied, and any that has it in it, is not asked for again. When nothing more helps or fits, the job stays as it is, unless it
     loses nodes.
 
     Args:
@@ -130,6 +130,10 @@ class OptimusPlanner:
         waits = self._model is not None and self._decided_s is not None
         return not waits or t >= (self._decided_s or 0.0) + self.growing.adjust_every_s
 
+    def _is_denied(self, size: Size) -> bool:
+        """Whether the cluster had no room for it, or for a part of it."""
+        return any(size.servers >= one.servers and size.workers >= one.workers for one in self._denied)
+
     def _fit(self) -> SpeedModel | None:
         points = [Measured(servers=p, workers=w, steps_per_s=rate) for (p, w), rate in self._rates.items()]
         try:
@@ -141,7 +145,7 @@ class OptimusPlanner:
         by = self.growing.by
         for one in first_sizes(*self._first, by.servers, by.workers):
             wanted = Size(*one)
-            if wanted not in self._rates and wanted not in self._denied and by.cores(*wanted) <= by.cores_total:
+            if wanted not in self._rates and not self._is_denied(wanted) and by.cores(*wanted) <= by.cores_total:
                 return self._decided(t, "try", size, wanted, {})
         return self._stays(t, "try", size, {}, "no other size to measure fits")
 
@@ -150,7 +154,7 @@ class OptimusPlanner:
 
         def rate(servers: int, workers: int) -> float:
             """A size that was denied gains nothing."""
-            return model.rate(*size) if Size(servers, workers) in self._denied else model.rate(servers, workers)
+            return model.rate(*size) if self._is_denied(Size(servers, workers)) else model.rate(servers, workers)
 
         # gains are in proportion to the updates that are left: the choice is the same for any number above zero
         step = next_step(rate, 1.0 if left is None else left, *size, self.growing.by)

@@ -1,0 +1,119 @@
+"""Or et al.'s autoscaling as a strategy of a running job: after "Resource elasticity in distributed deep learning",
+MLSys 2020, with threshold and steps of DLRover (Wang et al., arXiv:2304.01468) section 6.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.core.quota import Quota
+from strategies.or_autoscale import OrAutoscale
+from tests.support.faults import Crash, Outage
+from tests.support.growing import GrowingRun
+from tests.support.laws import dead, played, unconserved
+
+RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
+
+
+def rate(servers: int, workers: int) -> float:
+    """40, 70, 80 updates per second of 4, 8, 12 workers, on a straight line in between."""
+    low = max(size for size in (0, *RATES) if size <= workers)
+    if low == workers:
+        return RATES[low]
+    high = low + 4
+    below = RATES.get(low, 0.0)
+    return below + (RATES[high] - below) * (workers - low) / 4
+
+
+def scaled(max_time_s: float = 100.0, run: dict[str, Any] | None = None, **changes: Any) -> GrowingRun:
+    """A job of 4 workers at the start, 4 at a time, with a decision in 10 s; nothing was refused."""
+    strategy = OrAutoscale(**{"adjust_every_s": 10.0, "decide_every_s": 1.0, **changes})
+    job = GrowingRun(strategy, rate, workers=4, max_time_s=max_time_s, **(run or {}))
+    assert played(job) == []
+    return job
+
+
+def numbers(decision: str) -> dict[str, float]:
+    """Of the end of a decision, in brackets."""
+    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
+
+
+@pytest.mark.parametrize("seamless", [False, True])
+def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
+    """DLRover section 6.3: gains of 0.75 and 0.286 at 8 and 12 workers with a threshold of 0.3."""
+    job = scaled(seamless=seamless)
+    assert job.size == (1, 8)
+    assert job.asked == "W" * 8
+    assert len(job.retired) == 4
+    rules = [one.split(":")[0].split(", ")[1] for one in job.decisions]
+    assert rules == ["more workers", "more workers", "no gain", "stays"]
+    second, third = (numbers(one) for one in job.decisions[1:3])
+    assert second["gain"] == pytest.approx(0.75, rel=0.02)
+    assert third["gain"] == pytest.approx(0.286, rel=0.05)
+
+
+def test_the_engines_own_threshold_goes_to_the_last_size_that_fits() -> None:
+    """Published code: 0.1; 16 workers of 3 cores and a server of 16 are 64 cores."""
+    job = scaled(threshold=0.1, cores_total=64)
+    assert job.size == (1, 16)
+    assert "stays" in job.decisions[-1]
+
+
+def test_one_decision_in_three_minutes() -> None:
+    """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
+    job = scaled(200.0, adjust_every_s=180.0, decide_every_s=5.0)
+    times = sorted({t for t, _ in job.launches})
+    assert len(times) == 2
+    assert times[1] - times[0] == 180.0
+
+
+def test_servers_are_left_alone() -> None:
+    """DLRover section 6.3: "auto-scaling does not optimize PS at all"."""
+    job = scaled()
+    assert job.moves == []
+
+
+def test_workers_that_are_denied_end_the_growth() -> None:
+    """Beyond the paper: a cluster without more cores."""
+    job = scaled(run={"scheduler": Quota(cores_total=28)})
+    assert job.size == (1, 4)
+    assert job.denied == ["worker:4", "worker:5", "worker:6", "worker:7"]
+    assert "stays" in job.decisions[-1]
+
+
+def test_a_size_of_which_a_part_came_is_measured_as_it_is() -> None:
+    """Beyond the paper: two of four workers are granted; the gain of 55 updates per second at 6 is 0.75, too."""
+    job = scaled(25.0, run={"scheduler": Quota(cores_total=34)})
+    assert numbers(job.decisions[1])["gain"] == pytest.approx(0.75, rel=0.03)
+
+
+@pytest.mark.parametrize("seamless", [False, True])
+def test_a_slow_worker_is_replaced(seamless: bool) -> None:
+    """Abstract: stragglers are replaced; the new one is launched first, and the old one leaves when it has joined."""
+    job = scaled(8.0, run={"slower": {2: 3.0}}, seamless=seamless, adjust_every_s=100.0)
+    assert "slow workers: Replace node worker:2" in job.decisions[0]
+    assert numbers(job.decisions[0])["throughput"] < 0.8
+    (launched_s, launch), (retired_s, retired) = job.launches[0], job.retired[0]
+    assert (launch.node, retired) == ("worker:4", "worker:2")
+    assert retired_s == launched_s + job.launch_s
+    assert job.restarts == [], "nobody else restarts"
+
+
+def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
+    """Beyond the paper: it is measured again, and asked for again after the interval."""
+    job = scaled(30.0, run={"slower": {2: 3.0}, "scheduler": Quota(cores_total=28)})
+    assert job.retired == []
+    assert job.denied[:2] == ["worker:4", "worker:5"]
+    assert job.size == (1, 4)
+
+
+@pytest.mark.parametrize("at_s", [1.0, 5.5, 12.25])
+@pytest.mark.parametrize("seamless", [False, True])
+def test_crashes_and_outages_change_no_result(at_s: float, seamless: bool) -> None:
+    """Beyond the paper: every sample is used once, and growth ends where it would."""
+    faults = [Crash(at_s, 1, 1.0), Outage(at_s + 0.5, 1.0)]
+    job = scaled(2000.0, seamless=seamless, run={"faults": faults, "samples": 8000})
+    assert dead(job) + unconserved(job) == []
+    assert job.happened == faults
+    assert job.size == (1, 8)
