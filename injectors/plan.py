@@ -21,7 +21,7 @@ DECIMALS = 6
 
 NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
-Kind = Literal["delay", "slowdown", "cpu", "bandwidth", "cut", "pause", "kill"]
+Kind = Literal["delay", "slowdown", "cpu", "bandwidth", "cut", "pause", "kill", "join", "leave"]
 Form = Literal["worker", "server", "host", "link", "route"]
 
 
@@ -49,8 +49,13 @@ RULES: dict[Kind, Rule] = {
     "cut": Rule(("link",), "union"),
     "pause": Rule(("worker", "server", "host"), "union"),
     "kill": Rule(("worker", "server", "host"), "union"),
+    "join": Rule(("worker",), "union"),
+    "leave": Rule(("worker",), "union"),
 }
 """Windows on different targets compose physically and not here: a worker's quota lies inside its host's."""
+
+OF_MEMBERS: frozenset[Kind] = frozenset({"join", "leave"})
+"""Kinds by which an operator changes the workers of a job; only the start of such a window counts."""
 
 OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "pause"})
 """Kinds that may be ``of_machine`` if they act on a task."""
@@ -141,6 +146,9 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     ``cut``: nothing passes a host's link.
     ``pause``: the target's processes are stopped.
     ``kill``: they are killed (SIGKILL) at ``start_s``, and the next incarnation is scheduled at ``end_s``.
+    ``join``: an operator lets another worker join at ``start_s``. The target's number is that which it will have if
+    nobody else lets workers join.
+    ``leave``: an operator takes a worker away at ``start_s``, for good; one that is not there any more cannot leave.
 
     :data:`RULES` defines the targets of a kind and how overlapping windows compose. Adjacent windows count as one: a
     second ``kill`` that begins in or at the end of another finds nothing to kill and postpones the scheduling.
@@ -259,7 +267,7 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
     target = parse_target(one.target)
     if target is not None and target.form not in RULES[one.kind].forms:
         return Problem("target", f"{one.kind} acts on {describe_forms(one.kind)} only")
-    if text := target_problem(one.target, cluster):
+    if text := member_problem(one, cluster) if one.kind in OF_MEMBERS else target_problem(one.target, cluster):
         return Problem("target", text)
     if not 0 <= one.start_s < math.inf:
         return Problem("start_s", "must be 0 or more")
@@ -269,6 +277,16 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
         return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker or server")
     text = magnitude_problem(one.kind, one.magnitude)
     return Problem("magnitude", text) if text else None
+
+
+def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
+    """Why no such worker can join or leave; who leaves may be one that has joined before."""
+    target = parse_target(one.target)
+    if target is None:
+        return f"{one.kind} acts on {describe_forms(one.kind)} only"
+    if one.kind == "join" and target.number < cluster.num_workers:
+        return f"is there at the start; the next worker is worker:{cluster.num_workers}"
+    return None
 
 
 def target_problem(text: str, cluster: ClusterShape) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from strategies.checks import check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
 from strategies.scaling.brain.adjust import Rules
-from strategies.scaling.brain.history import FinishedJob, InitialPlan, Margins, initial_plan
+from strategies.scaling.brain.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.scaling.brain.plan import Limits
 from strategies.scaling.brain.planner import BrainPlanner
 from strategies.scaling.brain.settings import BrainSettings
@@ -91,6 +92,9 @@ class DLRover(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the Brain as the only action."""
+        check_whole("worker_cores", self.worker_cores, least=1)
+        check_whole("first_server_cores", self.first_server_cores, least=1)
+        check_history(self.history, self.history_of)
         limits = Limits(
             cores_total=self.cores_total,
             cores_max=self.cores_max,

@@ -2,6 +2,7 @@
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.combined import Combined
+from injectors.patterns.elastic import Elastic
 from injectors.patterns.heterogeneity import Heterogeneity
 from injectors.patterns.iteration_times import IterationTimes
 from injectors.patterns.markov import Markov
@@ -20,6 +21,7 @@ from injectors.patterns.transient_throttle import TransientThrottle
 
 __all__ = [
     "Combined",
+    "Elastic",
     "Heterogeneity",
     "IterationSlowdown",
     "IterationTimes",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from injectors.plan import (
+    OF_MEMBERS,
     RULES,
     ClusterShape,
     Kind,
@@ -16,6 +17,9 @@ from injectors.plan import (
     parse_target,
     target_problem,
 )
+
+DISTURBING = tuple(kind for kind in RULES if kind not in OF_MEMBERS)
+"""Kinds of which a pattern can plan any."""
 
 MAX_SLOTS = 20_000_000
 """Upper bound on the random draws of one pattern, over all its targets."""
@@ -77,9 +81,7 @@ def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     return list(found)
 
 
-def check_effect(
-    kind: object, magnitude: float, *, kinds: Sequence[str] = tuple(RULES), name: str = "magnitude"
-) -> None:
+def check_effect(kind: object, magnitude: float, *, kinds: Sequence[str] = DISTURBING, name: str = "magnitude") -> None:
     """A kind that the pattern can plan, and a magnitude that this kind can have, in the field ``name``."""
     if kind not in kinds:
         raise ValueError(f"kind={one_line(kind)}: must be one of {', '.join(kinds)}")

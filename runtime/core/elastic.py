@@ -71,14 +71,15 @@ class Elastic:
     # ---- commands ----------------------------------------------------------------------------------------------------
 
     def launch(self, t: float, command: Launch) -> None:
-        """Request a node; raises :class:`ProtocolError` for a number that is not the next of its role."""
+        """Request a node; ``Denied`` for a number that a node has had already, such as an operator's newcomer."""
         node = self._parse(command.node, str(command))
         if node.role == "server" and not self.executor.layout.shares:
             raise ProtocolError(f"{command}: with topology=allreduce there are no servers")
-        try:
-            self.executor.admit(t, node)
-        except ValueError as error:
-            raise ProtocolError(f"{command}: {error}") from None
+        following = self.executor.layout.next_number(node.role)
+        if node.number < following:
+            self._refuse(t, node, f"the number is taken; the next one is {NodeId(node.role, following)}")
+            return
+        self.executor.admit(t, node)
         self.awaited.add(node)
         request = self._request(command.cpu_cores, command.priority, node)
         grant = self.scheduler.place(t, self.seed, self._launches, request)

@@ -44,8 +44,10 @@ class Quota(Scheduler):
         for name in ("pending_s", "pending_s_per_core"):
             if not 0 <= (value := getattr(self, name)) <= MAX_PENDING_S:
                 raise ValueError(f"{name}={value:g}: must be between 0 and {MAX_PENDING_S:g} seconds (a week)")
-        if self.cores_max is not None and (self.cores_total is None or self.cores_max < self.cores_total):
-            raise ValueError(f"cores_max={self.cores_max:g}: must be at least cores_total={self.cores_total}")
+        if self.cores_max is not None and self.cores_total is None:
+            raise ValueError(f"cores_max={self.cores_max:g}: needs cores_total")
+        if self.cores_max is not None and self.cores_total is not None and self.cores_max < self.cores_total:
+            raise ValueError(f"cores_max={self.cores_max:g}: must be at least cores_total={self.cores_total:g}")
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
         return self.pending_s

@@ -15,7 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from injectors.plan import ClusterShape, Plan, validate_plan
+from injectors.plan import OF_MEMBERS, ClusterShape, Plan, validate_plan
 from runtime.api import Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
@@ -257,6 +257,10 @@ def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
     with explained(config.straggler, "straggler"):
         plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
         validate_plan(plan, shape)
+    if any(one.kind in OF_MEMBERS for one in plan.disturbances):
+        can = runtime.can(config)
+        if (fixed := can.get("Launch") or can.get("Retire")) is not None:
+            raise ConfigError(f"{fixed} (straggler={config.names.straggler} lets workers join or leave)")
     return plan
 
 

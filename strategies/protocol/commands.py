@@ -93,7 +93,7 @@ Priority = Literal["normal", "low"]
 class Launch(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which nobody has had.
 
-    It is pending until the scheduler has a place for it, and starts then, beside the training: ``Joined`` or
+    It is pending until the scheduler has a place for it, and starts then, during training: ``Joined`` or
     ``ServerJoined`` follows, or ``Denied``. A server holds nothing before a ``Repartition`` names it.
     """
 

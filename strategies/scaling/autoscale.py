@@ -28,7 +28,7 @@ class Autoscaler:
         step_workers: added at a time.
         max_workers: no size above this is tried; None: no bound.
         threshold: least gain of a step; DLRover compares with 0.3, the engine's own default is 0.1.
-        min_samples: measured iterations that a size needs. The first after a change is skipped.
+        min_iters: measured iterations that a size needs. The first after a change is skipped.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Autoscaler:
         step_workers: int = 1,
         max_workers: int | None = None,
         threshold: float = 0.3,
-        min_samples: int = 10,
+        min_iters: int = 10,
     ) -> None:
-        for name, value in (("workers", workers), ("step_workers", step_workers), ("min_samples", min_samples)):
+        for name, value in (("workers", workers), ("step_workers", step_workers), ("min_iters", min_iters)):
             check_whole(name, value, least=1)
         if max_workers is not None:
             check_whole("max_workers", max_workers, least=workers)
         check_number("threshold", threshold)
         self.workers, self.step_workers, self.max_workers = workers, step_workers, max_workers
-        self.threshold, self.min_samples = threshold, min_samples
+        self.threshold, self.min_iters = threshold, min_iters
         self.rates: dict[int, float] = {}
         self.gains: dict[int, float] = {}
         self.stays = False
@@ -71,7 +71,7 @@ class Autoscaler:
 
     def decide(self) -> int | None:
         """The number of workers that there should be instead; None: those there are, for now or for good."""
-        if self.stays or self._iterations < self.min_samples or not self._seconds:
+        if self.stays or self._iterations < self.min_iters or not self._seconds:
             return None
         self.rates[self.workers] = rate = self._samples / self._seconds
         if self._passed is not None:

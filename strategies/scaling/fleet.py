@@ -28,7 +28,7 @@ class Fleet:
         worker: what each worker has at the start.
         server: what each server has at the start.
 
-    ``given``: of nodes that are there or on their way. ``here``: those that are there.
+    ``given``: of present nodes and those on their way. ``here``: the present ones.
     """
 
     def __init__(self, worker: Given, server: Given) -> None:
@@ -55,7 +55,8 @@ class Fleet:
                 self._come(NodeId.worker(number), place)
             case ServerJoined(server=number, place=place):
                 self._come(NodeId.server(number), place)
-            case Restored(workers=workers):
+            case Restored(workers=workers):  # nobody reports who has left while parameters were restored
+                self.here = {node for node in self.here if node.role != "worker"}
                 for number in workers:
                     self._come(NodeId.worker(number), self.places.get(NodeId.worker(number)))
             case Lost(worker=number, cause="restarted"):
@@ -81,11 +82,11 @@ class Fleet:
         self.here.discard(node)
 
     def nodes(self, role: str) -> list[NodeId]:
-        """Those of a role that are there, by number."""
+        """The present ones of a role, by number."""
         return sorted(node for node in self.here if node.role == role)
 
     def present(self) -> dict[NodeId, Given]:
-        """What every node has that is there."""
+        """What every present node has."""
         return {node: self.given[node] for node in sorted(self.here)}
 
     def request(self, role: str, given: Given, not_on: Iterable[str] = ()) -> Launch:

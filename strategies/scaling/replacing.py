@@ -1,13 +1,12 @@
-"""Workers that stay slow are replaced: a new one is launched first, and the old one leaves when it has joined (pure).
+"""Which workers stay slow, and so are to be replaced (pure).
 
 After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from statistics import median
-from typing import NamedTuple, final
+from typing import final
 
 from strategies.checks import check_number
 
@@ -45,45 +44,3 @@ class SlowWorkers:
         """All that are slow, the slowest first."""
         found = [worker for worker, average in self.average.items() if average < self.threshold]
         return sorted(found, key=lambda worker: (self.average[worker], worker))
-
-
-class Swap(NamedTuple):
-    """Which workers to launch a replacement for, and which to retire now."""
-
-    launch: tuple[int, ...] = ()
-    retire: tuple[int, ...] = ()
-
-
-@final
-class Replacements:
-    """Which old worker each new one is for; whoever carries a launch out names the new worker in ``launched``."""
-
-    def __init__(self) -> None:
-        self._asked: set[int] = set()
-        self._old: dict[int, int] = {}
-
-    def begin(self, slow: Collection[int]) -> Swap:
-        """Of these workers the ones whose replacement is not on its way already."""
-        busy = self._asked | set(self._old.values()) | set(self._old)
-        new = tuple(worker for worker in slow if worker not in busy)
-        self._asked |= set(new)
-        return Swap(launch=new)
-
-    def launched(self, old: int, new: int) -> None:
-        """``new`` has been asked for in the place of ``old``."""
-        self._asked.discard(old)
-        self._old[new] = old
-
-    def joined(self, new: int) -> Swap:
-        """A worker is there: if it replaces one, that one is to leave."""
-        old = self._old.pop(new, None)
-        return Swap() if old is None else Swap(retire=(old,))
-
-    def denied(self, new: int) -> None:
-        """It does not come: the old one stays, and may be replaced later."""
-        self._old.pop(new, None)
-
-    def lost(self, worker: int) -> None:
-        """A worker is gone for good: an old one needs not leave any more, a new one does not come."""
-        self._asked.discard(worker)
-        self._old = {new: old for new, old in self._old.items() if worker not in (new, old)}

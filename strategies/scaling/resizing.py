@@ -1,7 +1,8 @@
 """Carries changes of a job's nodes out, one decision at a time (pure).
 
-Workers come and go beside the training: whoever takes another's place is launched first, and the old one leaves when it
-has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision.
+Workers come and go during training: whoever takes another's place is launched first, and the old one leaves when it
+has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision. If it is
+not seamless, another number of workers restarts the present ones, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import inf, isfinite
 from typing import final
 
+from strategies.checks import check_number
 from strategies.nodes.timers import is_due
 from strategies.protocol import (
     Allocate,
@@ -49,12 +51,14 @@ class Resizing:
 
     Args:
         fleet: the nodes, which the caller keeps up to date.
-        seamless: whether workers train while new servers start; False: all stop first, and restart.
+        seamless: whether workers train while new nodes start; False: all stop first, and restart.
         launch_s: seconds that new servers may take.
         drain_s: seconds for which a switch waits for gradients.
     """
 
     def __init__(self, fleet: Fleet, seamless: bool, launch_s: float, drain_s: float) -> None:
+        check_number("launch_s", launch_s, above=0.0)
+        check_number("drain_s", drain_s, above=0.0)
         self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
 
     def start(self, started: Started) -> None:
@@ -68,11 +72,17 @@ class Resizing:
         self._requests: dict[NodeId, NodeId | None] = {}
         """Workers on their way, and whose place each takes."""
         self._surplus: list[NodeId] = []
-        """Workers that leave when the others are there."""
+        """Workers that leave when the others have come."""
+        self._restarted: set[NodeId] = set()
+        """Workers that were restarted and are not back yet."""
+        self._crashed: set[NodeId] = set()
+        """Workers that the runtime is starting again."""
         self._came = self._denied = 0
         self._switching, self._switched, self._granted = False, True, True
         self._launches: list[Launch] = []
         self._withheld: set[int] = set()
+        self._leaving: set[int] = set()
+        """Workers that got no Compute because they are retired."""
         self._due_s = inf
 
     # ---- a decision --------------------------------------------------------------------------------------------------
@@ -104,10 +114,12 @@ class Resizing:
                     commands += [Restart(node=str(node))] if node in self.fleet.here else []
         if new or keep != self.switch.servers:
             commands += self._switch_to(t, keep, new, elsewhere)
+        elif not self.seamless and any(isinstance(change, Resize | AddWorkers) for change in changes):
+            commands += [Checkpoint(), *self._restart_workers()]
         return commands + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another worker for one that is gone, beside what is under way."""
+        """Launch another worker for one that is gone, in addition to what is under way."""
         return self._replace_worker(change)
 
     def _servers_of(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
@@ -131,7 +143,7 @@ class Resizing:
         return self._carried_out(self.switch.ask(t, keep, launched))
 
     def _resize_workers(self, change: Resize) -> list[AnyCommand]:
-        """Keep who has what is wanted, give others of those that are there so many cores, launch the rest."""
+        """Keep who has what is wanted, give other present ones so many cores, launch the rest."""
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         workers = self.fleet.nodes("worker")
         keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
@@ -165,6 +177,12 @@ class Resizing:
         self._requests[NodeId.parse(launch.node)] = change.node
         return [launch]
 
+    def _restart_workers(self) -> list[AnyCommand]:
+        """All that stay; the decision is settled when they are back. Who has crashed is being started anyway."""
+        staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
+        self._restarted |= set(staying)
+        return [Restart(node=str(worker)) for worker in staying if worker not in self._crashed]
+
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> list[AnyCommand]:
@@ -185,7 +203,10 @@ class Resizing:
                 return self._carried_out(switch.ended(t, NodeId.worker(worker)))
             case Lost(worker=worker, restarting=restarting):
                 self._withheld.discard(worker)
-                if not restarting and event.cause != "restarted":
+                self._leaving.discard(worker)
+                if restarting:
+                    self._crashed.add(NodeId.worker(worker))
+                elif event.cause != "restarted":
                     self._is_gone(NodeId.worker(worker))
                 return self._carried_out(switch.ended(t, NodeId.worker(worker)))
             case Joined(worker=worker):
@@ -196,6 +217,8 @@ class Resizing:
                 node = NodeId.parse(name)
                 if node.role == "server":
                     return self._carried_out(switch.gone(t, node))
+                self._withheld |= self._leaving & {node.number}
+                self._leaving.discard(node.number)
                 self._is_gone(node)
             case ServerLost(server=server):
                 return self._carried_out(switch.gone(t, NodeId.server(server)))
@@ -206,6 +229,8 @@ class Resizing:
         return []
 
     def _joined(self, node: NodeId) -> list[AnyCommand]:
+        self._restarted.discard(node)
+        self._crashed.discard(node)
         if node not in self._requests:
             return []
         old = self._requests.pop(node)
@@ -214,19 +239,23 @@ class Resizing:
 
     def _is_gone(self, node: NodeId) -> None:
         self._surplus = [one for one in self._surplus if one != node]
+        self._restarted.discard(node)
+        self._crashed.discard(node)
         if node in self._requests:
             del self._requests[node]
             self._denied += 1
 
     def _restored(self, event: Restored) -> list[AnyCommand]:
         self._withheld.clear()
+        self._leaving.clear()
+        self._restarted.clear()  # nobody reports who has left meanwhile, so the others are not waited for either
         commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
         self._order = servers = [NodeId.server(server) for server in event.servers]
         return commands + self._carried_out(self.switch.restored(event.t, servers))
 
     def _look(self) -> list[AnyCommand]:
         """Whether everything that was begun has ended."""
-        if not self.busy or self._requests or (self._switching and not self._switched):
+        if not self.busy or self._requests or self._restarted or (self._switching and not self._switched):
             return []
         granted = self._granted and (self._came > 0 or not self._denied)
         leaving = [one for one in self._surplus if one in self.fleet.here] if granted else []
@@ -245,7 +274,7 @@ class Resizing:
                 case Effect.CHECKPOINT if not self.seamless:
                     commands.append(Checkpoint())
                 case Effect.RESTART_WORKERS:
-                    commands += [Restart(node=str(worker)) for worker in self.fleet.nodes("worker")]
+                    commands += self._restart_workers()
                 case Effect.MOVE:
                     commands.append(Repartition(servers=tuple(node.number for node in self._wanted)))
                 case Effect.RETIRE_OLD | Effect.RETIRE_NEW:
@@ -257,7 +286,15 @@ class Resizing:
         return commands
 
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
-        """The commands without Computes while nobody may begin, and workers that may compute again now."""
+        """The commands without Computes while nobody may begin, and workers that may compute again now.
+
+        Who is retired computes nothing more, unless that is denied.
+        """
+        leaving = {NodeId.parse(one.node).number for one in commands if _retires_worker(one)}
+        ending = [one for one in commands if isinstance(one, Compute) and one.worker in leaving]
+        self._leaving |= (self._withheld & leaving) | {one.worker for one in ending}
+        self._withheld -= leaving
+        commands = [one for one in commands if one not in ending]
         if self.switch.holds:
             self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
             return [one for one in commands if not isinstance(one, Compute)], []
@@ -268,3 +305,7 @@ class Resizing:
         for worker in again:
             self.switch.began(NodeId.worker(worker))
         return commands, again
+
+
+def _retires_worker(command: AnyCommand) -> bool:
+    return isinstance(command, Retire) and NodeId.parse(command.node).role == "worker"

@@ -22,6 +22,7 @@ from strategies.protocol import (
     Retire,
     ServerLost,
     Started,
+    Wake,
 )
 from strategies.scaling.brain.changes import Decision, Replace
 from strategies.scaling.brain.usage import Given
@@ -37,7 +38,7 @@ class Planner(Protocol):
         ...
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
-        """Something has happened; ``given``: what every node has that is there."""
+        """Something has happened; ``given``: what every present node has."""
         ...
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
@@ -64,11 +65,12 @@ class Scaler:
     Args:
         planner: who decides.
         fleet: the nodes of the job, and what each has at the start.
-        limits: whether nodes get no more than they were given (``Allocate`` at the start).
         seamless: see :class:`Resizing`, as ``launch_s`` and ``drain_s``.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Launch, Retire, Repartition, Allocate, Restart, Checkpoint})
+    needs: ClassVar[frozenset[type[Command]]] = frozenset(
+        {Launch, Retire, Repartition, Allocate, Restart, Checkpoint, Wake}
+    )
     watches_servers: ClassVar[bool] = False
 
     def __init__(
@@ -78,7 +80,7 @@ class Scaler:
         self.resizing = Resizing(fleet, seamless, launch_s, drain_s)
 
     def start(self, started: Started) -> None:
-        """A job begins."""
+        """Reset: the fleet is that of the start, and nothing is under way."""
         self.fleet.start(started)
         self.resizing.start(started)
         self._halted = False
@@ -87,7 +89,7 @@ class Scaler:
         self.planner.start(started, self.fleet.present())
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Who is there, and what the planner makes of it."""
+        """Keep track of the fleet, and pass the event on to the planner."""
         if isinstance(event, ServerLost) and event.holding:
             self._halted = True
         elif isinstance(event, Restored):
@@ -97,11 +99,11 @@ class Scaler:
         self.planner.observe_event(event, {**before, **self.fleet.present()})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Count an update."""
+        """Pass the update on to the planner."""
         self.planner.applied(grads)
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """At the start nodes get what they were given; later what is under way goes on."""
+        """At the start nodes get what they were given; later what is under way continues."""
         commands: list[AnyCommand] = []
         if isinstance(event, Started):
             commands = [Allocate(node=str(node), cpu_cores=given.cores) for node, given in self.fleet.present().items()]
@@ -143,7 +145,7 @@ class Scaler:
         return {
             "workers": len(self.fleet.nodes("worker")),
             "servers": len(self.fleet.nodes("server")),
-            "cores": sum(given.cores for given in self.fleet.given.values()),
+            "cores": sum(given.cores for given in self.fleet.present().values()),
             "switch": str(self.resizing.switch.phase),
             "decision": self._last,
             **self.planner.log_state(),

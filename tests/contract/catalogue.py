@@ -41,7 +41,18 @@ HURRIES: dict[str, dict[str, Any]] = {
         "actions.kill_restart.max_restarts": 2,
         "decide_every_s": 2.0,
     },
+    "dlrover": {
+        "sample_s": 2.0,
+        "adjust_every_s": 2.0,
+        "ps_interval_s": 4.0,
+        "min_interval_s": 1.0,
+        "launch_s": 5.0,
+        "drain_s": 2.0,
+        "hang_s": 10.0,
+    },
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
+    "optimus": {"sample_s": 2.0, "skip_s": 0.0, "adjust_every_s": 2.0, "launch_s": 5.0, "drain_s": 2.0},
+    "or_autoscale": {"min_iters": 1, "adjust_every_s": 1.0, "step_workers": 1, "drain_s": 2.0},
     "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
     "sync_switch_elastic": {

@@ -7,10 +7,15 @@ line is something that happens, a second after the last:
     start                                   arrived 0 [not finite]
     failed 1 [for good]                     lost 2 [for good]
     joined 2                                server lost [0]
+    server joined 1                         moved
+    server denied 1                         denied 4
+    observed 25 57
     checkpoint                              restored
     arrived 0 taking 4 s                    timer
 
-(``timer`` is the one that the strategy set last, when it is due.)
+(``timer`` is the one that the strategy set last, when it is due; ``timer switch`` the last with that tag; ``moved``: the
+servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come; ``observed 25 57``: every
+worker used 2.5 cores, every server 5.7.)
 
 Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets
 what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
@@ -34,6 +39,9 @@ from strategies.protocol import (
     Failed,
     Joined,
     Lost,
+    NodeId,
+    NodeUse,
+    Observed,
     Partition,
     Restored,
     Score,
@@ -113,6 +121,8 @@ def details(what: Any) -> str:
             return f"worker {what.worker}, incarnation {what.incarnation}"
         case Restored():
             return f"version {what.version}, workers {listed(what.workers)}"
+        case Observed():
+            return ", ".join(f"{use.node} {use.cpu_cores:g} cores" for use in what.nodes)
         case Compute(parts=(_, *_)):
             rows = " ".join(f"{part.index} x {part.coefficient:.4g}" for part in what.parts)
             return f"worker {what.worker}, {counted(what.num_samples)}: parts {rows}"
@@ -156,10 +166,23 @@ def counted(samples: int) -> str:
     return f"{samples} sample" if samples == 1 else f"{samples} samples"
 
 
-def fire(desk: Desk) -> None:
-    """The strategy's last timer; later than it is due, if more has happened since."""
-    at_s, tag = [timer for timer in desk.timers if timer[1].startswith("strategy:")][-1]
+def fire(desk: Desk, tag: str = "") -> None:
+    """The strategy's last timer (of a tag); later than it is due, if more has happened since."""
+    at_s, tag = [timer for timer in desk.timers if timer[1].startswith(f"strategy:{tag}")][-1]
     desk.core.receive(desk.at(max(at_s, desk.t)), inputs.TimerFired(tag))
+
+
+def move(desk: Desk) -> None:
+    """The servers of the last Repartition have read their parts."""
+    desk.restore(shares=tuple((NodeId.parse(server), share) for server, share in desk.moves[-1][1]))
+
+
+def observe(desk: Desk, worker_tenths: int, server_tenths: int) -> None:
+    """Tenths of a core that each worker and each server uses."""
+    cores = {"worker": worker_tenths / 10, "server": server_tenths / 10}
+    present = [node for node in desk.core.executor.layout.nodes if node not in desk.core.elastic.awaited]
+    uses = tuple(NodeUse(node=str(node), cpu_cores=cores[node.role]) for node in present)
+    desk.core.receive(desk.at(None), inputs.Observed(1.0, uses))
 
 
 def score(desk: Desk, grad_id: int, cosine: float) -> None:
@@ -185,7 +208,13 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "server lost N": lambda desk, server: desk.lose_server(server=server),
     "checkpoint": lambda desk: desk.core.receive(desk.at(None), inputs.TimerFired("runtime:checkpoint")),
     "restored": lambda desk: desk.restore(),
+    "server joined N": lambda desk, server: desk.core.receive(desk.at(None), inputs.ServerJoined(server, 0)),
+    "server denied N": lambda desk, server: desk.lose_server(server=server),
+    "denied N": lambda desk, worker: desk.lose(worker, restarting=False),
+    "moved": move,
+    "observed N N": observe,
     "timer": fire,
+    "timer switch": lambda desk: fire(desk, "switch"),
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.scaling.autoscale import Autoscaler, marginal_gain
-from strategies.scaling.replacing import Replacements, SlowWorkers, Swap
+from strategies.scaling.replacing import SlowWorkers
 
 # ---- marginal gain -------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ def test_a_size_counts_after_ten_iterations_and_the_first_is_skipped() -> None:
 
 def test_throughput_is_samples_over_time() -> None:
     """Beyond the paper: not the mean of rates: one long iteration counts for as long as it took."""
-    scaler = Autoscaler(workers=1, min_samples=2)
+    scaler = Autoscaler(workers=1, min_iters=2)
     for seconds in (7.0, 1.0, 3.0):
         scaler.observe(10, seconds)
     scaler.decide()
@@ -116,7 +116,7 @@ def test_it_ends_at_a_size_that_it_has_seen(
         ({"workers": 0}, "workers=0"),
         ({"step_workers": 0}, "step_workers=0"),
         ({"max_workers": 3}, "max_workers=3"),
-        ({"min_samples": 0}, "min_samples=0"),
+        ({"min_iters": 0}, "min_iters=0"),
         ({"threshold": float("nan")}, "threshold=nan"),
     ],
 )
@@ -169,44 +169,3 @@ def test_its_numbers_are_checked(name: str, value: float) -> None:
     """Beyond the paper: settings are refused by name."""
     with pytest.raises(ValueError, match=f"{name}={value:g}"):
         SlowWorkers(**{name: value})
-
-
-def test_the_old_worker_leaves_when_the_new_one_has_joined() -> None:
-    """Abstract: workers are replaced without interrupting the others."""
-    swaps = Replacements()
-    assert swaps.begin([3]) == Swap(launch=(3,))
-    assert swaps.begin([3]) == Swap(), "it is asked for once"
-    swaps.launched(3, new=8)
-    assert swaps.begin([3]) == Swap()
-    assert swaps.joined(5) == Swap(), "another one"
-    assert swaps.joined(8) == Swap(retire=(3,))
-    assert swaps.joined(8) == Swap()
-
-
-def test_what_is_denied_leaves_the_old_worker() -> None:
-    """Beyond the paper: a replacement that does not come."""
-    swaps = Replacements()
-    swaps.begin([3])
-    swaps.launched(3, new=8)
-    swaps.denied(8)
-    assert swaps.joined(8) == Swap()
-    assert swaps.begin([3]) == Swap(launch=(3,))
-
-
-@pytest.mark.parametrize("gone", [3, 8])
-def test_who_is_lost_meanwhile_needs_not_leave(gone: int) -> None:
-    """Beyond the paper: crashes during a replacement."""
-    swaps = Replacements()
-    swaps.begin([3])
-    swaps.launched(3, new=8)
-    swaps.lost(gone)
-    assert swaps.joined(8) == Swap()
-    assert swaps.begin([3]) == Swap(launch=(3,))
-
-
-def test_who_is_lost_before_the_launch_may_be_replaced_again() -> None:
-    """Beyond the paper: crashes before a replacement."""
-    swaps = Replacements()
-    swaps.begin([3])
-    swaps.lost(3)
-    assert swaps.begin([3]) == Swap(launch=(3,))

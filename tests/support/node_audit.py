@@ -1,4 +1,4 @@
-"""Books of the nodes that a record speaks of: numbers, newcomers, who holds the parameters (a part of the laws' audit)."""
+"""Books of the nodes that a record speaks of: numbers, newcomers, holders of the parameters (of the laws' audit)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class NodeAudit:
         self.demand(node not in self.gone, f"{event}: it has left for good")
         if node in self.awaited:
             self.awaited.discard(node)
-            self.gone.add(node)
+            if "the number is taken" not in event.reason:  # else by an operator's newcomer, which may still come
+                self.gone.add(node)
 
     def server_lost(self, event: ServerLost) -> None:
         if event.holding:

@@ -59,7 +59,7 @@ class Nodes:
         return [*(workers if len(workers) > 1 else []), *idle]
 
     def divisions(self) -> list[Shares]:
-        """Ways to divide the parameters: among all, in the other order and unevenly, the first alone, the last alone."""
+        """Ways to divide the parameters: all, all in the other order and unevenly, the first alone, the last alone."""
         servers = sorted(self.joined)
         if not servers:
             return []
@@ -89,7 +89,7 @@ class Nodes:
     # ---- what is ordered and told ------------------------------------------------------------------------------------
 
     def lost(self, node: Key) -> None:
-        """A process has ended or is to end: a repartition that needs its node, or must read what it held, is spoiled."""
+        """A process has ended or is to end: a repartition that needs its node, or what it held, is spoiled."""
         if node in self.holders or node in servers_of(self.moving or ()):
             self.spoiled = True
 

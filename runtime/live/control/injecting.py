@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import Literal, Protocol
 
-from injectors.plan import RULES, Kind, target_of
+from injectors.plan import OF_MEMBERS, RULES, Kind, target_of
 from injectors.schedule import Change, Schedule
 from runtime.errors import is_full
 from runtime.live.machines.machines import HostMachines
@@ -19,7 +19,7 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, Message, Throttle
 from runtime.live.transport.task_spec import Place
 
-KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"})
+KINDS: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause", "kill"}) | OF_MEMBERS
 
 
 class InjectorOwner(Protocol):
@@ -36,6 +36,10 @@ class InjectorOwner(Protocol):
         ...
 
     def release(self, task: str) -> None: ...
+
+    def operate(self, change: Literal["join", "leave"], worker: str) -> None:
+        """Let a worker join or leave, as an operator does."""
+        ...
 
 
 BEFORE_S = -inf
@@ -105,7 +109,7 @@ class Injector:
         self._changes.clear()
         for (target, kind), level in self._levels.items():
             neutral = RULES[kind].neutral
-            if level != neutral and kind != "kill":
+            if level != neutral and kind != "kill" and kind not in OF_MEMBERS:
                 self._carry_out(Change(self.loop.now, target, kind, neutral))
 
     # ---- by kind -----------------------------------------------------------------------------------------------------
@@ -136,6 +140,9 @@ class Injector:
                 for task in self.machines.tasks_on(change.target):
                     self._kill_or_free(task, change)
                 self._note(change, begun_s, "signal", change.level, change.level)
+            case "join" | "leave" if change.level > 0:
+                self.owner.operate(change.kind, change.target)
+                self._note(change, begun_s, "operator", change.level, change.level)
 
     def _kill_or_free(self, task: str, change: Change) -> None:
         """Keep a task away as long as any window is open, its own or its host's."""

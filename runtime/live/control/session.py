@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -239,6 +239,10 @@ class LiveSession:
 
     def release(self, task: str) -> None:
         self.supervisor.release(NodeId.parse(task))
+
+    def operate(self, change: Literal["join", "leave"], worker: str) -> None:
+        """Let a worker join or leave, as an operator does."""
+        self.receive(inputs.Operated(change, worker))
 
     # ---- telemetry ---------------------------------------------------------------------------------------------------
 

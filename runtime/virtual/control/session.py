@@ -145,7 +145,7 @@ class VirtualSession:
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
         )
-        self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor)
+        self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor, self._tell)
         self._telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, self.windows.placement, self._cores_of)
         self.failure: str | None = None

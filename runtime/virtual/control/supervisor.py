@@ -127,6 +127,8 @@ class VirtualSupervisor:
     def launch(self, t: float, order: LaunchOrder) -> None:
         """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
         node = NodeId.parse(order.node)
+        if self.machines is not None:
+            self.machines.enter(order.node, str(NodeId(node.role, 0)))
         if node.role == "worker":
             self.workers.add(node.number, t)
         self.allocate(t, order.node, order.cpu_cores, None)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
-from injectors.plan import Kind, target_of
+from injectors.plan import OF_MEMBERS, Kind, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.hosts import Hosts, Placement
+from runtime.core.inputs import Operated
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.machines.machines import SHARED, Machines
 
-ACTIVE: frozenset[Kind] = SHARED | {"kill"}
+ACTIVE: frozenset[Kind] = SHARED | {"kill"} | OF_MEMBERS
 """Kinds that need an action. Delays and slow-downs are looked up where work begins."""
 
 
 @final
 class Windows:
-    """Notifies machines and supervisor of every change of the plan, at its time."""
+    """Notifies machines and supervisor of every change of the plan, at its time; ``operate`` gets joins and leaves."""
 
     def __init__(
         self,
@@ -26,8 +28,9 @@ class Windows:
         hosts: Hosts | None,
         machines: Machines | None,
         supervisor: VirtualSupervisor,
+        operate: Callable[[Operated], None],
     ) -> None:
-        self.clock, self.machines, self.supervisor = clock, machines, supervisor
+        self.clock, self.machines, self.supervisor, self.operate = clock, machines, supervisor, operate
         self.placement = None if hosts is None else Placement(hosts)
         self.schedule = schedule
         self._changes = schedule.changes(ACTIVE)
@@ -75,6 +78,9 @@ class Windows:
         for change in now:
             if change.kind == "kill":
                 (self._killing.add if change.level else self._killing.discard)(change.target)
+            elif change.kind == "join" or change.kind == "leave":
+                if change.level:
+                    self.operate(Operated(change.kind, change.target))
             else:
                 self._disturb(change)
         for change in now:

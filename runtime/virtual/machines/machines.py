@@ -71,6 +71,10 @@ class Machines(Protocol):
         """Its next process lives on another machine."""
         ...
 
+    def enter(self, task: str, like: str) -> None:
+        """A task that was not there at the start has a machine of its own, such as ``like`` has."""
+        ...
+
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
         ...
@@ -122,6 +126,13 @@ class ModelledMachines:
         gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
         self._processors.add(dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES) | gates)
         self._links.add(gates)
+
+    def enter(self, task: str, like: str) -> None:
+        site = self.sites[like]._replace(name=task)
+        self._named[task] = site
+        self._processors.add({f"cores of {task}": inf})
+        self._links.add({f"{way} {task}": site.link_bytes_per_s for way in ("up", "down")})
+        self.admit({task: site})
 
     def dismiss(self, tasks: Collection[str]) -> None:
         """Tasks that will never do anything again: their job is over."""

@@ -57,6 +57,9 @@ class Tenancy:
         source, target = (self._tasks[end] for end in path)
         self._there().send(self._tasks[task], (source, target), num_bytes, latency_s, self._back(then), carry_s)
 
+    def enter(self, task: str, like: str) -> None:
+        raise NotImplementedError(f"{task}: a newcomer has no place on shared machines; see why_fixed")
+
     def forget(self, task: str) -> None:
         self._there().forget(self._tasks[task])
 

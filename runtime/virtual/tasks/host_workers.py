@@ -55,7 +55,8 @@ class HostWorkers(WorkerModel):
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
 
     def add(self, worker: int, at_s: float) -> None:
-        raise NotImplementedError(f"worker {worker}: a newcomer has no place on shared machines yet; see why_fixed")
+        self._enter(worker, at_s)
+        self.names[worker] = str(NodeId.worker(worker))
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
         node = NodeId.parse(task)

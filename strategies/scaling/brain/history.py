@@ -61,6 +61,14 @@ class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.workers * self.worker_cores + self.servers * self.server_cores
 
 
+def check_history(history: object, history_of: object) -> None:
+    """Raise ``ValueError`` unless the one holds finished jobs and the other the names of workload and data set."""
+    if not isinstance(history, list | tuple) or not all(isinstance(job, FinishedJob) for job in history):
+        raise ValueError(f"history={history}: must be a list of finished jobs")
+    if not isinstance(history_of, list | tuple) or [type(name) for name in history_of] != [str, str]:
+        raise ValueError(f"history_of={history_of}: must be the names of a workload and a data set")
+
+
 def initial_plan(
     jobs: Sequence[FinishedJob], workload: str, dataset: str, limits: Limits, margins: Margins
 ) -> InitialPlan | None:

@@ -1,4 +1,4 @@
-"""The Brain as the planner of a strategy: it hears of events, and counts what it needs (pure)."""
+"""The Brain as the planner of a strategy: it receives events, and counts what it needs (pure)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BrainPlanner:
         self.settings, self.initial, self.iterations = settings, initial, iterations
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
-        """Begin with the first stage; the nodes that are there are granted already, unless history says otherwise."""
+        """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
         self.brain = Brain(self.settings, self.iterations, self.initial)
         self._steps = 0
         self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
@@ -83,5 +83,5 @@ class BrainPlanner:
             self.brain.settled(t, granted)
 
     def log_state(self) -> State:
-        """The stage."""
+        """The stage that the Brain is in."""
         return {"stage": str(self.brain.stage)}

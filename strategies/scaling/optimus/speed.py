@@ -79,3 +79,19 @@ def _terms(kind: Kind, servers: int, workers: int, global_batch_samples: int) ->
     shared = [workers / servers, float(workers), float(servers)]
     own = [1.0] if kind == "async" else [global_batch_samples / workers, 1.0]
     return np.array(own + shared, dtype=float)
+
+
+def read_profile(rows: object) -> tuple[Measured, ...]:
+    """Speeds that were measured before, from rows of servers, workers and steps per second.
+
+    Raises:
+        ValueError: naming ``profile``; something else than such rows, all numbers above zero.
+    """
+    try:
+        read = msgspec.convert(rows, list[tuple[int, int, float]])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"profile={rows}: must be [servers, workers, steps per second], ...; {error}") from None
+    for row in read:
+        if min(row) <= 0:
+            raise ValueError(f"profile={rows}: must be servers, workers and steps per second above zero")
+    return tuple(Measured(servers=servers, workers=workers, steps_per_s=rate) for servers, workers, rate in read)

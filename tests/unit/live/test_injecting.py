@@ -84,6 +84,7 @@ class Scene:
         self.groups = {name: Group() for name in [*TASKS, "host:0", "host:1"]}
         self.machines.groups = self.groups  # type: ignore[assignment]
         self.clock, self.received, self.notes, self.said, self.failures = Clock(), [], [], [], []
+        self.operated: list[tuple[str, str]] = []
         schedule = Schedule(build_plan("test", 0, 100.0, windows))
         tell = lambda target, message: self.received.append(message)  # noqa: E731
         self.injector = Injector(schedule, self.machines, self.clock, self, tell)  # type: ignore[arg-type]
@@ -94,6 +95,9 @@ class Scene:
 
     def failed(self, reason: str) -> None:
         self.failures.append(reason)
+
+    def operate(self, change: str, worker: str) -> None:
+        self.operated.append((change, worker))
 
     def hold(self, task: str, reason: str) -> None:
         self.said.append(("hold", task))
@@ -117,6 +121,18 @@ def test_quotas_are_a_part_of_what_the_target_has() -> None:
         (1.5, "host:1", 0.5, "cgroup"),
         (2.0, "worker:0", 1.0, "cgroup"),
         (3.0, "host:1", 1.0, "cgroup"),
+    ]
+
+
+def test_an_operator_s_joins_and_leaves_happen_once() -> None:
+    scene = Scene(window("leave", "worker:1", end_s=9.0), window("join", "worker:4", 1.0, 3.0, 9.0))
+    scene.injector.start()
+    scene.clock.run_until(10)
+    scene.injector.stop()
+    assert scene.operated == [("leave", "worker:1"), ("join", "worker:4")]
+    assert [(t, note["kind"], note["by"]) for t, note in scene.notes] == [
+        (1.0, "leave", "operator"),
+        (3.0, "join", "operator"),
     ]
 
 

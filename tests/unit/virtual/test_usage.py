@@ -21,7 +21,7 @@ class World:
         self.clock = Clock()
         sites = sites_of(hosts, Costs(), 2, 1)
         self.machines = ModelledMachines(self.clock, sites, (), sites_of_hosts(hosts, Costs()))
-        self.usage = Usage(tasks_of(2, 1), self.machines, Placement(hosts))
+        self.usage = Usage(lambda: tasks_of(2, 1), self.machines, Placement(hosts))
         assert self.usage.sample(0.0) == (0.0, ()), "the first only starts to count"
 
     def at(self, t: float) -> dict[str, NodeUse]:

@@ -1,4 +1,4 @@
-"""Nodes that come and go on the virtual clock: all that this costs takes time, and processes die in the middle of it."""
+"""The virtual clock with nodes that come and go, where that takes time, and processes die in the middle of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from injectors.plan import build_plan
 from runtime.api import RunSpec
 from runtime.core.quota import Quota
 from runtime.core.recovery.states import Phase
@@ -21,7 +22,17 @@ from runtime.virtual.clock import MESSAGE
 from strategies.protocol import Strategy
 from tests.support.elastic import Wanderer
 from tests.support.invariants import problems
-from tests.support.virtual_runs import EPOCHS, HORIZON_S, Chance, VirtualRun, World, draw_costs, draw_world
+from tests.support.virtual_runs import (
+    EPOCHS,
+    HORIZON_S,
+    LIMIT_S,
+    Chance,
+    VirtualRun,
+    World,
+    draw_costs,
+    draw_host_world,
+    draw_world,
+)
 
 SEEDS = range(12)
 STEPS = 40_000
@@ -31,7 +42,7 @@ SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=
 class StormRun(VirtualRun):
     """A random process dies now and then, and one in three times as soon as a recovery or a repartition takes a step.
 
-    ``phases`` counts the deaths by what was going on, ``moved`` the repartitions that kept the parameters as they were.
+    ``phases`` counts the deaths by the phase of the recovery, ``moved`` the repartitions that kept the parameters.
     """
 
     def __init__(self, world: World, strategy: Strategy, seed: int) -> None:
@@ -49,21 +60,25 @@ class StormRun(VirtualRun):
         session.begin()
         for _ in range(12):
             session.clock.at(self.random.uniform(0, HORIZON_S), MESSAGE, self.kill)
-        before = self.going_on
+        before = self.phase_now
         for _ in range(STEPS):
             if session.over:
                 break
             session.clock.step()
-            if self.going_on != before and session.clock.now < HORIZON_S and self.random.random() < 0.3:
+            if self.phase_now != before and session.clock.now < HORIZON_S and self.strikes():
                 session.clock.at(session.clock.now, MESSAGE, self.kill)
-            before = self.going_on
+            before = self.phase_now
         else:
             raise RuntimeError(f"no end after {STEPS} steps, at t={session.clock.now:g}")
         self.refused = session.failure or ""
         session.end()
 
+    def strikes(self) -> bool:
+        """Storing is short on this clock, and rarely hit by chance."""
+        return self.random.random() < (0.7 if self.phase_now == "storing" else 0.3)
+
     @property
-    def going_on(self) -> str:
+    def phase_now(self) -> str:
         state = self.session.supervisor.recovery.state
         return "storing" if state.moving is not None and state.phase == Phase.RUNNING else str(state.phase)
 
@@ -74,7 +89,7 @@ class StormRun(VirtualRun):
         if not alive or self.session.over:
             return
         victim = self.random.choice(alive)
-        self.phases[self.going_on] += 1
+        self.phases[self.phase_now] += 1
         if victim.role == "server":
             supervisor.lose_server(victim.id, "killed")
         else:
@@ -98,7 +113,9 @@ class StormRun(VirtualRun):
 
 @cache
 def stormy(seed: int, failover: str) -> tuple[StormRun, Wanderer]:
-    drawn = draw_world(3, seed)
+    """Every third world has processors, links and pauses that a plan disturbs."""
+    drawn = draw_host_world(3, 3 * seed) if seed % 3 == 0 else draw_world(3, seed)
+    assert drawn.hosts is None
     job = msgspec.structs.replace(drawn.job, num_samples=180, failover=failover, num_servers=2)
     costs = draw_costs(Chance("elastic", seed), 4 * job.num_samples)
     world = msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", accidents=())
@@ -125,3 +142,66 @@ def test_the_storm_has_everything_in_it() -> None:
     wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
     assert all(counts[kind] >= 50 for kind in wanted), counts
     assert all(counts[phase] >= 10 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
+
+
+# ---- the parameters themselves ---------------------------------------------------------------------------------------
+
+
+class Regression:
+    """Least squares on random points, whose gradients depend on every bit of the parameters."""
+
+    num_parameters = 50
+
+    def __init__(self, num_samples: int) -> None:
+        draw = np.random.default_rng(3)
+        self.num_samples = num_samples
+        self.points = draw.normal(size=(num_samples, self.num_parameters)).astype(np.float32)
+        self.wanted = draw.normal(size=num_samples).astype(np.float32)
+
+    def initial_parameters(self, seed: int) -> Any:
+        return np.random.default_rng(seed).normal(size=self.num_parameters).astype(np.float32)
+
+    def numpy_gradient(self, params: Any, indices: Any, grad: Any) -> float:
+        wrong = self.points[indices] @ params - self.wanted[indices]
+        grad += wrong @ self.points[indices]
+        return float(wrong @ wrong)
+
+    def numpy_metrics(self, params: Any) -> dict[str, float]:
+        return {"loss": float(np.square(self.points @ params - self.wanted).mean())}
+
+
+class RegressionRun(VirtualRun):
+    """Trains a :class:`Regression` by plain SGD."""
+
+    def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
+        spec = super()._experiment(recorder, learning)
+        task: Any = Regression(spec.job.num_samples)
+        return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
+
+
+def grown(strategy: Growing, seed: int = 2) -> RegressionRun:
+    drawn = draw_world(3, 2)
+    job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=seed)
+    costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25)
+    undisturbed = {"plan": build_plan("none", seed, LIMIT_S, []), "accidents": (), "profile": None}
+    return RegressionRun(msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", **undisturbed), strategy)
+
+
+def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
+    still, moved = grown(Growing(None, None)), grown(Growing(3, 9))
+    for run in (still, moved):
+        assert (run.refused, run.end["note"]["status"]) == ("", "done")
+        assert problems(run.lines) == []
+    restored = [line["event"]["servers"] for line in moved.events("Restored")]
+    assert (still.events("Restored"), restored) == ([], [[0, 1, 2, 3], [0]])
+    layouts = [note["note"]["nodes"][:-3] for note in moved.notes("LayoutChanged")]
+    assert layouts[-1] == ["server:0"], "the others have been retired"
+    assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
+    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
+    assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
+
+
+def test_another_order_of_samples_trains_other_bits() -> None:
+    """Without this the test before would prove nothing."""
+    hashes = {grown(Growing(None, None), seed).end["note"]["parameters_sha256"] for seed in (2, 7)}
+    assert len(hashes) == 2

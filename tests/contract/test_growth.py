@@ -1,0 +1,122 @@
+"""Newcomers that are denied, never get a place, or die before they join: no strategy notices more than that.
+
+An operator asks for the workers, and takes some away; servers and workers die meanwhile. With servers, and for
+strategies that allow it with replicas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from math import inf
+
+import pytest
+
+from runtime.core.inputs import Operated
+from runtime.core.scheduling import Grant, Request, Scheduler
+from strategies.protocol import Denied, Joined, Lost, NodeId, Restored
+from tests.contract.catalogue import NAMES, fits, hurried
+from tests.support.faults import random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
+from tests.support.scores import random_scores
+
+START = 4
+SEEDS = (1, 2)
+NEVER_S = 1e5
+
+
+class Moody(Scheduler):
+    """Newcomers have a place soon, are denied, wait for ever, and have a place later, in turn."""
+
+    grants = (Grant(pending_s=0.5), Grant(denied="no more cores"), Grant(pending_s=NEVER_S), Grant(pending_s=1.0))
+
+    def draw_s(self, t: float, seed: int, number: int) -> float:
+        return 0.5
+
+    def expected_s(self, t: float) -> float:
+        return 0.5
+
+    def next_change_s(self, t: float) -> float:
+        return inf
+
+    def place(self, t: float, seed: int, number: int, request: Request) -> Grant:
+        return self.grants[number % len(self.grants)]
+
+
+CHANGES = (
+    (2.0, "join", 4),
+    (2.0, "join", 5),
+    (3.0, "join", 6),
+    (3.25, "join", 7),
+    (5.0, "leave", 1),
+    (6.0, "join", 8),
+    (6.25, "leave", 8),
+    (9.0, "leave", 4),
+    (12.0, "leave", 6),
+)
+"""(time, change, worker): 5 is denied, 6 waits until its request is taken back, 8 leaves before it has joined."""
+CRASH_S = 3.25 + 1.0 + 0.5
+"""Worker 7 dies while its process starts."""
+
+
+@cache
+def grown(name: str, num_servers: int, seed: int) -> tuple[HeapRun, Complaints]:
+    """Three epochs; the servers are lost while some are launching."""
+    job = make_job(
+        num_workers=START,
+        num_servers=num_servers,
+        num_samples=101,
+        global_batch_samples=8 + seed % 2,
+        batches_per_shard=1 + seed % 3,
+        epochs=3,
+        epoch_overlap=seed % 3 == 1,
+        seed=seed,
+        max_time_s=2000.0,
+        checkpoint_every_s=5.0,
+    )
+    faults = restarts(seed, START, outages=2 if num_servers else 0)
+    run = HeapRun(hurried(name), job, random_seconds(seed), faults, scheduler=Moody())
+    run.cosine = random_scores(seed)
+    for t, change, worker in CHANGES:
+        order = Operated(change, f"worker:{worker}")  # type: ignore[arg-type]
+        run.push(t, 0, lambda now, order=order: run.core.receive(now, order))
+    run.push(CRASH_S, 0, lambda t: crash(run, t))
+    if num_servers:
+        run.push(CRASH_S - 0.25, 0, lambda t: run.kill(t, NodeId.server(0), t + 0.5))
+    return run, played(run)
+
+
+def crash(run: HeapRun, t: float) -> None:
+    """Worker 7 dies, if it is launching, and starts anew."""
+    node = NodeId.worker(7)
+    if node in run.recovery.tasks:
+        run.kill(t, node, t + 1.0)
+
+
+def on_replicas(name: str) -> bool:
+    return "allreduce" in hurried(name).topologies
+
+
+JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
+every_job = pytest.mark.parametrize(("name", "num_servers"), JOBS)
+
+
+@every_job
+def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int) -> None:
+    for seed in SEEDS:
+        run, refused = grown(name, num_servers, seed)
+        assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
+        assert set(run.recovery.state.layout.nodes) == set(run.core.executor.layout.nodes)
+
+
+def test_all_of_it_happens() -> None:
+    told: Counter[str] = Counter()
+    for name, num_servers in JOBS:
+        run, _ = grown(name, num_servers, 1)
+        told.update(type(event).__name__ for event in run.events if isinstance(event, Denied | Joined | Restored))
+        told.update(event.cause for event in run.events if isinstance(event, Lost))
+        told["died early"] += run.recovery.tasks[NodeId.worker(7)].incarnation > 0
+    assert all(told[kind] >= len(NAMES) // 2 for kind in ("Denied", "Joined", "Restored", "retired", "died early")), (
+        told
+    )

@@ -1,0 +1,394 @@
+"""Launch, Retire, Repartition and Allocate, one by one: what is ordered, what is refused, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.core import inputs
+from runtime.core.job import LaunchOrder
+from runtime.core.quota import Quota
+from runtime.core.scheduling import ConstantPending
+from runtime.core.stuck import awaits
+from strategies.protocol import (
+    Allocate,
+    Denied,
+    Joined,
+    Launch,
+    Lost,
+    NodeId,
+    ProtocolError,
+    Repartition,
+    Restart,
+    Restored,
+    Retire,
+    ServerJoined,
+    ServerLost,
+)
+from tests.support.harness import Desk, Puppet, compute, make_job
+
+QUOTA = Quota(cores_total=4, cores_max=6, pending_s=1.0, pending_s_per_core=0.5, evict_after_s=10.0)
+
+
+def desk_of(scheduler: Any = None, **changes: Any) -> Desk:
+    """Three workers and two servers that have begun; a second passes with whatever is said."""
+    size = {"num_workers": 3, "num_servers": 2, "global_batch_samples": 3, "num_samples": 60, "epochs": 2}
+    options = {} if scheduler is None else {"scheduler": scheduler}
+    desk = Desk(Puppet(), make_job(**{**size, **changes}), **options).start()
+    desk.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))
+    return desk
+
+
+def nodes(desk: Desk) -> list[str]:
+    return [str(node) for node in desk.core.executor.layout.nodes]
+
+
+def server_joins(desk: Desk, number: int) -> None:
+    desk.core.receive(desk.at(None), inputs.ServerJoined(number, 0))
+
+
+def server_dies(desk: Desk, number: int, *, holding: bool = False) -> None:
+    desk.core.receive(desk.at(None), inputs.ServerLost(number, 0, "killed", "killed", holding))
+
+
+def evict(desk: Desk, node: str) -> None:
+    desk.core.receive(desk.at(None), inputs.TimerFired(f"runtime:evict:{node}"))
+
+
+# ---- launches -------------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_is_ordered_with_what_it_may_use() -> None:
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="worker:3", cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",)))
+    order = LaunchOrder(node="worker:3", pending_s=1.0 + 2 * 0.5, cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",))
+    assert desk.launches == [(1.0, order)]
+    requested = {"node": "worker:3", "pending_s": 2.0, "cpu_cores": 2.0, "memory_bytes": 10**9, "priority": "normal"}
+    assert desk.noted("Requested") == [requested]
+    assert not desk.received(Denied, Joined)
+    desk.join(3)
+    assert [(event.worker, event.incarnation) for event in desk.received(Joined)] == [(3, 0)]
+
+
+@pytest.mark.parametrize(("taken", "following"), [("worker:2", "worker:3"), ("server:1", "server:2")])
+def test_a_number_is_never_given_again(taken: str, following: str) -> None:
+    desk = desk_of()
+    desk.say(Launch(node=taken))
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+        (taken, f"the number is taken; the next one is {following}")
+    ]
+    assert desk.launches == []
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (Launch(node="scorer:0"), "scorer:0 is neither a worker nor a server"),
+        (Launch(node="worker"), "worker is neither a worker nor a server"),
+        (Retire(node="worker:7"), "there is no such node"),
+        (Allocate(node="worker:7", cpu_cores=1.0), "there is no such node now"),
+        (Restart(node="server:2"), "there is no such node"),
+        (Repartition(servers=()), "0 servers and 0 shares: give one share for each server"),
+        (Repartition(servers=(0, 0)), "2 servers and 2 shares: give one share for each server"),
+        (Repartition(servers=(0, 1), shares=(1.0,)), "2 servers and 1 shares: give one share for each server"),
+        (Repartition(servers=(0, 5)), "server:5: there is no such node"),
+        (Repartition(servers=(0, 1), shares=(1.0, 0.0)), "share 0.0: must be positive and finite"),
+        (Repartition(servers=(0, 1), shares=(1.0, float("inf"))), "share inf: must be positive and finite"),
+        (Repartition(servers=(0, 1), shares=(1.0, float("nan"))), "share nan: must be positive and finite"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_breaks_a_law(command: Any, complaint: str) -> None:
+    desk = desk_of()
+    with pytest.raises(ProtocolError) as refused:
+        desk.say(command)
+    assert str(refused.value) == f"{command}: {complaint}"
+    assert desk.launches + desk.retired + desk.moves == []
+    assert not desk.core.course.halted
+
+
+def test_replicas_have_no_servers() -> None:
+    desk = desk_of(num_servers=0)
+    with pytest.raises(ProtocolError, match="with topology=allreduce there are no servers"):
+        desk.say(Launch(node="server:0"))
+
+
+def test_a_launch_that_is_denied_takes_its_number_along() -> None:
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="worker:3", cpu_cores=5.0))
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+        ("worker:3", "5 cores asked, 0 in use, cores_total=4")
+    ]
+    assert (desk.launches, "worker:3" in nodes(desk)) == ([], False)
+    desk.say(Launch(node="worker:4", cpu_cores=4.0))
+    assert [order.node for _, order in desk.launches] == ["worker:4"]
+
+
+def test_what_nodes_of_low_priority_use_is_not_taken_from_the_others() -> None:
+    """Entitled to 4 cores and 6 in all: 2 with low priority leave 4, and 1 more exceeds both."""
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="worker:3", cpu_cores=2.0, priority="low"))
+    desk.say(Launch(node="worker:4", cpu_cores=4.0))
+    desk.say(Launch(node="worker:5", cpu_cores=1.0))
+    desk.say(Launch(node="worker:6", cpu_cores=1.0, priority="low"))
+    desk.say(Launch(node="worker:7"))
+    assert [order.node for _, order in desk.launches] == ["worker:3", "worker:4", "worker:7"]
+    assert [event.reason for event in desk.received(Denied)] == [
+        "1 cores asked, 4 in use, cores_total=4",
+        "1 cores asked, 6 in use, cores_max=6",
+    ]
+
+
+def test_cores_are_free_again_once_a_node_has_left() -> None:
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="worker:3", cpu_cores=4.0))
+    desk.say(Retire(node="worker:3"))
+    desk.say(Launch(node="server:2", cpu_cores=4.0))
+    server_joins(desk, 2)
+    server_dies(desk, 2)
+    desk.say(Launch(node="worker:4", cpu_cores=4.0))
+    assert [order.node for _, order in desk.launches] == ["worker:3", "server:2", "worker:4"]
+
+
+# ---- nodes that do not come -----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
+    desk = desk_of(ConstantPending(pending_s=1e5), num_samples=3, epochs=1)
+    desk.say(Launch(node="worker:3"), Launch(node="server:2"), *compute(0, 1, 2))
+    for worker in range(3):
+        desk.arrive(worker)
+    desk.say(*compute(0))
+    assert desk.grads[3].samples == 0, "an empty arrival: nothing in progress could bring data"
+
+
+def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
+    desk = desk_of()
+    assert not awaits(desk.core)
+    desk.say(Launch(node="server:2"))
+    assert awaits(desk.core)
+    server_joins(desk, 2)
+    assert not awaits(desk.core)
+
+
+def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="worker:3"))
+    desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
+    with pytest.raises(ProtocolError, match="worker=3"):
+        desk.say(*compute(3))
+
+
+def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="worker:3"))
+    desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
+    desk.core.receive(desk.at(None), inputs.WorkerJoined(3, 1))
+    assert (desk.received(Lost), [event.incarnation for event in desk.received(Joined)]) == ([], [1])
+
+
+@pytest.mark.parametrize("node", ["worker:3", "server:2"])
+def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
+    desk = desk_of()
+    desk.say(Launch(node=node))
+    if node == "worker:3":
+        desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "crash", restarting=False))
+    else:
+        desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "crash", "killed", holding=False))
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "did not join: crash")]
+    assert not desk.received(Lost, ServerLost)
+    assert node not in nodes(desk)
+    assert not awaits(desk.core)
+
+
+# ---- nodes that leave -----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_retires_with_its_compute() -> None:
+    desk = desk_of()
+    desk.say(*compute(0))
+    desk.say(Retire(node="worker:0"))
+    assert desk.retired == [(2.0, "worker:0")]
+    [lost] = desk.received(Lost)
+    assert (lost.worker, lost.cause, lost.restarting) == (0, "retired", False)
+    assert [note["samples"] for note in desk.noted("Requeued")] == [1]
+
+
+@pytest.mark.parametrize("node", ["worker:3", "server:2"])
+def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) -> None:
+    desk = desk_of()
+    desk.say(Launch(node=node))
+    desk.say(Retire(node=node))
+    assert desk.retired == [(2.0, node)]
+    assert not desk.received(Lost, ServerLost, Denied)
+    assert node not in nodes(desk)
+    assert not awaits(desk.core)
+
+
+def test_who_is_needed_stays() -> None:
+    desk = desk_of(num_workers=1, global_batch_samples=1)
+    desk.say(Retire(node="worker:0"), Retire(node="server:1"))
+    reason = "holds parameters; divide them among others first (Repartition)"
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+        ("worker:0", "is the last worker"),
+        ("server:1", reason),
+    ]
+    assert not desk.retired
+
+
+def test_a_server_retires_when_others_hold_its_part() -> None:
+    desk = desk_of()
+    desk.say(Repartition(servers=(0,)))
+    desk.restore(shares=((NodeId.server(0), 1.0),))
+    desk.say(Retire(node="server:1"))
+    assert [name for _, name in desk.retired] == ["server:1"]
+    assert not desk.received(ServerLost, Denied)
+    assert "server:1" not in nodes(desk)
+
+
+# ---- evictions ------------------------------------------------------------------------------------------------------
+
+
+def test_an_eviction_is_due_some_time_after_the_place() -> None:
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="worker:3", priority="low"), Launch(node="worker:4"))
+    [(at_s, tag)] = [timer for timer in desk.timers if timer[1].startswith("runtime:evict")]
+    assert tag == "runtime:evict:worker:3"
+    assert at_s > 1.0 + 1.0
+
+
+def test_a_running_worker_that_is_evicted_is_lost() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="worker:3", priority="low"))
+    desk.join(3)
+    desk.say(*compute(3))
+    evict(desk, "worker:3")
+    [lost] = desk.received(Lost)
+    assert (lost.worker, lost.cause, lost.reason) == (3, "evicted", "taken away by the cluster")
+    assert [name for _, name in desk.retired] == ["worker:3"]
+    evict(desk, "worker:3")
+    assert len(desk.received(Lost)) == 1
+
+
+@pytest.mark.parametrize("node", ["worker:3", "server:2"])
+def test_a_pending_node_that_is_evicted_is_denied(node: str) -> None:
+    desk = desk_of()
+    desk.say(Launch(node=node, priority="low"))
+    evict(desk, node)
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "taken away by the cluster")]
+    assert not desk.received(Lost, ServerLost)
+
+
+def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="server:2", priority="low"))
+    server_joins(desk, 2)
+    evict(desk, "server:2")
+    [lost] = desk.received(ServerLost)
+    assert (lost.server, lost.cause, lost.holding) == (2, "evicted", False)
+    assert not desk.core.course.halted
+
+
+def test_evictions_wait_while_the_parameters_move() -> None:
+    """Server 2 is about to hold some: then the cluster lets it be."""
+    desk = desk_of()
+    desk.say(Launch(node="server:2", priority="low"), Launch(node="worker:3", priority="low"))
+    server_joins(desk, 2)
+    desk.join(3)
+    desk.say(Repartition(servers=(0, 2)))
+    evict(desk, "server:2")
+    evict(desk, "worker:3")
+    assert not desk.retired
+    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    assert [name for _, name in desk.retired] == ["worker:3"]
+
+
+# ---- parameters that move -------------------------------------------------------------------------------------------
+
+
+def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="server:2"))
+    with pytest.raises(ProtocolError, match="server:2 has not joined yet"):
+        desk.say(Repartition(servers=(2,)))
+    desk = desk_of()
+    desk.say(Launch(node="server:2"))
+    server_joins(desk, 2)
+    [joined] = desk.received(ServerJoined)
+    assert (joined.server, joined.place) == (2, None)
+    desk.say(*compute(0))
+    desk.say(Repartition(servers=(2, 0), shares=(3.0, 1.0)))
+    assert (desk.moves, desk.checkpoints[-1][0]) == ([(4.0, (("server:2", 3.0), ("server:0", 1.0)))], 0)
+    assert desk.noted("Repartitioning") == [{"shares": {"server:2": 3.0, "server:0": 1.0}}]
+    desk.say(*compute(1))
+    assert list(desk.orders) == [0], "commands are void until all have read their ranges"
+    shares = ((NodeId.server(2), 3.0), (NodeId.server(0), 1.0))
+    desk.restore(shares=shares)
+    assert [event.servers for event in desk.received(Restored)] == [(2, 0)]
+    assert desk.core.executor.layout.shares == shares
+    desk.say(*compute(0, 1, 2))
+    assert {order.worker for order in desk.orders.values()} == {0, 1, 2}
+
+
+def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile() -> None:
+    desk = desk_of()
+    desk.say(Repartition(servers=(1,)))
+    server_dies(desk, 1, holding=True)
+    old = ((NodeId.server(0), 1.0), (NodeId.server(1), 1.0))
+    desk.restore(shares=old)
+    assert desk.received(Restored)[-1].servers == (0, 1)
+    assert len(desk.noted("LayoutChanged")) == 1
+
+
+def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
+    """The runtime says that it holds nothing any more before the coordinator knows who does."""
+    desk = desk_of()
+    desk.say(Repartition(servers=(1,)))
+    server_dies(desk, 0)
+    assert [event.holding for event in desk.received(ServerLost)] == [False]
+    desk.restore(shares=((NodeId.server(1), 1.0),))
+    assert "server:0" not in nodes(desk)
+
+
+def test_who_holds_nothing_is_not_restarted() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="server:2"))
+    server_joins(desk, 2)
+    with pytest.raises(ProtocolError, match="it holds nothing; retire it, and launch another"):
+        desk.say(Restart(node="server:2"))
+
+
+# ---- what nodes may use ---------------------------------------------------------------------------------------------
+
+
+def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
+    """4 cores in all: 3 and 1; then 2 and 2, but not 2 and 3."""
+    desk = desk_of(Quota(cores_total=4))
+    desk.say(Launch(node="worker:3", cpu_cores=3.0))
+    desk.join(3)
+    desk.say(Allocate(node="worker:0", cpu_cores=1.0))
+    desk.say(Allocate(node="worker:3", cpu_cores=2.0))
+    desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
+    desk.say(Allocate(node="worker:0", cpu_cores=3.0))
+    assert [event.reason for event in desk.received(Denied)] == ["3 cores asked, 2 in use, cores_total=4"]
+    assert [about[1:] for about in desk.allocations] == [
+        ("worker:0", 1.0, None),
+        ("worker:3", 2.0, None),
+        ("worker:0", 2.0, 1e6),
+    ]
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    desk = desk_of(Quota(cores_total=4))
+    desk.say(Allocate(node="server:0", cpu_cores=4.0))
+    desk.say(Allocate(node="server:0"))
+    desk.say(Launch(node="worker:3", cpu_cores=4.0))
+    assert not desk.received(Denied)
+
+
+def test_what_is_awaited_gets_nothing_else() -> None:
+    desk = desk_of()
+    desk.say(Launch(node="worker:3"))
+    with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
+        desk.say(Allocate(node="worker:3", cpu_cores=1.0))

@@ -1,0 +1,110 @@
+"""The operator's plan: workers leave and replacements join, at times drawn with the seed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from injectors.patterns import Elastic, Poisson, Trace
+from injectors.plan import ClusterShape, Disturbance, build_plan, validate_plan
+
+CLUSTER = ClusterShape(num_workers=4, num_servers=1)
+HORIZON_S = 600.0
+
+
+def changes(seed: int = 0, num_workers: int = 4, **fields: Any) -> list[tuple[float, str, int]]:
+    plan = Elastic(**fields).plan(ClusterShape(num_workers=num_workers, num_servers=1), HORIZON_S, seed)
+    return [(one.start_s, one.kind, int(one.target.partition(":")[2])) for one in plan.disturbances]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("least", [1, 3])
+def test_a_replacement_joins_after_every_leave_with_the_next_number(seed: int, least: int) -> None:
+    here, following, due = set(range(4)), 4, []
+    for at_s, kind, worker in changes(seed, rejoin_s=7.0, least_workers=least):
+        if kind == "leave":
+            here.remove(worker)
+            due.append(at_s + 7.0)
+        else:
+            assert (worker, at_s) == (following, pytest.approx(due.pop(0), abs=1e-5))
+            following += 1
+            here.add(worker)
+        assert len(here) >= least
+    assert following > 15
+    assert all(at_s >= HORIZON_S for at_s in due)
+
+
+def test_the_rate_is_per_worker_and_hour() -> None:
+    """60 an hour: in 600 s ten of each, and forty in all."""
+    leaves = [sum(kind == "leave" for _, kind, _ in changes(seed, rejoin_s=0.0)) for seed in range(100)]
+    assert 38 < sum(leaves) / len(leaves) < 42
+
+
+def test_without_replacements_the_last_stays() -> None:
+    found = changes(leaves_per_hour=3600.0, rejoin_s=None)
+    assert sorted(kind for _, kind, _ in found) == ["leave"] * 3
+    assert len({worker for _, _, worker in found}) == 3
+
+
+def test_the_leaves_of_a_worker_do_not_depend_on_how_many_there_are() -> None:
+    first = {worker: at_s for at_s, _, worker in changes(rejoin_s=None, num_workers=9)}
+    for at_s, _, worker in changes(rejoin_s=None, num_workers=4):
+        assert first[worker] == at_s
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"leaves_per_hour": 0}, "leaves_per_hour=0: must be more than 0"),
+        ({"rejoin_s": -1.0}, "rejoin_s=-1.0: must be at least 0"),
+        ({"least_workers": 0}, "least_workers=0: must be a whole number, 1 or more"),
+        ({"least_workers": 1.5}, "least_workers=1.5: must be a whole number, 1 or more"),
+        ({"name": "a b"}, "name=a b: must be letters, digits, '_', '-' and '.', a letter or digit first"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_in_one_line(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+        Elastic(**fields)
+
+
+def test_more_leaves_than_a_plan_can_have_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"^leaves_per_hour=1e\+12: too many for 600 s and 4 workers; at most 1000000 make a plan$"
+    ):
+        Elastic(leaves_per_hour=1e12).plan(CLUSTER, HORIZON_S, 0)
+
+
+def test_a_list_of_joins_and_leaves_is_a_trace(tmp_path: Path) -> None:
+    table = tmp_path / "operator.csv"
+    table.write_text(
+        "time,duration,target,kind,magnitude\n5,1,worker:1,leave,1\n9,1,worker:4,join,1\n20,1,worker:4,leave,1\n"
+    )
+    plan = Trace(path=str(table)).plan(CLUSTER, HORIZON_S, 0)
+    assert [(one.start_s, one.kind, one.target) for one in plan.disturbances] == [
+        (5.0, "leave", "worker:1"),
+        (9.0, "join", "worker:4"),
+        (20.0, "leave", "worker:4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "complaint"),
+    [
+        ("join", "worker:3", "is there at the start; the next worker is worker:4"),
+        ("join", "server:1", "join acts on worker:<id> only"),
+        ("leave", "worker", "leave acts on worker:<id> only"),
+    ],
+)
+def test_who_cannot_join_or_leave(kind: Any, target: str, complaint: str) -> None:
+    one = Disturbance(start_s=1.0, end_s=2.0, target=target, kind=kind, magnitude=1.0)
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        validate_plan(build_plan("p", 0, HORIZON_S, [one]), CLUSTER)
+
+
+def test_no_other_pattern_makes_workers_join() -> None:
+    with pytest.raises(ValueError, match=r"^kind=join: must be one of delay, .*, kill$"):
+        Poisson(kind="join")

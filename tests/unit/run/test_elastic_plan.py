@@ -1,0 +1,49 @@
+"""``straggler=elastic`` from the command line: carried out on the virtual clock, refused where nodes cannot change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import run_cli
+from tests.support.runs import read_lines
+
+WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elastic", "straggler.leaves_per_hour=720")
+"""A leave in five seconds, per worker."""
+
+
+@pytest.mark.parametrize("strategy", ["bsp", "asp_dds"])
+@pytest.mark.parametrize("more", [(), ("topology=allreduce",)], ids=["ps", "allreduce"])
+def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    if more and strategy != "bsp":
+        strategy = "lb_bsp"  # a round of all workers, which is what replicas need
+    found = run_cli(*WORDS, *more, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
+    assert found.exit_code == 0, found.err
+    lines = read_lines(tmp_path)
+    events = [line["event"] for line in lines if line["kind"] == "event"]
+    left = [event["worker"] for event in events if event["type"] == "Lost" and event["cause"] == "retired"]
+    joined = [event["worker"] for event in events if event["type"] in ("Joined",)]
+    assert left
+    assert min(joined) >= 4
+    metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
+    assert metrics["least_uses"] == metrics["most_uses"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
+        (("strategy=asp",), "data=even: every epoch is cut into one part per worker"),
+        (("cluster=hosts",), "cluster.hosts: tasks are placed on them before the job"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_where_nodes_cannot_change_it_is_refused_before_the_job(
+    words: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    found = run_cli(*WORDS, *words, f"hydra.run.dir={tmp_path}")
+    assert found.exit_code != 0
+    assert complaint in " ".join(found.err.split())
+    assert "straggler=elastic lets workers join or leave" in " ".join(found.err.split())
+    assert not (tmp_path / "events.jsonl").exists()
