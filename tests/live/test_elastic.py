@@ -110,6 +110,20 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     assert problems(run.lines()) == []
 
 
+def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -> None:
+    """The evaluator is stopped, so that it has not received all of the parameters when the servers read other parts."""
+    often = ("eval_every_s=0.05", "workload.task.num_samples=4000000", LONG_LEASE)
+    run = start("run", *ENDLESS, *often, steps("wait 30", "servers 2", "divide 2"), env=ALLOW)
+    run.await_events("Evaluated")
+    slow = stop(run, "evaluator", 0)
+    (restored,) = run.await_events("Restored")
+    os.kill(slow, signal.SIGCONT)
+    newer = lambda: [one for one in run.events("Evaluated") if one["asked_s"] > restored["t"]]  # noqa: E731
+    run.await_that(lambda: len(newer()) >= 2, "evaluations after the switch")
+    run.interrupt()
+    assert problems(run.lines()) == []
+
+
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,7 @@ class LiveSession:
                 self._void()
                 self.coordinator.receive(self.t, news)
             case inputs.Restored():
+                self._forget_evaluations()  # servers that read other parts have closed the evaluator's connections
                 state = self._state_of(news.version) if news.state is None else news.state
                 self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
             case _:

@@ -49,6 +49,16 @@ REFUSALS = [
     (f"{VIRTUAL} backend=none", "Score", "backend=none: computes no gradients that could be scored; use backend=torch"),
     (f"{VIRTUAL} backend=none", "Evaluate", "backend=none: measures no accuracy; estimate it with backend.progress="),
     (f"{VIRTUAL} record=iterations", "Partition", "record=iterations: rows know no rounds of strategy="),
+    ("topology=allreduce", "Repartition", "topology=allreduce: every worker holds all parameters; "),
+    (
+        "topology.transport=shm",
+        "Launch",
+        "topology.transport=shm: the shared buffers have one row per worker",
+    ),
+    (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
+    ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
+    ("cluster=hosts", "Repartition", "cluster.hosts: tasks are placed on them before the job; "),
+    (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
 ]
 CAN = [
     ("", COMMANDS),

@@ -1,0 +1,147 @@
+"""What nodes may use: which limits are set and read back, kept for the next incarnation, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.containment import Isolation
+from runtime.core.job import LaunchOrder
+from runtime.live.control.allotting import Allotter
+from runtime.live.machines.cgroup_files import QuotaRefused
+from runtime.live.machines.machines import HostMachines
+from runtime.live.machines.mechanisms import NOTHING, Mechanisms
+from runtime.live.machines.shared import SharedMachines
+from runtime.live.transport.messages import Message, Pace, Paced
+from strategies.protocol import NodeId
+
+WORKER = NodeId.worker(0)
+GROUPS = Mechanisms(
+    isolation=Isolation.NONE,
+    host_quotas="none",
+    throttles="none",
+    latency="none",
+    network=False,
+    memory=True,
+    allocations=True,
+)
+
+
+class Group:
+    """A control group of a kernel that enforces up to four cores, and memory in pages."""
+
+    process_files = ("procs",)
+
+    def __init__(self) -> None:
+        self.cores: list[float | None] = []
+        self.kills = 0
+
+    def create(self, name: str) -> Group:
+        return Group()
+
+    def set_cores(self, cores: float | None) -> float | None:
+        if cores is not None and cores > 4:
+            raise QuotaRefused(f"{cores:g} cores requested: more than there are")
+        self.cores.append(cores)
+        return cores
+
+    def set_memory_bytes(self, limit: int) -> int:
+        return limit - limit % 4096
+
+    def memory_kills(self) -> int:
+        return self.kills
+
+    def remove(self) -> None: ...
+
+
+class Scene:
+    """An allotter with two tasks of the start, and all that it says."""
+
+    def __init__(self, mechanisms: Mechanisms = GROUPS, level: float = 1.0) -> None:
+        shared = SharedMachines("0" * 16, None, NOTHING)
+        shared.mechanisms = mechanisms
+        shared.groups[""] = Group()  # type: ignore[assignment]
+        self.machines = HostMachines(shared, "", None, ["server:0", "worker:0"], 8.0)
+        self.sent: list[tuple[NodeId, Message]] = []
+        self.notes: list[dict[str, Any]] = []
+        self.failures: list[str] = []
+        self.allotter = Allotter(
+            self.machines,
+            lambda target: level,
+            lambda node, message: self.sent.append((node, message)),
+            lambda kind, **fields: self.notes.append({"type": kind, **fields}),
+            self.failures.append,
+        )
+
+    def group(self, task: str) -> Group:
+        found = self.machines.groups[task]
+        assert isinstance(found, Group)
+        return found
+
+
+def test_a_newcomer_gets_a_group_with_its_limits() -> None:
+    scene = Scene()
+    place = scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
+    assert place.cgroup_files == ("procs",)
+    assert scene.group("worker:1").cores == [0.5]
+    assert scene.notes == [
+        {"type": "Enforced", "node": "worker:1", "cpu_cores": 0.5},
+        {"type": "Enforced", "node": "worker:1", "memory_bytes": 8192},
+    ]
+
+
+def test_the_plan_throttles_what_was_allocated() -> None:
+    scene = Scene(level=0.5)
+    scene.allotter.allocate(WORKER, 2.0, None)
+    assert scene.group("worker:0").cores == [1.0]
+    assert (scene.machines.quota("worker:0", 1.0), scene.machines.quota("worker:0", 0.25)) == (2.0, 0.5)
+    scene.allotter.allocate(WORKER, None, None)
+    assert scene.group("worker:0").cores == [1.0, 4.0]
+    assert scene.machines.quota("worker:0", 1.0) is None
+
+
+@pytest.mark.parametrize(("cores", "memory"), [(1.0, None), (None, 10_000)])
+def test_without_groups_there_is_no_place_with_limits(cores: float | None, memory: int | None) -> None:
+    scene = Scene(NOTHING)
+    with pytest.raises(ValueError, match=r"^(cpu_cores=1|memory_bytes=10000): needs control groups"):
+        scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=cores, memory_bytes=memory))
+    assert scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0)).cgroup_files == ()
+
+
+def test_what_the_kernel_does_not_enforce_is_refused() -> None:
+    scene = Scene()
+    with pytest.raises(ValueError, match="more than there are"):
+        scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=5.0))
+    assert scene.machines.quota("worker:1", 1.0) is None
+    scene.allotter.allocate(WORKER, 5.0, None)
+    assert scene.failures == ["worker:0: its cores could not be allocated: 5 cores requested: more than there are"]
+
+
+def test_the_next_incarnation_sends_as_slowly_until_there_is_no_limit() -> None:
+    scene = Scene()
+    scene.allotter.ready(WORKER)
+    scene.allotter.allocate(WORKER, None, 0.5)
+    scene.allotter.ready(WORKER)
+    scene.allotter.paced(WORKER, Paced(bytes_per_s=1))
+    scene.allotter.allocate(WORKER, None, None)
+    scene.allotter.ready(WORKER)
+    assert scene.sent == [(WORKER, Pace(bytes_per_s=1)), (WORKER, Pace(bytes_per_s=1)), (WORKER, Pace())]
+    assert scene.notes == [{"type": "Enforced", "node": "worker:0", "link_bytes_per_s": 1}]
+
+
+def test_a_kill_for_memory_is_noticed_once() -> None:
+    scene = Scene()
+    assert not scene.machines.killed_for_memory("worker:0")
+    scene.group("worker:0").kills = 1
+    assert [scene.machines.killed_for_memory("worker:0") for _ in range(2)] == [True, False]
+    assert not scene.machines.killed_for_memory("evaluator:0")
+
+
+def test_who_has_left_is_forgotten() -> None:
+    scene = Scene()
+    scene.allotter.allocate(WORKER, 2.0, 1e6)
+    scene.allotter.dismiss(WORKER)
+    scene.sent.clear()
+    scene.allotter.ready(WORKER)
+    assert (scene.sent, scene.machines.allocated) == ([], {})
