@@ -28,7 +28,7 @@ from runtime.run.resources import check_fits
 from runtime.run.topologies import check_topology
 from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
-from strategies.protocol import DATA_POLICIES, Launch, Strategy
+from strategies.protocol import DATA_POLICIES, Strategy
 
 LOOPBACK = "127.0.0.1"
 
@@ -78,7 +78,6 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_fits(config, task, runtime, backend, strategy.validation_samples)
     check_commands(strategy, runtime, config)
     plan = make_plan(pattern, runtime, config)
-    check_operator(strategy, plan, config)
     around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
@@ -263,15 +262,6 @@ def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
         if (fixed := can.get("Launch") or can.get("Retire")) is not None:
             raise ConfigError(f"{fixed} (straggler={config.names.straggler} lets workers join or leave)")
     return plan
-
-
-def check_operator(strategy: Strategy, plan: Plan, config: Config) -> None:
-    """Check that nobody launches workers besides the operator: both would take the same numbers."""
-    if Launch in strategy.needs and any(one.kind == "join" for one in plan.disturbances):
-        raise ConfigError(
-            f"straggler={config.names.straggler}: lets workers join, and strategy={config.names.strategy} launches "
-            "nodes itself; choose another of the two"
-        )
 
 
 @contextmanager

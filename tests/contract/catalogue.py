@@ -14,7 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
-from strategies.protocol import Launch, Strategy
+from strategies.protocol import Strategy
 from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
@@ -100,12 +100,6 @@ def fits(name: str, num_workers: int) -> bool:
     except ValueError:
         return False
     return True
-
-
-@cache
-def asks_for_nodes(name: str) -> bool:
-    """Whether it launches nodes itself: then an operator may not, since both would take the same numbers."""
-    return Launch in make(name).needs
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -47,9 +47,3 @@ def test_where_nodes_cannot_change_it_is_refused_before_the_job(
     assert complaint in " ".join(found.err.split())
     assert "straggler=elastic lets workers join or leave" in " ".join(found.err.split())
     assert not (tmp_path / "events.jsonl").exists()
-
-
-def test_two_that_launch_workers_are_refused(tmp_path: Path) -> None:
-    found = run_cli(*WORDS, "strategy=optimus", f"hydra.run.dir={tmp_path}")
-    assert found.exit_code != 0
-    assert "strategy=optimus launches nodes itself; choose another of the two" in " ".join(found.err.split())
