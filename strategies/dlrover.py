@@ -52,6 +52,8 @@ class DLRover(Composition):
         hang_s: seconds without progress after which a worker is restarted.
         min_gain: least rise of used server cores by added workers for which more are added; 0: the paper's rule.
         max_shortfall_frac: part of what the workers need that planned servers may lack.
+        workers_max: workers that the rules add at most, those of low priority among them; null: no bound but the root of
+            the job's steps.
         seamless: workers train while new servers start; False: all stop first, and restart (native TensorFlow).
         launch_s: seconds that new servers may take to join.
         drain_s: seconds that gradients may take to arrive before parameters move.
@@ -80,6 +82,7 @@ class DLRover(Composition):
     hang_s: float = 600.0
     min_gain: float = 0.2
     max_shortfall_frac: float = 0.1
+    workers_max: int | None = None
     seamless: bool = True
     launch_s: float = 600.0
     drain_s: float = 60.0
@@ -100,6 +103,7 @@ class DLRover(Composition):
             cores_max=self.cores_max,
             server_cores=self.server_cores,
             max_shortfall_frac=self.max_shortfall_frac,
+            workers_max=self.workers_max,
         )
         rules = Rules(
             hot_util=self.hot_util,

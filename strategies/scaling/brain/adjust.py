@@ -126,6 +126,7 @@ def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     update_cores = used / len(workers)
     wanted = ceil(cores / update_cores - WHOLE)
     wanted = wanted if now.iterations is None else min(wanted, isqrt(now.iterations))
+    wanted = wanted if now.limits.workers_max is None else min(wanted, now.limits.workers_max)
     count = wanted - len(workers)
     if count <= 0:
         return None

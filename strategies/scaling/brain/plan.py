@@ -29,17 +29,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             the paper's own plan for Wide & Deep does not keep (128 of 136.8 cores). Workers rounded up to whole cores
             take the servers' share: without a bound 1.1 cores per worker and 1.0 per update would give 92 workers a
             single server of 16 cores. 1: the bare rule of Eq. 10 and 11.
+        workers_max: workers of normal and low priority together that the rules add; None: no bound but sqrt(K). Where
+            servers hardly compute, K alone would let a job have hundreds of them.
     """
 
     cores_total: int
     cores_max: int
     server_cores: int = 16
     max_shortfall_frac: float = 0.1
+    workers_max: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("cores_total", "cores_max", "server_cores"):
             check_whole(name, getattr(self, name), least=1)
         check_number("max_shortfall_frac", self.max_shortfall_frac, least=0.0, most=1.0)
+        if self.workers_max is not None:
+            check_whole("workers_max", self.workers_max, least=1)
         if self.server_cores > self.cores_max:
             raise ValueError(f"server_cores={self.server_cores}: above cores_max={self.cores_max} of one node")
 

@@ -21,17 +21,17 @@ class BrainPlanner:
     Args:
         settings: of the Brain.
         initial: from the history of finished jobs.
-        iterations: steps that the job takes in all; None: not known.
     """
 
-    def __init__(
-        self, settings: BrainSettings, initial: InitialPlan | None = None, iterations: int | None = None
-    ) -> None:
-        self.settings, self.initial, self.iterations = settings, initial, iterations
+    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None) -> None:
+        self.settings, self.initial = settings, initial
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
         """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
-        self.brain = Brain(self.settings, self.iterations, self.initial)
+        iterations = None
+        if started.total_samples is not None:  # asynchronous: a step for every batch of a worker
+            iterations = started.total_samples // max(started.batch_samples)
+        self.brain = Brain(self.settings, iterations, self.initial)
         self._steps = 0
         self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
         if self.initial is None:
