@@ -78,7 +78,7 @@ class Resizing:
         self._restarted: set[NodeId] = set()
         """Workers that were restarted and are not back yet."""
         self._unwanted: set[NodeId] = set()
-        """New servers of an abandoned switch. Others of the same request may be denied, too, and that is reported later:
+        """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
         so they are retired after the next event that is no denial."""
         self._crashed: set[NodeId] = set()
         """Workers that the runtime is starting again."""
