@@ -121,7 +121,7 @@ class Resizing:
             commands += self._switch_to(t, keep, new, elsewhere)
         elif not self.seamless and any(isinstance(change, Resize | AddWorkers) for change in changes):
             commands += [Checkpoint(), *self._restart_workers()]
-        return commands + self._look()
+        return commands + self._timer() + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
         """Launch another worker for one that is gone, in addition to what is under way."""
@@ -202,11 +202,14 @@ class Resizing:
         if not isinstance(event, Denied) and self.switch.phase not in WITHOUT_PARAMETERS:
             commands += self._retire(sorted(self._unwanted))
             self._unwanted.clear()
-        if self.switch.due_s != self._due_s:
-            self._due_s = self.switch.due_s
-            if isfinite(self._due_s):
-                commands.append(Wake(at_s=self._due_s, tag=TIMER))
-        return commands + self._look()
+        return commands + self._timer() + self._look()
+
+    def _timer(self) -> list[AnyCommand]:
+        """The switch is to be woken at another time than before."""
+        if self.switch.due_s == self._due_s:
+            return []
+        self._due_s = self.switch.due_s
+        return [Wake(at_s=self._due_s, tag=TIMER)] if isfinite(self._due_s) else []
 
     def _happened(self, event: AnyEvent) -> list[AnyCommand]:  # noqa: C901  (a table)
         t, switch = event.t, self.switch
