@@ -39,10 +39,12 @@ from strategies.protocol import (
 from strategies.scaling.brain.changes import AddWorkers, Change, Replace, Resize, StopWaiting
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
-from strategies.scaling.switching.states import Effect
+from strategies.scaling.switching.states import Effect, Phase
 from strategies.scaling.switching.switch import Order, Switch
 
 TIMER = "switch"
+WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, Phase.DOWN_ABANDONED})
+"""Phases in which commands are void."""
 
 
 @final
@@ -75,6 +77,9 @@ class Resizing:
         """Workers that leave when the others have come."""
         self._restarted: set[NodeId] = set()
         """Workers that were restarted and are not back yet."""
+        self._unwanted: set[NodeId] = set()
+        """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
+        so they are retired after the next event that is no denial."""
         self._crashed: set[NodeId] = set()
         """Workers that the runtime is starting again."""
         self._came = self._denied = 0
@@ -116,7 +121,7 @@ class Resizing:
             commands += self._switch_to(t, keep, new, elsewhere)
         elif not self.seamless and any(isinstance(change, Resize | AddWorkers) for change in changes):
             commands += [Checkpoint(), *self._restart_workers()]
-        return commands + self._look()
+        return commands + self._timer() + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
         """Launch another worker for one that is gone, in addition to what is under way."""
@@ -177,6 +182,12 @@ class Resizing:
         self._requests[NodeId.parse(launch.node)] = change.node
         return [launch]
 
+    def _retire(self, nodes: Iterable[NodeId]) -> list[AnyCommand]:
+        retired = [node for node in nodes if node in self.fleet.given]
+        for node in retired:
+            self.fleet.leave(node)
+        return [Retire(node=str(node)) for node in retired]
+
     def _restart_workers(self) -> list[AnyCommand]:
         """All that stay; the decision is settled when they are back. Who has crashed is being started anyway."""
         staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
@@ -188,11 +199,17 @@ class Resizing:
     def then(self, event: AnyEvent) -> list[AnyCommand]:
         """What follows from an event."""
         commands = self._happened(event)
-        if self.switch.due_s != self._due_s:
-            self._due_s = self.switch.due_s
-            if isfinite(self._due_s):
-                commands.append(Wake(at_s=self._due_s, tag=TIMER))
-        return commands + self._look()
+        if not isinstance(event, Denied) and self.switch.phase not in WITHOUT_PARAMETERS:
+            commands += self._retire(sorted(self._unwanted))
+            self._unwanted.clear()
+        return commands + self._timer() + self._look()
+
+    def _timer(self) -> list[AnyCommand]:
+        """The switch is to be woken at another time than before."""
+        if self.switch.due_s == self._due_s:
+            return []
+        self._due_s = self.switch.due_s
+        return [Wake(at_s=self._due_s, tag=TIMER)] if isfinite(self._due_s) else []
 
     def _happened(self, event: AnyEvent) -> list[AnyCommand]:  # noqa: C901  (a table)
         t, switch = event.t, self.switch
@@ -277,10 +294,10 @@ class Resizing:
                     commands += self._restart_workers()
                 case Effect.MOVE:
                     commands.append(Repartition(servers=tuple(node.number for node in self._wanted)))
-                case Effect.RETIRE_OLD | Effect.RETIRE_NEW:
-                    commands += [Retire(node=str(node)) for node in nodes if node in self.fleet.given]
-                    for node in nodes:
-                        self.fleet.leave(node)
+                case Effect.RETIRE_OLD:
+                    commands += self._retire(nodes)
+                case Effect.RETIRE_NEW:
+                    self._unwanted |= set(nodes)
                 case Effect.FINISHED | Effect.ABANDONED:
                     self._switched, self._granted = True, effect == Effect.FINISHED
         return commands

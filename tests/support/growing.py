@@ -14,7 +14,36 @@ Rate = Callable[[int, int], float]
 """Updates per second of (servers, workers)."""
 
 
-class GrowingRun(HeapRun):
+class Elastic(HeapRun):
+    """A job whose changes of nodes can be read off."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Servers that hold parameters, and workers, those on their way among them."""
+        layout = self.core.executor.layout
+        return len(layout.holders), len(layout.workers)
+
+    @property
+    def asked(self) -> str:
+        """Launches in their order, W for a worker and P for a server."""
+        roles = [NodeId.parse(order.node).role for _, order in self.launches]
+        return "".join({"worker": "W", "server": "P"}[role] for role in roles)
+
+    @property
+    def decisions(self) -> list[str]:
+        """All decisions, each as the record shows it when it was made."""
+        said = [str((line.state or {}).get("decision", "")) for line in self.lines]
+        return [
+            one for one in dict.fromkeys(one.removesuffix(" (done)").removesuffix(" (denied)") for one in said) if one
+        ]
+
+    @property
+    def denied(self) -> list[str]:
+        """Nodes that were asked for and did not come."""
+        return [line.event.node for line in self.lines if isinstance(line.event, Denied)]
+
+
+class GrowingRun(Elastic):
     """Every worker's iteration takes as long as gives the job its rate; ``slower`` multiplies that of some workers.
 
     Args:
@@ -54,28 +83,3 @@ class GrowingRun(HeapRun):
     def _seconds(self, worker: int, order: ComputeOrder) -> float:
         servers, workers = self.size
         return self.slower.get(worker, 1.0) * workers / self.rate(servers, workers)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Servers that hold parameters, and workers, those on their way among them."""
-        layout = self.core.executor.layout
-        return len(layout.holders), len(layout.workers)
-
-    @property
-    def asked(self) -> str:
-        """Launches in their order, W for a worker and P for a server."""
-        roles = [NodeId.parse(order.node).role for _, order in self.launches]
-        return "".join({"worker": "W", "server": "P"}[role] for role in roles)
-
-    @property
-    def decisions(self) -> list[str]:
-        """All decisions, each as the record shows it when it was made."""
-        said = [str((line.state or {}).get("decision", "")) for line in self.lines]
-        return [
-            one for one in dict.fromkeys(one.removesuffix(" (done)").removesuffix(" (denied)") for one in said) if one
-        ]
-
-    @property
-    def denied(self) -> list[str]:
-        """Nodes that were asked for and did not come."""
-        return [line.event.node for line in self.lines if isinstance(line.event, Denied)]

@@ -59,8 +59,8 @@ class Growing(msgspec.Struct, frozen=True, kw_only=True):
 class OptimusPlanner:
     """Tries sizes until the speed model of asynchronous training is known, then adds one increment after another.
 
-    A size that was denied, and any that has it in it, is not asked for again. When nothing more helps or fits, the job stays as it is, unless it
-    loses nodes.
+    A size that was denied, and any that has it in it, is not asked for again. When nothing more helps or fits, the job
+    stays as it is, unless it loses nodes.
 
     Args:
         growing: by how much and when.

@@ -1,0 +1,164 @@
+"""DLRover as the strategy of a running job: Wang et al., arXiv:2304.01468, sections 4.2, 4.3, 5.3 and 5.4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.core.quota import Quota
+from strategies.dlrover import DLRover
+from strategies.protocol import NodeId
+from tests.support.cli import run_cli
+from tests.support.laws import played
+from tests.support.observed import GIB, ObservedRun, Used, Uses
+from tests.support.runs import read_lines
+
+HOT, FULL = 14.9, 85.1
+"""Figure 6 and table 1: cores that each of two servers of Wide & Deep uses, and all eight of them."""
+
+
+def wide_and_deep(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+    """A worker uses 2.5 cores and its updates 5.7; with all 24 workers two servers of 16 cores are full."""
+    workers = [node for node in has if node.role == "worker"]
+    servers = [node for node in has if node.role == "server"]
+    used = {node: Used(min(2.5, has[node])) for node in workers}
+    if len(workers) < 24 or len(servers) < 8:
+        return used | {node: Used(5.7 * len(workers) / len(servers)) for node in servers}
+    rest = (FULL - 2 * HOT) / (len(servers) - 2)
+    return used | {node: Used(HOT if place < 2 else rest) for place, node in enumerate(servers)}
+
+
+def even(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+    """Every node uses 93 % of its cores, or of a full share: servers 15, workers 2.8; nobody straggles."""
+    return {node: Used(min(0.93 * cores, 14.0), 0.5) for node, cores in has.items()}
+
+
+def trained(uses: Uses = wide_and_deep, run: dict[str, Any] | None = None, **changes: Any) -> ObservedRun:
+    """A job with the paper's settings to the end; nothing was refused."""
+    strategy = DLRover(**{"ps_interval_s": 200.0, **changes})
+    job = ObservedRun(strategy, uses, **(run or {}))
+    assert played(job) == []
+    return job
+
+
+def numbers(decision: str) -> dict[str, float]:
+    """Of the end of a decision, in brackets."""
+    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
+
+
+def of_rule(job: ObservedRun, rule: str) -> list[str]:
+    """The decisions by this rule."""
+    return [one for one in job.decisions if f", {rule}: " in one]
+
+
+def by_role(job: ObservedRun, role: str) -> list[float]:
+    return [cores for node, cores in sorted(job.cores.items()) if node.role == role]
+
+
+def test_a_cold_job_gets_the_plan_of_wide_and_deep() -> None:
+    """Table 1: after a sample of 2.5 and 5.7 cores 24 workers of 3 cores and 8 servers of 16."""
+    job = trained(run={"max_time_s": 200.0})
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
+    assert by_role(job, "worker") == [3] * 24
+    assert by_role(job, "server") == [16] * 8
+    assert sum(job.cores.values()) == 200
+
+
+def test_hot_servers_get_24_cores() -> None:
+    """Section 4.2: "we replace PS-2 and PS-3 with pods with 24 CPU cores": 14.9 / 85.1 * 5.7 * 24 = 23.95."""
+    job = trained(run={"max_time_s": 480.0})
+    assert of_rule(job, "hot server")
+    assert sorted(by_role(job, "server")) == [16] * 6 + [24] * 2
+
+
+def test_a_seamless_switch_restarts_nobody() -> None:
+    """Section 5.3: workers train until all new servers have joined; native TensorFlow restarts them all."""
+    seamless, stopped = (trained(run={"max_time_s": 100.0}, seamless=one) for one in (True, False))
+    assert seamless.restarts == []
+    assert [node for _, node, _ in stopped.restarts] == ["worker:0"]
+    assert len(seamless.moves) == len(stopped.moves) == 1
+
+
+def slowed(slow: set[NodeId]) -> Uses:
+    """Servers with a quarter of their cores take four times as long for the same updates; all others wait."""
+
+    def uses(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+        waiting = bool(slow & has.keys())
+        return {
+            node: Used(2.8) if node.role == "worker" else Used(3.9 if waiting else 14.6, 0.9 if node in slow else 0.3)
+            for node in has
+        }
+
+    return uses
+
+
+def test_a_server_with_a_quarter_of_its_cores_is_replaced() -> None:
+    """Section 5.4: it has no more load than others, so "Elastic Trainer has to migrate the PS to a new machine"."""
+    slow = NodeId.server(1)
+    settings = {"worker_cores": 3, "sample_s": 10.0, "sample_steps": 1, "cores_total": 88}
+    job = trained(
+        slowed({slow}), {"workers": 8, "servers": 4, "max_time_s": 900.0, "place_of": lambda node: "host:7"}, **settings
+    )
+    migrations = [one for one in job.decisions if "Replace node server:1" in one]
+    assert migrations, job.decisions
+    assert slow not in job.core.executor.layout.nodes
+
+
+def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
+    """Section 4.2: "If the worker fails with OOM, DLRover launches a new worker with double memory"."""
+    job = ObservedRun(DLRover(), even, workers=3, max_time_s=40.0)
+    job.out_of_memory(20.5, NodeId.worker(1))
+    assert played(job) == []
+    (asked_s, launch), *others = job.launches
+    assert others == []
+    assert (launch.node, launch.cpu_cores, launch.memory_bytes) == ("worker:3", 16, 16 * GIB)
+    assert asked_s == 25.0, "at the next question to the Brain"
+    assert NodeId.worker(1) not in job.core.executor.layout.nodes
+
+
+def test_a_plan_that_is_denied_leaves_the_job_as_it_is() -> None:
+    """Beyond the paper: a cluster without room for another server; after three denied plans training continues."""
+    job = trained(run={"max_time_s": 900.0, "scheduler": Quota(cores_total=40)})
+    assert job.size[0] == 1
+    assert len(set(job.denied)) == len(job.denied) > 8
+    assert job.core.executor.version > 800
+
+
+def test_the_virtual_clock_leads_to_the_same_plan(tmp_path: Path) -> None:
+    """Table 1, on ``cluster=dlrover``, whose Wide & Deep takes the times of figure 1."""
+    times = {"sample_s": 60, "min_interval_s": 60, "adjust_every_s": 180, "decide_every_s": 5, "launch_s": 600}
+    cores = {"cores_total": 200, "server_cores": 16, "worker_cores": 16, "first_server_cores": 16}
+    done = run_cli(
+        "strategy=dlrover",
+        *(f"strategy.{name}={value}" for name, value in (times | cores).items()),
+        *(
+            "runtime=virtual",
+            "straggler=none",
+            "runtime.telemetry_every_s=10",
+            "cluster=dlrover",
+            "topology.num_servers=1",
+        ),
+        *("backend=none", "backend.num_parameters=1000000", "workload=criteo_scale"),
+        *("workload.global_batch_samples=512", "workload.eval_every_s=null", "eval_every_s=null", "draw=false"),
+        *("view=none", "checkpoint_every_s=null", "workload.batches_per_shard=100", "max_time_s=200"),
+        f"hydra.run.dir={tmp_path / 'run'}",
+    )
+    assert done.exit_code == 0, done.err
+    said = [
+        line["state"]["decision"] for line in read_lines(tmp_path / "run") if (line.get("state") or {}).get("decision")
+    ]
+    plan = numbers(said[0])
+    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
+    assert said[-1].endswith("(done)")
+
+
+def test_history_is_checked() -> None:
+    """Beyond the paper: settings are refused by name."""
+    with pytest.raises(ValueError, match="history="):
+        DLRover(history=("a job",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="history_of="):
+        DLRover(history_of=("wide_and_deep",))  # type: ignore[arg-type]
