@@ -88,8 +88,8 @@ class LiveRuntime:
         for role in ("worker", "server"):
             if getattr(cluster, f"{role}_cores") is not None:
                 raise ConfigError(
-                    f"runtime=live: cluster.{role}_cores is only modelled, and emulated hosts are what processes of this "
-                    f"machine can have; {VIRTUAL}, or set cluster.hosts"
+                    f"runtime=live: cluster.{role}_cores is only modelled, and processes of this machine can only have "
+                    f"emulated hosts; {VIRTUAL}, or set cluster.hosts"
                 )
         self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
         try:
