@@ -338,6 +338,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     version: int = 0
     decide_us: float = 0.0
     note: Note | Other | None = None
+    state: bytes = b""
+    """What the strategy logs of itself: a JSON object; empty where it logs nothing."""
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -349,6 +351,7 @@ class _Envelope(msgspec.Struct, gc=False):
     version: int | None = None
     decide_us: float | None = None
     note: msgspec.Raw = msgspec.Raw()
+    state: msgspec.Raw = msgspec.Raw()
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
@@ -371,6 +374,7 @@ def decode_line(text: bytes) -> Line:
         commands=tuple([_decode(_COMMAND, command) for command in raw.commands]),
         version=raw.version,
         decide_us=raw.decide_us or 0.0,
+        state=bytes(raw.state),
     )
 
 

@@ -59,6 +59,8 @@ class Cluster(_Strict, frozen=True):
     hosts: dict[str, Any] | None
     nominal_iter_s: Positive | None
     costs: str
+    worker_cores: Positive | None
+    server_cores: Positive | None
     only_modelled: str | None
 
 

@@ -85,6 +85,12 @@ class LiveRuntime:
         """Refuse a cluster that processes of this machine cannot emulate."""
         if cluster.only_modelled is not None:
             raise ConfigError(f"runtime=live: the cluster is only modelled ({cluster.only_modelled}); {VIRTUAL}")
+        for role in ("worker", "server"):
+            if getattr(cluster, f"{role}_cores") is not None:
+                raise ConfigError(
+                    f"runtime=live: cluster.{role}_cores is only modelled, and processes of this machine can only have "
+                    f"emulated hosts; {VIRTUAL}, or set cluster.hosts"
+                )
         self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
         try:
             self._profiles = profiles_of(

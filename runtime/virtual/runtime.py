@@ -65,6 +65,12 @@ class VirtualRuntime:
     def _look_at(self, cluster: Cluster) -> None:
         """Refuse a cluster in which the virtual clock could not advance."""
         hosts = cluster.hosts
+        self._cores = {"worker": cluster.worker_cores, "server": cluster.server_cores}
+        for role, cores in self._cores.items():
+            if cores is not None and hosts is not None:
+                raise ValueError(
+                    f"{role}_cores={cores:g}: on hosts, tasks have the cores of theirs; leave one of the two out"
+                )
         self._profile = parse_device(cluster.device)
         self._profiles = profiles_of(cluster.device, cluster.devices, cluster.num_workers, on_hosts=hosts is not None)
         self._model = load_costs(cluster.costs)
@@ -101,7 +107,8 @@ class VirtualRuntime:
             profile = parse_device(self._spec.device) or profile
             if self._spec.cpu_cores is not None:
                 cores = min(cores, self._spec.cpu_cores * self._spec.real_cores_per_core)
-        real_s = self._model.values.compute_s(batch_samples) / cores
+        costs = self._model.values
+        real_s = costs.compute_s(batch_samples) / cores * costs.stretch(costs.worker_cores, self.cluster.worker_cores)
         if profile is None:
             return self.cluster.nominal_iter_s or real_s
         return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
@@ -164,7 +171,7 @@ class VirtualRuntime:
         self, experiment: RunSpec, schedule: Schedule, learner: ModelState, clock: Clock, tenancy: Tenancy | None
     ) -> VirtualSession:
         """A job of a lab, on its clock; the record is written by ``experiment.record``."""
-        return VirtualSession(
+        session = VirtualSession(
             experiment,
             schedule,
             learner,
@@ -177,6 +184,10 @@ class VirtualRuntime:
             tenancy=tenancy,
             telemetry_every_s=self._telemetry_s(experiment),
         )
+        for node in session.coordinator.executor.layout.nodes:
+            if (cores := self._cores[node.role]) is not None:
+                session.supervisor.allocate(0.0, str(node), cores, None)
+        return session
 
     def _telemetry_s(self, experiment: RunSpec) -> float | None:
         """Seconds between two samples; by default, only strategies that watch what nodes use are given any."""
@@ -189,7 +200,7 @@ class VirtualRuntime:
         costs, rows = self._model.values, experiment.columns
         if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
             return None
-        if self.cluster.hosts is not None or self.cluster.devices is not None:
+        if self.cluster.hosts is not None or self.cluster.devices is not None or any(self._cores.values()):
             return None
         if self._telemetry_s(experiment) is not None:
             return None

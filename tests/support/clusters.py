@@ -12,6 +12,8 @@ BARE: dict[str, Any] = {
     "hosts": None,
     "nominal_iter_s": None,
     "costs": "ideal",
+    "worker_cores": None,
+    "server_cores": None,
     "only_modelled": None,
 }
 """Nothing paces the workers, and nothing but computing takes time."""

@@ -52,3 +52,9 @@ def test_a_lease_that_was_not_given_suits_the_cluster(lease_s: Any, hosts: Any, 
 def test_a_cluster_that_is_only_modelled_has_no_live_runs() -> None:
     with pytest.raises(ConfigError, match=r"^runtime=live: .* \(a thousand nodes\); choose runtime=virtual"):
         LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled="a thousand nodes"))
+
+
+@pytest.mark.parametrize("setting", ["worker_cores", "server_cores"])
+def test_cores_of_the_start_are_only_modelled(setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^runtime=live: cluster\.{setting} is only modelled"):
+        LiveRuntime(cluster=cluster_of(num_workers=1, **{setting: 2.0}))

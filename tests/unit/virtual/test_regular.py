@@ -258,7 +258,11 @@ HOSTS = {"count": 2, "cpu_cores": 4.0, "link_mbps": 1000}
 KILL = Disturbance(start_s=0.1, end_s=0.3, target="worker:0", kind="kill", magnitude=1)
 
 
-@pytest.mark.parametrize(("about", "windows"), [({}, [KILL]), ({"hosts": HOSTS}, [])], ids=["kill", "hosts"])
+@pytest.mark.parametrize(
+    ("about", "windows"),
+    [({}, [KILL]), ({"hosts": HOSTS}, []), ({"worker_cores": 1.0}, [])],
+    ids=["kill", "hosts", "cores"],
+)
 def test_the_runtime_takes_the_long_way_where_it_must(
     about: dict[str, Any], windows: list[Disturbance], tmp_path: Path, monkeypatch: Any
 ) -> None:
