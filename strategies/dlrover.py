@@ -52,8 +52,8 @@ class DLRover(Composition):
         hang_s: seconds without progress after which a worker is restarted.
         min_gain: least rise of used server cores by added workers for which more are added; 0: the paper's rule.
         max_shortfall_frac: part of what the workers need that planned servers may lack.
-        workers_max: workers that the rules add at most, those of low priority among them; null: no bound but the root of
-            the job's steps.
+        workers_max: workers that the rules add at most, those of low priority among them; null: no bound but the root
+            of the job's steps.
         seamless: workers train while new servers start; False: all stop first, and restart (native TensorFlow).
         launch_s: seconds that new servers may take to join.
         drain_s: seconds that gradients may take to arrive before parameters move.

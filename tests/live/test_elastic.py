@@ -29,7 +29,7 @@ ENDLESS = (*SWITCHING, "workload.epochs=null")
 GROW = ("wait 5", "servers 4", "divide 4", "wait 8")
 SHRINK = ("divide 1", "servers 1")
 LONG_LEASE = "runtime.lease_s=20"
-"""So that a process that the test stops is not taken for dead."""
+"""So that a process that the test stops is not declared lost."""
 
 
 def steps(*orders: str) -> str:
