@@ -38,7 +38,7 @@ Lose = Callable[[float, int, str, LossCause], None]
 
 
 class Elastic:
-    """``tell`` notifies the strategy, ``lose`` of a worker's loss that is booked; ``halt`` voids all work.
+    """``tell`` notifies the strategy, ``lose`` books a worker's loss, ``store_and_halt`` voids work after a checkpoint.
 
     ``cores`` are those asked for, of every node for which some were.
     """
