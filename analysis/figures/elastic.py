@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,15 +99,22 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, int, str]]) -> Non
     for t, value, server, colour in ends:
         groups.setdefault((t, round(value / TOGETHER)), []).append((value, server, colour))
     lowest: dict[float, float] = {}
+    end_s = max((t for t, _, _, _ in ends), default=0.0)
     for (t, _), group in sorted(groups.items()):
         height = max(group[0][0], lowest.get(t, 0.0))
         lowest[t] = height + TEXT_HEIGHT
-        colour = group[0][2] if len(group) == 1 else INK
-        text = ranges([server for _, server, _ in group])
+        place: dict[str, Any] = (
+            {"xytext": (3, 0), "va": "center"} if t == end_s else {"xytext": (0, 2), "va": "bottom", "ha": "right"}
+        )
         axes.annotate(
-            text, (t, height), (3, 0), textcoords="offset points", fontsize=6, color=colour, va="center",
+            ranges([server for _, server, _ in group]),
+            (t, height),
+            textcoords="offset points",
+            fontsize=6,
+            color=group[0][2] if len(group) == 1 else INK,
             annotation_clip=False,
-        )  # fmt: skip
+            **place,
+        )
 
 
 def ranges(numbers: Sequence[int]) -> str:

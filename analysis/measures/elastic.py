@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from math import nan
 from typing import Any
 
@@ -44,7 +44,8 @@ def nodes_over_time(run: Run) -> pd.DataFrame:
     ``t``; ``workers`` that have joined and not left; ``servers`` that hold parameters; ``cores`` of all nodes that are
     there, NaN if it is not known of one of them.
     """
-    books, rows = _Books(run), []
+    books = _Books(run)
+    rows = [(0.0, *books.count())]
     for line in run.lines:
         if books.saw(line):
             rows.append((line.t, *books.count()))
@@ -132,7 +133,7 @@ def switches(run: Run) -> pd.DataFrame:
         if isinstance(line.note, Repartitioning):
             began = line.t
         elif isinstance(line.event, Restored) and began is not None:
-            before, after = bisect_left(times, began), bisect_left(times, line.t)
+            before, after = bisect_right(times, began), bisect_left(times, line.t)
             known = before > 0 and after < len(times)
             rows.append((began, line.t - began, times[after] - times[before - 1] if known else nan))
             began = None
