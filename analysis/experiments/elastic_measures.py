@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.measures import elastic
 from analysis.records.load import Run
+from analysis.records.nodes import role_of
 
 LAST_S = 60.0
 BEFORE_END_S = 30.0
@@ -84,7 +85,7 @@ def server_cores_most(run: Run) -> float:
 def worker_use_last(run: Run) -> float:
     """Cores that a worker used in the last minute: mean over time and workers."""
     rows = run.tables.nodes
-    rows = _last(run, rows[rows["node"].str.startswith("worker:")])
+    rows = _last(run, rows[role_of(rows["node"]) == "worker"])
     return float(rows["cpu_cores"].mean())
 
 

@@ -118,7 +118,7 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, int, str]]) -> Non
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """``0, 1, 4-7``."""
+    """Numbers as a reader writes them, with a dash for three or more in a row: ``0, 1, 4-7``."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:
@@ -131,7 +131,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def draw_stalls(axes: Axes, run: Run) -> pd.DataFrame:
-    """A bar for every switch: seconds from its beginning until all could go on."""
+    """A bar for every switch: seconds from its beginning until all could continue."""
     frame = elastic.switches(run)
     axes.vlines(frame["t"], 0.0, frame["moving_s"], color=STALL, linewidth=2.2)
     for row in frame.itertuples():
@@ -201,7 +201,7 @@ def number_marks(axes: Axes, end_s: float, marks: pd.DataFrame) -> None:
 
 
 def keys() -> list[Line2D]:
-    """Legend entries."""
+    """Legend entries of nodes, moves and decisions."""
     lines = [Line2D([], [], color=colour, label=name) for name, colour in (("workers", WORKERS), ("servers", SERVERS))]
     lines.append(Line2D([], [], color=STALL, linewidth=4, alpha=0.3, label="parameters move"))
     mark = Line2D(

@@ -13,15 +13,13 @@ import pandas as pd
 
 from analysis.measures.metrics import jct_s
 from analysis.records.load import Run
-from analysis.records.nodes import Node, parse_node
+from analysis.records.nodes import Node, number_of, parse_node, role_of
 from analysis.records.schema import (
     Allocated,
     Joined,
     LayoutChanged,
     Line,
-    Repartitioning,
     Requested,
-    Restored,
     ServerJoined,
 )
 
@@ -41,8 +39,8 @@ def is_elastic(run: Run) -> bool:
 def nodes_over_time(run: Run) -> pd.DataFrame:
     """A row per change, and one for the start.
 
-    ``t``; ``workers`` that have joined and not left; ``servers`` that hold parameters; ``cores`` of all nodes that are
-    there, NaN if it is not known of one of them.
+    ``t``; ``workers`` that have joined and not left; ``servers`` that hold parameters; ``cores`` of all present
+    nodes, NaN if it is not known of one of them.
     """
     books = _Books(run)
     rows = [(0.0, *books.count())]
@@ -55,7 +53,7 @@ def nodes_over_time(run: Run) -> pd.DataFrame:
 
 
 class _Books:
-    """Who is there, who holds parameters, and the cores of each."""
+    """Who is present, who holds parameters, and the cores of each."""
 
     def __init__(self, run: Run) -> None:
         self.here = {Node(role, (n,)) for role in ("worker", "server") for n in range(run.job.get(f"num_{role}s") or 0)}
@@ -84,7 +82,7 @@ class _Books:
 
 
 def cores_of(run: Run, role: str) -> list[float]:
-    """Cores of every worker or server that is there at the end, as far as they are known."""
+    """Cores of every worker or server that is present at the end, as far as they are known."""
     books = _Books(run)
     for line in run.lines:
         books.saw(line)
@@ -121,22 +119,21 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def switches(run: Run) -> pd.DataFrame:
-    """A row per time that parameters moved.
+    """A row per time that parameters moved to other servers, or to other shares.
 
-    ``t``: it began; ``moving_s`` until all could go on; ``stall_s`` between the last update before and the first one
+    ``t``: it began; ``moving_s`` until all could continue; ``stall_s`` between the last update before and the first one
     after, NaN if there was none.
     """
-    rows, began = [], None
-    updates = run.tables.updates
-    times = updates.loc[~updates["void"], "t"].to_list()
-    for line in run.lines:
-        if isinstance(line.note, Repartitioning):
-            began = line.t
-        elif isinstance(line.event, Restored) and began is not None:
-            before, after = bisect_right(times, began), bisect_left(times, line.t)
-            known = before > 0 and after < len(times)
-            rows.append((began, line.t - began, times[after] - times[before - 1] if known else nan))
-            began = None
+    tables = run.tables
+    times = tables.updates.loc[~tables.updates["void"], "t"].to_list()
+    ends = tables.restarts.loc[tables.restarts["what"] == "Repartitioned", "t"].to_list()
+    begins = tables.notes.loc[tables.notes["type"] == "Repartitioning", "t"].to_list()
+    rows = []
+    for end in ends:
+        began = begins[bisect_right(begins, end) - 1]
+        before, after = bisect_right(times, began), bisect_left(times, end)
+        known = before > 0 and after < len(times)
+        rows.append((began, end - began, times[after] - times[before - 1] if known else nan))
     return pd.DataFrame(rows, columns=["t", "moving_s", "stall_s"], dtype="float64")
 
 
@@ -146,8 +143,8 @@ def server_use(run: Run) -> pd.DataFrame:
     ``use_frac``: used cores of those that the server has, or the part of the time that it is busy if neither is known.
     """
     frame = run.tables.nodes
-    frame = frame[frame["node"].str.startswith("server:")]
-    frame = frame.assign(server=[parse_node(name).number for name in frame["node"]])
+    frame = frame[role_of(frame["node"]) == "server"]
+    frame = frame.assign(server=number_of(frame["node"]))
     use = (frame["cpu_cores"] / frame["limit_cores"]).fillna(frame["busy_frac"])
     return frame.assign(use_frac=use)[["t", "server", "cpu_cores", "limit_cores", "busy_frac", "use_frac"]]
 
