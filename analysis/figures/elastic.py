@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,9 @@ from analysis.records.load import Run
 WORKERS, SERVERS, CORES, RATE, STALL = "#0072B2", "#D55E00", "#555555", "#009E73", "#B00020"
 SERVER_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#117733", "#882255")
 BINS = 90
-NEAR_FRAC = 0.035
-"""Marks of decisions that are closer than this part of the run stand above each other."""
-TOGETHER, TEXT_HEIGHT = 0.03, 0.1
+NEAR_FRAC = 0.04
+"""Marks of decisions that are closer than this part of the page stand above each other."""
+TOGETHER, TEXT_HEIGHT = 0.03, 0.13
 """Parts of a server's cores: lines that end within the first share a text; the second is the least distance of two."""
 Panel = Callable[[Axes, Run], pd.DataFrame]
 
@@ -41,9 +40,9 @@ def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Pat
             for axes, (name, panel) in zip(column, PANELS.items(), strict=True):
                 shown.append(panel(axes, run).assign(run=title, panel=name))
                 frame_panel(axes, jct_s(run), marks)
-            number_marks(column[0], jct_s(run), marks)
-            column[0].set_title(title, pad=18)
-            column[-1].set_xlabel("time since the start of the job (s)")
+            number_marks(column[0], jct_s(run) * len(runs), marks)
+            column[0].set_title(title, pad=26)
+            column[-1].set_xlabel("time since the start of the job (s)" if len(runs) < 3 else "time (s)")
         for row, (name, limits) in zip(grid, LABELS.items(), strict=True):
             row[0].set_ylabel(name)
             top = max(axes.get_ylim()[1] for axes in row)
@@ -88,7 +87,7 @@ def draw_server_use(axes: Axes, run: Run) -> pd.DataFrame:
         axes.plot(rows["t"], rows["use_frac"], color=colour, linewidth=0.9)
         ends.append((float(rows["t"].iloc[-1]), float(rows["use_frac"].iloc[-1]), int(str(server)), colour))
     name_lines(axes, ends)
-    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.set_yticks([0.0, 0.5, 1.0])
     values = use.assign(series="server " + use["server"].astype("str"), value=use["use_frac"])
     return values[["t", "series", "value"]]
 
@@ -98,22 +97,23 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, int, str]]) -> Non
     groups: dict[tuple[float, int], list[tuple[float, int, str]]] = {}
     for t, value, server, colour in ends:
         groups.setdefault((t, round(value / TOGETHER)), []).append((value, server, colour))
-    lowest: dict[float, float] = {}
     end_s = max((t for t, _, _, _ in ends), default=0.0)
-    for (t, _), group in sorted(groups.items()):
-        height = max(group[0][0], lowest.get(t, 0.0))
-        lowest[t] = height + TEXT_HEIGHT
-        place: dict[str, Any] = (
-            {"xytext": (3, 0), "va": "center"} if t == end_s else {"xytext": (0, 2), "va": "bottom", "ha": "right"}
-        )
+    taken: dict[float, float] = {}
+    for t, place in sorted(groups, key=lambda key: (key[0], -key[1] if key[0] == end_s else key[1])):
+        group = groups[t, place]
+        height, step = group[0][0], -TEXT_HEIGHT if t == end_s else TEXT_HEIGHT
+        if t in taken:  # at the end of the run downwards below the lines, elsewhere upwards above them
+            height = min(height, taken[t] + step) if step < 0 else max(height, taken[t] + step)
+        taken[t] = height
         axes.annotate(
             ranges([server for _, server, _ in group]),
             (t, height),
+            (0, -2.5 if step < 0 else 1.5),
             textcoords="offset points",
+            ha="right",
+            va="top" if step < 0 else "bottom",
             fontsize=6,
             color=group[0][2] if len(group) == 1 else INK,
-            annotation_clip=False,
-            **place,
         )
 
 
@@ -131,14 +131,16 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def draw_stalls(axes: Axes, run: Run) -> pd.DataFrame:
-    """A bar for every switch: seconds from its beginning until all could continue."""
+    """A bar for every switch: seconds that parameters moved, and pale and as a number the time without an update."""
     frame = elastic.switches(run)
+    frame["stall_s"] = frame["stall_s"].fillna(frame["moving_s"])
+    axes.vlines(frame["t"], 0.0, frame["stall_s"], color=STALL, linewidth=2.2, alpha=0.35)
     axes.vlines(frame["t"], 0.0, frame["moving_s"], color=STALL, linewidth=2.2)
     for row in frame.itertuples():
         axes.annotate(
-            f"{row.moving_s:.1f}", (row.t, row.moving_s), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
+            f"{row.stall_s:.3g}", (row.t, row.stall_s), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
         )
-    axes.set_ylim(0.0, 1.35 * float(frame["moving_s"].max()) if len(frame) else 1.0)
+    axes.set_ylim(0.0, 1.45 * float(frame["stall_s"].max()) if len(frame) else 1.0)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     return frame.melt("t", var_name="series")
 
@@ -155,7 +157,7 @@ LABELS: dict[str, float | None] = {
     "nodes": None,
     "cores": None,
     "steps per s": None,
-    "server use": 1.08,
+    "server use": 1.2,
     "stall (s)": None,
 }
 """What stands at each panel, and the upper end of its axis; None: by what is drawn."""
@@ -174,11 +176,11 @@ def frame_panel(axes: Axes, end_s: float, marks: pd.DataFrame) -> None:
         axes.axvline(mark.t, color=FAINT, linewidth=0.7, linestyle=":", zorder=0)
 
 
-def number_marks(axes: Axes, end_s: float, marks: pd.DataFrame) -> None:
-    """The numbers of the decisions above the first panel; hollow: denied."""
+def number_marks(axes: Axes, width_s: float, marks: pd.DataFrame) -> None:
+    """The numbers of the decisions above the first panel, hollow if denied; the page is ``width_s`` wide."""
     last, level = -np.inf, 0
     for mark in marks[marks["number"] > 0].itertuples():
-        level = (level + 1) % 2 if mark.t - last < NEAR_FRAC * end_s else 0
+        level = (level + 1) % 2 if mark.t - last < NEAR_FRAC * width_s else 0
         denied = mark.outcome == "denied"
         axes.annotate(
             str(mark.number),

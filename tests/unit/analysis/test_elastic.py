@@ -219,7 +219,7 @@ def test_lines_that_end_together_share_a_name() -> None:
     axes = Figure().subplots()
     name_lines(axes, [(9.0, 0.70, 0, "b"), (9.0, 0.70, 1, "g"), (9.0, 0.75, 8, "r"), (5.0, 0.75, 2, "k")])
     found = {text.get_text(): text.xy for text in axes.texts}  # type: ignore[attr-defined]
-    assert found == {"2": (5.0, 0.75), "0, 1": (9.0, 0.70), "8": (9.0, pytest.approx(0.8))}
+    assert found == {"2": (5.0, 0.75), "8": (9.0, 0.75), "0, 1": (9.0, pytest.approx(0.62))}
 
 
 # ---- shapes ---------------------------------------------------------------------------------------------------------
