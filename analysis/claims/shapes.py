@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.claims import elastic_shapes
 from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Claim
 
@@ -150,6 +151,21 @@ def grows_less_when_throttled(runs: pd.DataFrame, claim: Claim) -> ShapeResult |
     return ShapeResult(all(ours < other for _, ours, other in pairs), text) if pairs else None
 
 
+def knee_of_cores(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
+    """The measure stops rising at as many cores as the claim says."""
+    cores = elastic_shapes.knee(runs, claim)
+    return None if cores is None else ShapeResult(cores == claim.value, f"no gain beyond {cores:g} cores")
+
+
+def plan_of_table_2(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
+    """The plan of every model is that of DLRover's Table 2."""
+    plans = elastic_shapes.tuned(runs)
+    if plans is None:
+        return None
+    text = "; ".join(f"{model} {a} x {b} cores and {c} servers" for model, (a, b, c) in plans.items())
+    return ShapeResult(plans == elastic_shapes.TABLE_2, text)
+
+
 SHAPES: dict[str, Callable[[pd.DataFrame, Claim], ShapeResult | None]] = {
     "grows_less": grows_less,
     "steadier": steadier,
@@ -162,6 +178,8 @@ SHAPES: dict[str, Callable[[pd.DataFrame, Claim], ShapeResult | None]] = {
     "flat_and_lowest": flat_and_lowest,
     "levels_off": levels_off,
     "grows_less_when_throttled": grows_less_when_throttled,
+    "knee_of_cores": knee_of_cores,
+    "plan_of_table_2": plan_of_table_2,
 }
 
 

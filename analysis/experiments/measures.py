@@ -8,6 +8,7 @@ from math import inf, nan
 import numpy as np
 import pandas as pd
 
+from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
@@ -263,4 +264,5 @@ MEASURES: dict[str, Measure] = {
     "mean_loss": mean_loss,
     "converged_metric": converged_metric,
     "perplexity": perplexity,
+    **ELASTIC_MEASURES,
 }

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.distributions import draw_bpt, draw_staleness
+from analysis.figures.elastic import draw_elastic
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import colour_of, looks
 from analysis.figures.timeline import (
@@ -22,6 +23,7 @@ from analysis.figures.timeline import (
     lane_keys,
 )
 from analysis.measures import targets, work
+from analysis.measures.elastic import is_elastic
 from analysis.measures.metrics import jct_s
 from analysis.measures.segments import bins, excerpt, segments, shares
 from analysis.measures.stats import curves
@@ -35,7 +37,7 @@ def draw_run(run: Run, folder: Path) -> list[Path]:
     """Draw every figure for which the run has data into ``folder``. Returns the PNGs."""
     about = f"{run.job['strategy']} \N{MIDDLE DOT} {caption([run.meta])}"
     with styled():
-        figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness)]
+        figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness, _elastic)]
     return [figure for figure in figures if figure is not None]
 
 
@@ -113,3 +115,7 @@ def _staleness(run: Run, folder: Path, about: str) -> Path | None:
     page = new_page(2.4, about, width_in=4.2)
     draw_staleness(page.subplots(), histogram, colour_of(run.job["strategy"]), notes)
     return save(page, folder / "staleness.png", histogram)
+
+
+def _elastic(run: Run, folder: Path, about: str) -> Path | None:
+    return draw_elastic(folder / "elastic.png", [("", run)], about) if is_elastic(run) else None

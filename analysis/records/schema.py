@@ -256,6 +256,7 @@ class Requested(_Tagged, frozen=True, tag=True, gc=False):
 
     node: str
     pending_s: float = 0.0
+    cpu_cores: float | None = None
 
 
 class Repartitioning(_Tagged, frozen=True, tag=True, gc=False):

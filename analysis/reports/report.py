@@ -18,6 +18,7 @@ from analysis.measures.stats import compare_runs, run_table, warnings_of
 from analysis.measures.targets import scores
 from analysis.records.load import RecordError, Run, load_run
 from analysis.reports.console import print_summary
+from analysis.reports.elastic import decision_files
 from analysis.reports.timeline import trace
 
 __all__ = ["compare", "finish_run", "print_summary", "summary_frame"]
@@ -29,6 +30,8 @@ MAX_TRACED = 200_000
 
 def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, Any]:
     """Write ``summary.json``, ``tables/``, ``timeline.json`` and ``figures/`` of one run into its directory.
+
+    If its nodes changed, ``decisions.csv`` and ``decisions.md``, too.
 
     Args:
         path: the run's directory.
@@ -49,6 +52,8 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
         write_file(run.path / "tables" / f"{name}.parquet", buffer.getvalue())
     if len(run.tables.iterations) <= MAX_TRACED:
         write_file(run.path / "timeline.json", trace(run))
+    for name, text in decision_files(run).items():
+        write_file(run.path / name, text)
     if draw:
         from analysis.figures.single import draw_run
 

@@ -1,0 +1,36 @@
+"""Shapes of experiments with nodes that change: see :mod:`analysis.claims.shapes`."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims.cells import cell_of
+from analysis.claims.ledger import Claim
+
+GAIN_FRAC = 0.02
+"""More cores that add no more than this have no effect."""
+TABLE_2 = {"wd": (24, 3, 8), "xdfm": (8, 20, 2)}
+"""DLRover's Table 2: workers, their cores, servers."""
+
+
+def knee(runs: pd.DataFrame, claim: Claim) -> float | None:
+    """The fewest ``cores`` with which the median of the measure is within 2 % of that with the most; None: not run."""
+    if "cores" not in runs or claim.of not in runs:
+        return None
+    rows = cell_of(runs, claim.subject)
+    if rows.empty:
+        return None
+    values = rows.groupby(rows["cores"].astype("float64"))[claim.of].median().sort_index()
+    enough = values[values >= (1.0 - GAIN_FRAC) * values.iloc[-1]]
+    return float(enough.index[0])
+
+
+def tuned(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
+    """By model, the most frequent plan: workers, their cores, servers; None: a model was not run."""
+    columns = ["workers_last", "worker_cores_last", "servers_last"]
+    if not {"model", *columns} <= set(runs) or not set(TABLE_2) <= set(runs["model"]):
+        return None
+    found = {model: runs.loc[runs["model"] == model, columns].dropna() for model in TABLE_2}
+    if any(plans.empty for plans in found.values()):
+        return None
+    return {model: tuple(map(int, plans.value_counts().index[0])) for model, plans in found.items()}
