@@ -114,6 +114,7 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, int, str]]) -> Non
             va="top" if step < 0 else "bottom",
             fontsize=6,
             color=group[0][2] if len(group) == 1 else INK,
+            bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.4},
         )
 
 
