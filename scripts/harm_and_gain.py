@@ -31,7 +31,7 @@ from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors
 from scripts.grid import ROOT, JobFailed
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
-from scripts.lists import choices, names_of, number_of, numbers_of
+from scripts.lists import choices, names_of, number_of, numbers_of, steady_strategies
 
 OUT = Path("out/harm")
 REASONS = ROOT / "docs" / "harm_reasons.yaml"
@@ -130,6 +130,7 @@ Job completion time of every strategy over BSP's under the same plan of straggle
 shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
 Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
 [harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
+Not compared: strategies that launch nodes, since what they gain depends on the cores that they may have.
 
 The job: the digits, 1,437 samples, 128 per update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
 and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers. Only time is compared: an
@@ -148,7 +149,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
-    parser.add_argument("--strategies", metavar="LIST", default=",".join(choices("strategy")), help="default: all")
+    parser.add_argument(
+        "--strategies", metavar="LIST", default=",".join(steady_strategies()), help="default: all that launch no nodes"
+    )
     parser.add_argument("--stragglers", metavar="LIST", default=",".join(PATTERNS), help="default: %(default)s")
     parser.add_argument("--workers", metavar="LIST", default=",".join(map(str, WORKERS)), help="default: %(default)s")
     parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import yaml
+
+from runtime.config.instantiate import instantiate
 from runtime.errors import refuse
 from scripts.grid import ROOT
+from strategies.protocol import Launch
 
 
 def choices(group: str) -> list[str]:
     """The choices of a config group."""
     return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+
+
+def steady_strategies() -> list[str]:
+    """Strategies that leave a job the nodes with which it began: what the others gain depends on what they may have."""
+    return [name for name in choices("strategy") if not _launches(name)]
+
+
+def _launches(name: str) -> bool:
+    spec = yaml.safe_load((ROOT / "conf" / "strategy" / f"{name}.yaml").read_text())
+    return Launch in instantiate(spec, "strategy").needs
 
 
 def names_of(flag: str, text: str, known: Collection[str]) -> list[str]:

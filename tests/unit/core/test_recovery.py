@@ -133,7 +133,7 @@ def test_every_order_of_answers_and_faults(workers: int, servers: int, failover:
     assert ends > 0
 
 
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+@pytest.mark.parametrize("failover", ["shards", pytest.param("checkpoint", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("workers", "servers"), [(2, 1), (1, 2)])
 @pytest.mark.parametrize("faults", [("repartition", "die"), ("admit", "repartition", "die")], ids="-".join)
 def test_every_order_of_a_repartition(workers: int, servers: int, failover: str, faults: tuple[str, ...]) -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from scripts import compare as script
-from tests.unit.scripts.test_compare_script import GRID, STRATEGIES, Bench, ComparedRunner, bench, whole
+from scripts.lists import steady_strategies
+from tests.unit.scripts.test_compare_script import GRID, Bench, ComparedRunner, bench, whole
 
 __all__ = ["bench", "whole"]
 
@@ -99,7 +100,7 @@ def test_the_report_does_not_say_which_fork_was_first(bench: Bench) -> None:
 def test_every_strategy_is_compared() -> None:
     """On local processes under one pattern at least; on hosts those that the page promises; over replicas too."""
     asked = {name: script.parse(["--grid", name]) for name in script.GRIDS}
-    assert {strategy for _, strategy, _ in asked["local"].cases} == {*STRATEGIES.split(", ")}
+    assert {strategy for _, strategy, _ in asked["local"].cases} == {*steady_strategies()}
     assert {"bsp", "lb_bsp", "lb_bsp_gpu", "lb_bsp_star", "antdt_dd"} <= {case[1] for case in asked["allreduce"].cases}
     hosts = {"bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
     assert hosts | {"coding_heter_aware", "zeno_pp"} <= {case[1] for case in asked["hosts"].cases}

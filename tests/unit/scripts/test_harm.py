@@ -22,7 +22,7 @@ from runtime.run.experiment import run_experiment
 from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script
 from scripts.harm_jobs import PATTERNS, WORKERS
-from scripts.lists import choices
+from scripts.lists import steady_strategies
 
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
 SMALL = ("--workers", "4", "--jobs", "1", "workload.epochs=3")
@@ -235,4 +235,4 @@ def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle() -> N
 
 def test_the_page_has_all_cells_of_every_strategy() -> None:
     cells = {(cell.strategy, cell.straggler, cell.workers) for cell in harm.cells_of(pd.read_csv(PAGE_CSV))}
-    assert cells == set(product({*choices("strategy")} - {harm.REFERENCE}, PATTERNS, WORKERS))
+    assert cells == set(product({*steady_strategies()} - {harm.REFERENCE}, PATTERNS, WORKERS))
