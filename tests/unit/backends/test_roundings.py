@@ -28,7 +28,6 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.long
 def test_pytorch_parts_from_itself_with_batch_normalisation_and_stays_without(data_dir: Path) -> None:
     kept, parted = (difference(model, width, data_dir) for model, width in (("cnn", 1.0), ("resnet20", 0.25)))
     assert kept < 1e-4
