@@ -250,8 +250,8 @@ def test_what_should_have_happened_did(runs: Runs) -> None:
         assert bool(run.events("ServerLost")) == (spec.trouble is kill_a_worker_and_a_server)
         assert all(event["version"] > 0 for event in run.events("Restored"))
         applied = sum(command["type"] == "Apply" for line in run.lines() for command in line.get("commands", ()))
-        undone = applied > run.version
-        assert undone == bool(run.events("Restored"))
+        undone = applied > run.version  # nothing is if the server dies right after a checkpoint
+        assert run.events("Restored") or not undone
 
 
 @named(*SPECS)
