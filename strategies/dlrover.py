@@ -98,6 +98,7 @@ class DLRover(Composition):
         check_whole("worker_cores", self.worker_cores, least=1)
         check_whole("first_server_cores", self.first_server_cores, least=1)
         check_history(self.history, self.history_of)
+        self._refuse_totals()
         limits = Limits(
             cores_total=self.cores_total,
             cores_max=self.cores_max,
@@ -132,6 +133,15 @@ class DLRover(Composition):
         return Parts(
             gate=EachGate(), actions={"brain": scaler}, decide_every_s=self.decide_every_s, lr_rule=self.lr_rule
         )
+
+    def _refuse_totals(self) -> None:
+        """Raise ``ValueError`` for a total that neither the first nodes nor any plan can keep."""
+        for worker, server in ((self.worker_cores, self.first_server_cores), (1, self.server_cores)):
+            if worker + server > self.cores_total:
+                raise ValueError(
+                    f"cores_total={self.cores_total}: a worker of {worker} and a server of {server} cores need "
+                    f"{worker + server}"
+                )
 
     def _initial(self, limits: Limits) -> InitialPlan | None:
         return initial_plan(self.history, *self.history_of, limits, Margins()) if self.history else None

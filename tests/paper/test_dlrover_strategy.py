@@ -162,3 +162,20 @@ def test_history_is_checked() -> None:
         DLRover(history=("a job",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="history_of="):
         DLRover(history_of=("wide_and_deep",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ({"cores_total": 15}, "a worker of 8 and a server of 8 cores need 16"),
+        (
+            {"cores_total": 4, "worker_cores": 1, "first_server_cores": 1},
+            "a worker of 1 and a server of 4 cores need 5",
+        ),
+    ],
+)
+def test_a_total_that_nothing_fits_into_is_refused(settings: dict[str, int], needs: str) -> None:
+    """Eq. 7: all cores together are at most C_total."""
+    given = {"worker_cores": 8, "first_server_cores": 8, "server_cores": 4, "cores_max": 32, **settings}
+    with pytest.raises(ValueError, match=f"^cores_total={settings['cores_total']}: {needs}$"):
+        DLRover(**given)
