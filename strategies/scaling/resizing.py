@@ -54,7 +54,7 @@ class Resizing:
     Args:
         fleet: the nodes, which the caller keeps up to date.
         seamless: whether workers train while new nodes start; False: all stop first, and restart.
-        launch_s: seconds that new servers may take.
+        launch_s: seconds that new nodes may take; a worker that joins later is one more than was counted on.
         drain_s: seconds for which a switch waits for gradients.
     """
 
@@ -73,6 +73,7 @@ class Resizing:
         self.busy = False
         self._requests: dict[NodeId, NodeId | None] = {}
         """Workers on their way, and whose place each takes."""
+        self._begun_s = 0.0
         self._surplus: list[NodeId] = []
         """Workers that leave when the others have come."""
         self._restarted: set[NodeId] = set()
@@ -94,7 +95,7 @@ class Resizing:
 
     def begin(self, t: float, changes: Sequence[Change]) -> list[AnyCommand]:
         """Begin to carry these out; ``settled`` follows, at once if there is nothing to wait for."""
-        self.busy, self.settled = True, None
+        self.busy, self.settled, self._begun_s = True, None, t
         self._came = self._denied = 0
         self._switching, self._switched, self._granted = False, True, True
         commands: list[AnyCommand] = []
@@ -199,6 +200,9 @@ class Resizing:
     def then(self, event: AnyEvent) -> list[AnyCommand]:
         """What follows from an event."""
         commands = self._happened(event)
+        if event.t > self._begun_s + self.launch_s:  # nobody reports who came and died while all rolled back
+            for node in list(self._requests):
+                self._is_gone(node)
         if not isinstance(event, Denied) and self.switch.phase not in WITHOUT_PARAMETERS:
             commands += self._retire(sorted(self._unwanted))
             self._unwanted.clear()

@@ -1,0 +1,59 @@
+"""Changes of a job's nodes are settled when all have come, when they are denied, or when they take too long."""
+
+from __future__ import annotations
+
+from strategies.protocol import Denied, Joined, Launch, NodeId, Retire, Started, Woke
+from strategies.scaling.brain.changes import AddWorkers, Replace
+from strategies.scaling.brain.usage import Given
+from strategies.scaling.fleet import Fleet
+from strategies.scaling.resizing import Resizing
+
+GIVEN = Given(cores=2, memory_bytes=10**9)
+TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)
+
+
+def resizing() -> tuple[Resizing, Fleet]:
+    """Of a job with two workers and one server that has begun; new nodes may take 10 s."""
+    fleet = Fleet(GIVEN, GIVEN)
+    made = Resizing(fleet, seamless=True, launch_s=10.0, drain_s=1.0)
+    started = Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1)
+    fleet.start(started)
+    made.start(started)
+    return made, fleet
+
+
+def test_all_have_come() -> None:
+    made, _ = resizing()
+    assert [one.node for one in made.begin(1.0, [TWO]) if isinstance(one, Launch)] == ["worker:2", "worker:3"]
+    made.then(Joined(t=2.0, worker=2, incarnation=0))
+    assert (made.busy, made.settled) == (True, None)
+    made.then(Joined(t=3.0, worker=3, incarnation=0))
+    assert (made.busy, made.settled) == (False, True)
+
+
+def test_one_of_two_is_enough_and_none_is_not() -> None:
+    for come, granted in ((True, True), (False, False)):
+        made, _ = resizing()
+        made.begin(1.0, [TWO])
+        made.then(Denied(t=2.0, node="worker:2", reason="no"))
+        made.then(Joined(t=3.0, worker=3, incarnation=0) if come else Denied(t=3.0, node="worker:3", reason="no"))
+        assert (made.busy, made.settled) == (False, granted)
+
+
+def test_who_takes_too_long_is_not_waited_for() -> None:
+    """A worker that came and died while all rolled back is reported by nobody."""
+    made, _ = resizing()
+    made.begin(1.0, [TWO])
+    made.then(Woke(t=11.0, tag="other"))
+    assert made.busy
+    made.then(Woke(t=11.5, tag="other"))
+    assert (made.busy, made.settled) == (False, False)
+
+
+def test_the_old_worker_leaves_when_its_replacement_has_joined() -> None:
+    made, fleet = resizing()
+    made.begin(1.0, [Replace(node=NodeId.worker(0), cores=2, memory_bytes=10**9)])
+    joined = Joined(t=2.0, worker=2, incarnation=0)
+    fleet.observe_event(joined)
+    assert made.then(joined) == [Retire(node="worker:0")]
+    assert made.settled
