@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.protocol import Denied, Joined, Launch, NodeId, Retire, Started, Woke
+from strategies.protocol import Denied, Joined, Launch, NodeId, Repartition, Retire, ServerJoined, Started, Woke
 from strategies.scaling.brain.changes import AddWorkers, Replace
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
@@ -12,11 +12,11 @@ GIVEN = Given(cores=2, memory_bytes=10**9)
 TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)
 
 
-def resizing() -> tuple[Resizing, Fleet]:
-    """Of a job with two workers and one server that has begun; new nodes may take 10 s."""
+def resizing(num_servers: int = 1) -> tuple[Resizing, Fleet]:
+    """Of a job with two workers that has begun; new nodes may take 10 s."""
     fleet = Fleet(GIVEN, GIVEN)
     made = Resizing(fleet, seamless=True, launch_s=10.0, drain_s=1.0)
-    started = Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1)
+    started = Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=num_servers)
     fleet.start(started)
     made.start(started)
     return made, fleet
@@ -57,3 +57,17 @@ def test_the_old_worker_leaves_when_its_replacement_has_joined() -> None:
     fleet.observe_event(joined)
     assert made.then(joined) == [Retire(node="worker:0")]
     assert made.settled
+
+
+def test_the_last_ones_are_of_low_priority() -> None:
+    made, _ = resizing()
+    launches = made.begin(1.0, [AddWorkers(count=3, cores=2, memory_bytes=10**9, low_priority=1)])
+    assert [one.priority for one in launches if isinstance(one, Launch)] == ["normal", "normal", "low"]
+
+
+def test_who_replaces_a_server_gets_its_place_in_the_vector() -> None:
+    made, fleet = resizing(num_servers=2)
+    made.begin(1.0, [Replace(node=NodeId.server(0), cores=4, memory_bytes=10**9)])
+    joined = ServerJoined(t=2.0, server=2, incarnation=0)
+    fleet.observe_event(joined)
+    assert made.then(joined) == [Repartition(servers=(2, 1))]
