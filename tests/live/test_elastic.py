@@ -247,6 +247,7 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     assert problems(run.lines()) == []
 
 
+@GROUPS  # whoever allocates may ask for cores, too
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     """A worker, a server, and the worker's next incarnation."""
     orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")

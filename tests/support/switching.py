@@ -38,7 +38,8 @@ class Switching(Strategy):
     allocate. A request that is denied is made again; a ``divide`` that came to nothing, too.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Launch, Retire, Repartition, Allocate}
+    needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Launch, Retire, Repartition}
+    """And ``Allocate`` if one of the steps does."""
     topologies: ClassVar[frozenset[str]] = frozenset({"ps"})
 
     rule: str = "bsp"
@@ -49,6 +50,8 @@ class Switching(Strategy):
     """Of the nodes that are launched."""
 
     def __post_init__(self) -> None:
+        if any(step.startswith(("cores", "rate")) for step in self.steps):
+            self.needs = type(self).needs | {Allocate}  # type: ignore[misc]
         self._inner = BSP() if self.rule == "bsp" else ASP(data="dynamic")
         self._steps = list(self.steps)
         self._there: dict[str, set[int]] = {"worker": set(), "server": set()}
