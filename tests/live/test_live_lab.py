@@ -76,7 +76,7 @@ def test_an_interrupt_ends_both(tmp_path: Path) -> None:
 
 
 def test_two_jobs_on_the_same_hosts(start: Start, tmp_path: Path) -> None:
-    if lack := missing("network") or missing("links"):
+    if lack := missing("network") or missing("links") or missing("cgroup_cpu"):
         pytest.skip(f"{lack.reason}; {lack.cure}")
     alone = start("alone", *TRAINING).finish()
     _, records = in_a_lab(tmp_path / "lab", 0.0, *TRAINING, *HOSTS)
