@@ -250,7 +250,8 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, (loss, sqr_norm, finite) = iteration.order, iteration.result
-        self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
+        if self._telemetry_every_s is not None:
+            self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, loss, sqr_norm, finite)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
 

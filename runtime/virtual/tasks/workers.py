@@ -61,7 +61,9 @@ class Workers(WorkerModel):
         self.under_way[worker] = iteration
         reached_s = sent_s + self.costs.control_s
         iteration.wait_s = max(0.0, reached_s - self.idle_since_s[worker])
-        iteration.data_s = self.costs.data_s(iteration.samples) * self.stretch(worker)
+        iteration.data_s = self.costs.data_s(iteration.samples)
+        if self.cores:
+            iteration.data_s *= self.stretch(worker)
         iteration.loaded_s = reached_s + iteration.data_s
         delivered_s = max(reached_s, self.servers.idle_s)
         if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
@@ -119,7 +121,9 @@ class Workers(WorkerModel):
         """(seconds of computation without injection, by how much these exceed the device profile)."""
         order, samples = iteration.order, iteration.samples
         factor, profile = self.jitter[order.worker].factor(), self.profiles[order.worker]
-        real_s = self.costs.compute_s(samples, order.accum) * self.stretch(order.worker)
+        real_s = self.costs.compute_s(samples, order.accum)
+        if self.cores:
+            real_s *= self.stretch(order.worker)
         if profile is None:
             return real_s * factor, 0.0
         paced_s = profile.seconds(samples, order.accum)
