@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Literal, assert_never
 
@@ -66,7 +65,6 @@ class Commands:
         self.scheduler, self.tell = scheduler, tell
         self.elastic = Elastic(
             executor,
-            course,
             port,
             record,
             scheduler,
@@ -124,7 +122,7 @@ class Commands:
     def _restart(self, t: float, command: Restart) -> None:
         """KILL_RESTART: a worker is gone from now on; a server once all servers have stored their parts."""
         members, ledger = self.executor.members, self.executor.ledger
-        role, node = self._node(command)
+        role, node = self.elastic.member(command)
         if role == "worker" and not members.is_here(node):
             raise ledger.error(node, f"{command} although it is not running")
         pending_s = self.scheduler.draw_s(t, self.job.seed, self._restarts)
@@ -139,12 +137,6 @@ class Commands:
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
             self.tell_lost(t, node, incarnation, RESTARTED, "restarted", here=True, restarting=False)
         self.port.restart(command.node, pending_s)
-
-    def _node(self, command: Restart) -> NodeId:
-        with suppress(ValueError):
-            if (node := NodeId.parse(command.node)) in self.executor.layout.nodes:
-                return node
-        raise ProtocolError(f"{command}: there is no such node")
 
     def quote(self, t: float) -> None:
         """Notify the scheduler's expectation, now and whenever it changes."""

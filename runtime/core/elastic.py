@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from runtime.core.course import Course
 from runtime.core.executor import Executor
 from runtime.core.job import LaunchOrder, Port, RecordSink
 from runtime.core.scheduling import Request, Scheduler
@@ -24,6 +23,7 @@ from strategies.protocol import (
     Priority,
     ProtocolError,
     Repartition,
+    Restart,
     Retire,
     ServerJoined,
     ServerLost,
@@ -46,7 +46,6 @@ class Elastic:
     def __init__(
         self,
         executor: Executor,
-        course: Course,
         port: Port,
         record: RecordSink,
         scheduler: Scheduler,
@@ -56,7 +55,7 @@ class Elastic:
         lose: Lose,
         store_and_halt: Callable[[], None],
     ) -> None:
-        self.executor, self.course, self.port, self.record = executor, course, port, record
+        self.executor, self.port, self.record = executor, port, record
         self.scheduler, self.seed = scheduler, seed
         self.tell, self.lose, self.store_and_halt = tell, lose, store_and_halt
         self.cores: dict[NodeId, float] = {}
@@ -72,7 +71,7 @@ class Elastic:
 
     def launch(self, t: float, command: Launch) -> None:
         """Request a node; ``Denied`` for a number that a node has had already, such as an operator's newcomer."""
-        node = self._parse(command.node, str(command))
+        node = self._parse(command)
         if node.role == "server" and not self.executor.layout.shares:
             raise ProtocolError(f"{command}: with topology=allreduce there are no servers")
         following = self.executor.layout.next_number(node.role)
@@ -107,10 +106,7 @@ class Elastic:
 
     def retire(self, t: float, command: Retire) -> None:
         """End a node; ``Denied`` for a server that holds parameters, and for the last worker."""
-        node = self._parse(command.node, str(command))
-        layout = self.executor.layout
-        if node not in layout.nodes:
-            raise ProtocolError(f"{command}: there is no such node")
+        node, layout = self.member(command), self.executor.layout
         if node in layout.holders:
             self._refuse(t, node, "holds parameters; divide them among others first (Repartition)")
         elif layout.workers == (node,):
@@ -134,7 +130,7 @@ class Elastic:
 
     def allocate(self, t: float, command: Allocate) -> None:
         """Change what a node may use."""
-        node = self._parse(command.node, str(command))
+        node = self._parse(command)
         if node not in self.executor.layout.nodes or node in self.awaited:
             raise ProtocolError(f"{command}: there is no such node now")
         if command.cpu_cores is not None:
@@ -237,9 +233,16 @@ class Elastic:
         self.cores.pop(node, None)
         self.low.discard(node)
 
-    @staticmethod
-    def _parse(name: str, command: str) -> NodeId:
+    def member(self, command: Restart | Retire) -> NodeId:
+        """The member that a command names; raises :class:`ProtocolError` for any other."""
         with suppress(ValueError):
-            if (node := NodeId.parse(name)).role in ("worker", "server"):
+            if (node := NodeId.parse(command.node)) in self.executor.layout.nodes:
                 return node
-        raise ProtocolError(f"{command}: {name} is neither a worker nor a server")
+        raise ProtocolError(f"{command}: there is no such node")
+
+    @staticmethod
+    def _parse(command: Launch | Allocate) -> NodeId:
+        with suppress(ValueError):
+            if (node := NodeId.parse(command.node)).role in ("worker", "server"):
+                return node
+        raise ProtocolError(f"{command}: {command.node} is neither a worker nor a server")

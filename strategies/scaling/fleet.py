@@ -38,6 +38,7 @@ class Fleet:
         self.places: dict[NodeId, str] = {}
         """Hosts of nodes, where there are any."""
         self._next: dict[str, int] = {}
+        self._present: dict[NodeId, Given] | None = None
 
     def start(self, started: Started) -> None:
         """The nodes with which the job begins."""
@@ -47,6 +48,7 @@ class Fleet:
         self.here = set(self.given)
         self.places = {NodeId.parse(node): place for node, place in started.places.items()}
         self._next = {"worker": max(started.workers, default=-1) + 1, "server": len(servers)}
+        self._present = None
 
     def observe_event(self, event: AnyEvent) -> None:
         """Who has come and who has left."""
@@ -57,10 +59,12 @@ class Fleet:
                 self._come(NodeId.server(number), place)
             case Restored(workers=workers):  # nobody reports who has left while parameters were restored
                 self.here = {node for node in self.here if node.role != "worker"}
+                self._present = None
                 for number in workers:
                     self._come(NodeId.worker(number), self.places.get(NodeId.worker(number)))
             case Lost(worker=number, cause="restarted"):
                 self.here.discard(NodeId.worker(number))
+                self._present = None
             case Lost(worker=number, restarting=False):
                 self.leave(NodeId.worker(number))
             case ServerLost(server=number, holding=False):
@@ -75,19 +79,28 @@ class Fleet:
         self.given.setdefault(node, self.worker if node.role == "worker" else self.server)
         self._next[node.role] = max(self._next[node.role], node.number + 1)
         self.here.add(node)
+        self._present = None
+
+    def reallocate(self, node: NodeId, cores: int) -> None:
+        """A node has so many cores from now on."""
+        self.given[node] = Given(cores=cores, memory_bytes=self.given[node].memory_bytes)
+        self._present = None
 
     def leave(self, node: NodeId) -> None:
         """A node is gone for good, or does not come."""
         self.given.pop(node, None)
         self.here.discard(node)
+        self._present = None
 
     def nodes(self, role: str) -> list[NodeId]:
         """The present ones of a role, by number."""
-        return sorted(node for node in self.here if node.role == role)
+        return [node for node in self.present() if node.role == role]
 
     def present(self) -> dict[NodeId, Given]:
-        """What every present node has."""
-        return {node: self.given[node] for node in sorted(self.here)}
+        """What every present node has, in their order; the same object until that changes."""
+        if self._present is None:
+            self._present = {node: self.given[node] for node in sorted(self.here)}
+        return self._present
 
     def request(self, role: str, given: Given, not_on: Iterable[str] = ()) -> Launch:
         """The command for a node more; its name is taken from now on."""

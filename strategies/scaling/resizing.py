@@ -160,7 +160,7 @@ class Resizing:
                 and one not in keep
                 and self.fleet.given[one].memory_bytes >= wanted.memory_bytes
             ):
-                self.fleet.given[one] = Given(cores=wanted.cores, memory_bytes=self.fleet.given[one].memory_bytes)
+                self.fleet.reallocate(one, wanted.cores)
                 keep.append(one)
                 commands.append(Allocate(node=str(one), cpu_cores=wanted.cores))
         self._surplus += [one for one in workers if one not in keep]

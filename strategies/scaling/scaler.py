@@ -85,7 +85,6 @@ class Scaler:
         self.resizing.start(started)
         self._halted = False
         self._last = ""
-        self._urgent: list[AnyCommand] = []
         self.planner.start(started, self.fleet.present())
 
     def observe_event(self, event: AnyEvent) -> None:
@@ -96,7 +95,8 @@ class Scaler:
             self._halted = False
         before = self.fleet.present()
         self.fleet.observe_event(event)
-        self.planner.observe_event(event, {**before, **self.fleet.present()})
+        now = self.fleet.present()  # who has just left is still known to the planner
+        self.planner.observe_event(event, now if now is before else {**before, **now})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Pass the update on to the planner."""
