@@ -68,7 +68,10 @@ class Usage:
         for host in hosts:
             sums[f"out {host}"], sums[f"in {host}"] = self.machines.bytes_of(host)
         before, self._before = self._before, sums
-        return {name: value - before.get(name, 0.0) for name, value in sums.items()}
+        used = {name: value - before.get(name, 0.0) for name, value in sums.items()}
+        if self.placement is None:  # machines of its own: a task works on as many cores as it has and can use
+            used |= {task: used[task] * self.cores(task)[0] for task in self.tasks}
+        return used
 
     def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
         host = None if self.placement is None else self.placement.host(task)

@@ -81,7 +81,7 @@ class HostWorkers(WorkerModel):
     def _load(self, iteration: Iteration) -> None:
         now = self.clock.now
         iteration.wait_s = max(0.0, now - self.idle_since_s[iteration.order.worker])
-        seconds = self.costs.data_s(iteration.samples)
+        seconds = self.costs.data_s(iteration.samples) * self.stretch(iteration.order.worker)
         self.machines.work(self._name(iteration), seconds, partial(self._loaded, iteration, now))
 
     def _loaded(self, iteration: Iteration, begun_s: float) -> None:
@@ -127,7 +127,7 @@ class HostWorkers(WorkerModel):
         real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
         assert iteration.cpu_s is not None
         iteration.cpu_s += real_s
-        self.machines.work(self.names[worker], real_s, partial(self._worked, iteration, factor))
+        self.machines.work(self.names[worker], real_s * self.stretch(worker), partial(self._worked, iteration, factor))
 
     def _worked(self, iteration: Iteration, factor: float) -> None:
         """The real computation is done; the emulated device may take longer."""

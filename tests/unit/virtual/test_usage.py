@@ -72,3 +72,16 @@ def test_limits_are_the_hosts_and_busy_is_what_servers_report() -> None:
     assert (server.busy_frac, host.busy_frac) == (0.25, None)
     assert (server.limit_cores, host.limit_cores, host.limit_bytes_per_s) == (2.0, 2.0, 1e6)
     assert host.memory_limit_bytes is None
+
+
+def test_with_machines_of_its_own_a_task_works_on_all_of_its_cores() -> None:
+    clock = Clock()
+    machines = ModelledMachines(clock, sites_of(None, Costs(), 1, 1), [])
+    usage = Usage(lambda: ["worker:0"], machines, None, lambda task: (4.0, 4.0))
+    usage.sample(0.0)
+    machines.work("worker:0", 0.5, lambda: None)
+    clock.at(1.0, 9, lambda: None)
+    while clock.now < 1.0:
+        clock.step()
+    _, [use] = usage.sample(1.0)
+    assert (use.cpu_cores, use.limit_cores) == (pytest.approx(0.5 * 4.0), 4.0)
