@@ -138,12 +138,15 @@ class Elastic:
             if (denied := self.scheduler.refuses(wanted)) is not None:
                 self._refuse(t, node, denied)
                 return
+        if (denied := self.port.allocate(str(node), command.cpu_cores, command.link_bytes_per_s)) is not None:
+            self._refuse(t, node, denied)
+            return
+        if command.cpu_cores is not None:
             self.cores[node] = command.cpu_cores
         else:
             self.cores.pop(node, None)
         about = {"cpu_cores": command.cpu_cores, "link_bytes_per_s": command.link_bytes_per_s}
         self.record.note(t, "Allocated", node=str(node), **about)
-        self.port.allocate(str(node), command.cpu_cores, command.link_bytes_per_s)
 
     # ---- what happens to nodes ---------------------------------------------------------------------------------------
 

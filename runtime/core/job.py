@@ -181,8 +181,8 @@ class Port(Protocol):
         """
         ...
 
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """Change what a running node may use; None: unlimited."""
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+        """Change what a running node may use; None: unlimited. Returns why that is impossible here; None: it is not."""
         ...
 
     def wake(self, at_s: float, tag: str) -> None:

@@ -186,7 +186,7 @@ class VirtualRuntime:
         )
         for node in session.coordinator.executor.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
-                session.supervisor.allocate(0.0, str(node), cores, None)
+                session.supervisor.allocate(0.0, str(node), cores)
         return session
 
     def _telemetry_s(self, experiment: RunSpec) -> float | None:

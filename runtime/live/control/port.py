@@ -137,9 +137,10 @@ class LivePort:
         """Divide the parameters after all earlier orders are sent."""
         self._nodes.append(lambda: self.owner.wants_repartition(shares))
 
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Change what a node may use after all earlier orders are sent."""
         self._nodes.append(lambda: self.owner.wants_allocate(node, cpu_cores, link_bytes_per_s))
+        return None
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""

@@ -43,6 +43,12 @@ class ReplicaPort(LivePort):
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
 
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+        """Like that of servers, but for the rate of sending."""
+        if link_bytes_per_s is not None:
+            return f"link_bytes_per_s={link_bytes_per_s:g}: replicas send in a ring, at one rate"
+        return super().allocate(node, cpu_cores, link_bytes_per_s)
+
     def compute(self, order: ComputeOrder) -> None:
         """Order a Compute; the worker has the parameters already."""
         self.sent_s[order.worker] = self.loop.now

@@ -33,8 +33,8 @@ class Nodes(Protocol):
         """Let these servers hold the parameters."""
         ...
 
-    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """Change what a node may use."""
+    def allocate(self, t: float, node: str, cpu_cores: float | None) -> None:
+        """Change the cores that a node may use; None: as many as it can."""
         ...
 
 
@@ -105,8 +105,11 @@ class VirtualPort:
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         self._orders.append(lambda sent_s: self._nodes.repartition(sent_s, shares))
 
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores, link_bytes_per_s))
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+        if link_bytes_per_s is not None:
+            return f"link_bytes_per_s={link_bytes_per_s:g}: the virtual clock does not model a task's rate of sending"
+        self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores))
+        return None
 
     def wake(self, at_s: float, tag: str) -> None:
         self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))

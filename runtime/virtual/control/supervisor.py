@@ -131,11 +131,11 @@ class VirtualSupervisor:
             self.machines.enter(order.node, str(NodeId(node.role, 0)))
         if node.role == "worker":
             self.workers.add(node.number, t)
-        self.allocate(t, order.node, order.cpu_cores, None)
+        self.allocate(t, order.node, order.cpu_cores)
         self._tell(t, inputs.Admit(node, order.pending_s))
 
-    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """A task may use so much from its next work on."""
+    def allocate(self, t: float, node: str, cpu_cores: float | None) -> None:
+        """A task may use so many cores from its next work on."""
         role, number = NodeId.parse(node)
         if role == "server":
             self.servers.allocate(node, cpu_cores)

@@ -392,3 +392,12 @@ def test_what_is_awaited_gets_nothing_else() -> None:
     desk.say(Launch(node="worker:3"))
     with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
         desk.say(Allocate(node="worker:3", cpu_cores=1.0))
+
+
+def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = desk_of()
+    monkeypatch.setattr(desk, "allocate", lambda node, cores, rate: "no rates here")
+    desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
+    assert [(event.node, event.reason) for event in desk.received(Denied)] == [("worker:0", "no rates here")]
+    assert desk.noted("Allocated") == []
+    assert desk.core.elastic.cores == {}
