@@ -14,6 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
+from runtime.core.job import Job
 from strategies.protocol import Strategy
 from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
@@ -166,9 +167,9 @@ def faults(mode: str, seed: int, num_workers: int) -> list[Fault]:
     return plan[mode]()
 
 
-def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> HeapRun:
-    """Three epochs of random durations, some of them overlapping, with sizes that divide badly."""
-    job = make_job(
+def uneven_job(num_workers: int, seed: int, **changes: Any) -> Job:
+    """Three epochs, some of them overlapping, with sizes that divide badly."""
+    return make_job(
         num_workers=num_workers,
         num_samples=57 + 11 * num_workers,
         global_batch_samples=2 * num_workers + seed % 2,
@@ -178,7 +179,13 @@ def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> Heap
         seed=seed,
         max_time_s=2000.0,
         checkpoint_every_s=5.0,
+        **changes,
     )
+
+
+def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> HeapRun:
+    """An uneven job with random durations."""
+    job = uneven_job(num_workers, seed)
     outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
     run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)
     run.cosine = random_scores(seed)

@@ -15,9 +15,9 @@ import pytest
 from runtime.core.inputs import Operated
 from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import Denied, Joined, Lost, NodeId, Restored
-from tests.contract.catalogue import NAMES, fits, hurried
+from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import random_seconds, restarts
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import HeapRun
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
 from tests.support.scores import random_scores
 
@@ -63,18 +63,7 @@ CRASH_S = 3.25 + 1.0 + 0.5
 @cache
 def grown(name: str, num_servers: int, seed: int) -> tuple[HeapRun, Complaints]:
     """Three epochs; the servers are lost while some are launching."""
-    job = make_job(
-        num_workers=START,
-        num_servers=num_servers,
-        num_samples=101,
-        global_batch_samples=8 + seed % 2,
-        batches_per_shard=1 + seed % 3,
-        epochs=3,
-        epoch_overlap=seed % 3 == 1,
-        seed=seed,
-        max_time_s=2000.0,
-        checkpoint_every_s=5.0,
-    )
+    job = uneven_job(START, seed, num_servers=num_servers)
     faults = restarts(seed, START, outages=2 if num_servers else 0)
     run = HeapRun(hurried(name), job, random_seconds(seed), faults, scheduler=Moody())
     run.cosine = random_scores(seed)

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.core.inputs import Operated
 from strategies.protocol import Compute, Denied, Joined, Launch, Lost, NodeId, Restored
-from tests.contract.catalogue import NAMES, fits, hurried
+from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, Puppet, compute, make_job, puppet_desk
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
@@ -33,17 +33,7 @@ def retire(run: HeapRun, t: float) -> None:
 @cache
 def grown(name: str, mode: str, seed: int) -> tuple[HeapRun, Complaints]:
     """Three epochs; worker 4 joins at 3 s, and worker 1 leaves at 9 s."""
-    job = make_job(
-        num_workers=START,
-        num_samples=101,
-        global_batch_samples=8 + seed % 2,
-        batches_per_shard=1 + seed % 3,
-        epochs=3,
-        epoch_overlap=seed % 3 == 1,
-        seed=seed,
-        max_time_s=2000.0,
-        checkpoint_every_s=5.0,
-    )
+    job = uneven_job(START, seed)
     run = HeapRun(hurried(name), job, random_seconds(seed), restarts(seed, START) if mode == "restarts" else [])
     run.cosine = random_scores(seed)
     run.push(3.0, 0, lambda t: admit(run, t))
