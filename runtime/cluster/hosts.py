@@ -7,7 +7,8 @@ one models them; both use this description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, TypedDict
 
 import msgspec
@@ -102,15 +103,16 @@ def limits_of(host: Host | None) -> Limits:
 
 
 class Placement:
-    """The current host of every task: as configured, until a strategy restarts a task elsewhere.
+    """The current host of every task: as configured, until a strategy restarts, launches or retires tasks.
 
-    ``tasks_on[n]`` are the tasks of host n.
+    ``tasks_on[n]`` are the tasks of host n, ``cores`` those that tasks were given, where they were given any.
     """
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
         self.host_of = dict(hosts.host_of)
         self.tasks_on = [list(host.tasks) for host in hosts.hosts]
+        self.cores: dict[str, float] = {}
 
     def host(self, task: str) -> Host:
         """The host that a task is on now."""
@@ -120,17 +122,62 @@ class Placement:
         """The name of that host (``host:2``); None for a task that was never placed."""
         return str(NodeId("host", self.host_of[task])) if task in self.host_of else None
 
+    def add(self, task: str, not_on: Collection[str] = (), cores: float | None = None) -> None:
+        """Place a newcomer; raises :class:`ValueError` if no host takes it.
+
+        Without ``cores`` it goes to the least loaded host (the first of equals), else to the one with most cores left,
+        where it takes so many. ``not_on``: names of hosts that are excluded.
+        """
+        numbers = [host.number for host in self.hosts.hosts if str(NodeId("host", host.number)) not in not_on]
+        if not numbers:
+            raise ValueError("not_on: excludes every host")
+        if cores is not None:
+            roomy = [number for number in numbers if self.cores_left(number) >= cores]
+            if not roomy:
+                most = max(map(self.cores_left, numbers))
+                raise ValueError(f"cpu_cores={cores:g}: no host has so many left (the most is {most:g})")
+            numbers = sorted(roomy, key=self.cores_left, reverse=True)
+            numbers = [number for number in numbers if self.cores_left(number) == self.cores_left(numbers[0])]
+            self.cores[task] = cores
+        self._put(task, min(numbers, key=self._load))
+
+    def remove(self, task: str) -> None:
+        """A task has left for good."""
+        self.tasks_on[self.host_of.pop(task)].remove(task)
+        self.cores.pop(task, None)
+
+    def allocate(self, task: str, cores: float | None) -> None:
+        """Change what a task takes of its host (None: nothing in particular); raises :class:`ValueError`: no room."""
+        number = self.host_of[task]
+        if cores is None:
+            self.cores.pop(task, None)
+            return
+        if (left := self.cores_left(number) + self.cores.get(task, 0.0)) < cores:
+            raise ValueError(f"cpu_cores={cores:g}: {NodeId('host', number)} has only {left:g} left")
+        self.cores[task] = cores
+
+    def cores_left(self, number: int) -> float:
+        """Cores of a host that no task was given; infinite without a quota."""
+        own = self.hosts.hosts[number].cores
+        taken = math.fsum(self.cores.get(task, 0.0) for task in self.tasks_on[number])
+        return math.inf if own is None else round(own - taken, 9)
+
     def move(self, task: str) -> bool:
         """Move a task to the least loaded other host (the first of equals); False if there is no other host."""
         old = self.host_of[task]
         others = [number for number in range(len(self.tasks_on)) if number != old]
         if not others:
             return False
-        new = min(others, key=lambda number: (len(self.tasks_on[number]), number))
         self.tasks_on[old].remove(task)
-        self.tasks_on[new].append(task)
-        self.host_of[task] = new
+        self._put(task, min(others, key=self._load))
         return True
+
+    def _load(self, number: int) -> tuple[int, int]:
+        return len(self.tasks_on[number]), number
+
+    def _put(self, task: str, number: int) -> None:
+        self.tasks_on[number].append(task)
+        self.host_of[task] = number
 
 
 def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int, path: str = "cluster.hosts") -> Hosts:
