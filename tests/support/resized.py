@@ -1,4 +1,4 @@
-"""A strategy whose servers are changed by a script, in either way that a switch may take; for tests and measurements."""
+"""A strategy whose servers follow a script, by either kind of switch; for tests and measurements."""
 
 from __future__ import annotations
 
