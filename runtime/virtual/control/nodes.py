@@ -46,7 +46,7 @@ class Nodes:
             self.clock.at(t, MESSAGE, self.supervisor.drive, lambda t, reason=str(error): self._deny(t, node, reason))
             return
         self.supervisor.tell(t, inputs.Admit(node, order.pending_s))
-        self.entered(order.node)
+        self.clock.at(t, MESSAGE, self.entered, order.node)
 
     def _deny(self, t: float, node: NodeId, reason: str) -> None:
         """No host takes it; its request may have been taken back meanwhile."""

@@ -156,6 +156,8 @@ class VirtualSession:
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._inbox: deque[Callable[[float], None]] = deque()
+        self._serving = False
+        """Whether the next waiting input has its time."""
 
     @property
     def over(self) -> bool:
@@ -225,13 +227,15 @@ class VirtualSession:
             self._handle(call)
             return
         self._inbox.append(call)
-        if len(self._inbox) == 1:
+        if not self._serving:
+            self._serving = True
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _serve(self) -> None:
         """Process the next waiting input, in order."""
         self._handle(self._inbox.popleft())
-        if self._inbox:
+        self._serving = bool(self._inbox)
+        if self._serving:
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _handle(self, call: Callable[[float], None]) -> None:

@@ -66,7 +66,7 @@ class Windows:
 
     def entered(self, task: str) -> None:
         """A newcomer: on a host that the plan keeps dead, it cannot start."""
-        if self.places.host_of(task) in self._killing:
+        if self.places.host_of(task) in self._killing and task not in self._dead:
             self._dead.add(task)
             self.supervisor.hold(task)
 
