@@ -21,7 +21,7 @@ from runtime.core.recovery.effects import (
     WorkerLost,
 )
 from runtime.core.scoring import Products
-from strategies.protocol import NodeUse, Timings
+from strategies.protocol import NodeId, NodeUse, Timings
 
 
 class Input(msgspec.Struct, frozen=True, gc=False):
@@ -124,6 +124,14 @@ OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
 OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
 
+
+def did_not_start(node: NodeId, reason: str) -> WorkerLost | ServerLost:
+    """There is no place for a node that was launched."""
+    if node.role == "server":
+        return ServerLost(node.number, 0, reason, holding=False)
+    return WorkerLost(node.number, 0, reason, restarting=False)
+
+
 __all__ = [
     "AnyInput",
     "AuxiliaryJoined",
@@ -148,4 +156,5 @@ __all__ = [
     "WorkerFailed",
     "WorkerJoined",
     "WorkerLost",
+    "did_not_start",
 ]

@@ -87,6 +87,9 @@ class ServerGroup(ABC):
     def halt(self) -> None:
         """Void all work in progress: one of them is lost."""
 
+    def leave(self, server: str) -> None:  # noqa: B027  (without hosts nothing is pending there)
+        """A server has left for good, and gets no orders any more."""
+
     @abstractmethod
     def begin_again(self, at_s: float) -> None:
         """All servers have restored a checkpoint and are idle."""

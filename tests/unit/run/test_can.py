@@ -57,7 +57,6 @@ REFUSALS = [
     ),
     (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
-    ("cluster=hosts", "Repartition", "cluster.hosts: tasks are placed on them before the job; "),
     (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
 ]
 CAN = [
