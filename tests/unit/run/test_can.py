@@ -57,7 +57,6 @@ REFUSALS = [
     ),
     (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
-    ("cluster=hosts", "Repartition", "cluster.hosts: tasks are placed on them before the job; "),
     (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
 ]
 CAN = [
@@ -66,6 +65,7 @@ CAN = [
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, COMMANDS),
+    ("cluster=hosts", COMMANDS),
     (f"{VIRTUAL} backend=none backend.progress=digits_mlp", ("Evaluate", "Partition", "Restart")),
     (f"{VIRTUAL} record=iterations", ("Restart", "Score", "Drop")),
 ]
