@@ -21,10 +21,11 @@ class BrainPlanner:
     Args:
         settings: of the Brain.
         initial: from the history of finished jobs.
+        unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.scaling.fleet`.
     """
 
-    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None) -> None:
-        self.settings, self.initial = settings, initial
+    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None, unit_cores: float = 1.0) -> None:
+        self.settings, self.initial, self.unit_cores = settings, initial, unit_cores
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
         """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
@@ -60,7 +61,9 @@ class BrainPlanner:
         """Only observations of all nodes count."""
         uses = {
             NodeId.parse(use.node): Use(
-                cores=use.cpu_cores, busy_frac=use.busy_frac or 0.0, memory_bytes=use.memory_bytes or 0
+                cores=use.cpu_cores / self.unit_cores,
+                busy_frac=use.busy_frac or 0.0,
+                memory_bytes=use.memory_bytes or 0,
             )
             for use in event.nodes
             if use.cpu_cores is not None and not use.node.startswith("host:")
