@@ -58,16 +58,20 @@ class BrainPlanner:
             self.brain.out_of_memory(node, given)
 
     def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
-        """Only observations of all nodes count."""
-        uses = {
-            NodeId.parse(use.node): Use(
-                cores=use.cpu_cores / self.unit_cores,
-                busy_frac=use.busy_frac or 0.0,
-                memory_bytes=use.memory_bytes or 0,
-            )
-            for use in event.nodes
-            if use.cpu_cores is not None and not use.node.startswith("host:")
-        }
+        """Only observations of all nodes count.
+
+        Nobody uses more cores than it was given: a quota holds over its own periods, so within others a busy node may
+        seem to use 1.01 of its core, for which a plan in whole cores would give it two.
+        """
+        uses: dict[NodeId, Use] = {}
+        for use in event.nodes:
+            node = NodeId.parse(use.node)
+            if use.cpu_cores is not None and node in given:
+                uses[node] = Use(
+                    cores=min(use.cpu_cores / self.unit_cores, given[node].cores),
+                    busy_frac=use.busy_frac or 0.0,
+                    memory_bytes=use.memory_bytes or 0,
+                )
         if given and uses.keys() >= given.keys():
             idle_s = {node: event.t - self._progress_s.get(node, event.t) for node in given if node.role == "worker"}
             self.brain.observe(given, uses, self._steps, idle_s)
