@@ -49,7 +49,7 @@ def steps_are_done(run: Run) -> bool:
 def quota_of(run: Run, worker: int) -> float | None:
     """Cores that the kernel gives the group that a worker's newest process is in."""
     hierarchy, pid = find("cpu"), str(run.pid_of("worker", worker))
-    groups = hierarchy.base.glob(f"{PREFIX}*/worker-{worker}")
+    groups = hierarchy.base.glob(f"{PREFIX}*/**/worker-{worker}")
     (group,) = [path for path in groups if pid in (path / "cgroup.procs").read_text().split()]
     return (V1 if hierarchy.version == 1 else V2)(group, Kernel()).quota().cores
 

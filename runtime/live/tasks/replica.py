@@ -169,8 +169,7 @@ class Replica:
     def _take_over(self, message: Reconfigure) -> None:
         """Copy all state of another replica, which has been ordered to expect us."""
         source = next(peer for peer in message.peers if peer.worker == message.source)
-        shortcuts = self.worker.spec.shortcuts("worker", self.me.id)
-        with connect(shortcuts.get(source.address, source.address)) as sock:
+        with connect(source.address) as sock:
             call(sock, self.worker.spec.secret, Identity("reader", self.me.id, self.me.incarnation, self.generation))
             set_deadline(sock, CALL_DEADLINE_S)
             header = bytearray(HEADER_BYTES)

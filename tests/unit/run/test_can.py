@@ -65,6 +65,7 @@ CAN = [
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, COMMANDS),
+    ("cluster=hosts", COMMANDS),
     (f"{VIRTUAL} backend=none backend.progress=digits_mlp", ("Evaluate", "Partition", "Restart")),
     (f"{VIRTUAL} record=iterations", ("Restart", "Score", "Drop")),
 ]
