@@ -74,8 +74,8 @@ class Choice:
     costs: ModeTimes = field(default_factory=ModeTimes)
 
     def __post_init__(self) -> None:
-        if isinstance(self.modes, str) or not self.modes:
-            raise ValueError(f"modes={self.modes or '[]'}: must be a list of one or more of {', '.join(MODES)}")
+        if isinstance(self.modes, str) or not isinstance(self.modes, Sequence) or not self.modes:
+            raise ValueError(f"modes={self.modes}: must be a list of one or more of {', '.join(MODES)}")
         for mode in self.modes:
             if mode not in MODES:
                 raise ValueError(f"modes={mode}: no such mode; there are {', '.join(MODES)}")

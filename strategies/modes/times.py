@@ -56,6 +56,10 @@ class ModeTimes:
         check_choice("mode_cost", self.mode_cost, *MODE_COSTS)
         check_number("kappa", self.kappa, 0.0)
 
+    def __str__(self) -> str:
+        """As a decision's record says it."""
+        return f"priced, kappa {self.kappa:g}" if self.mode_cost == "priced" else self.mode_cost
+
     def static_s(
         self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
     ) -> dict[int, float]:

@@ -57,6 +57,8 @@ class PredictedTimes:
                 f"horizon_iters={self.horizon_iters}: must be at most history_iters={self.history_iters}; nothing is "
                 "predicted further ahead than is known"
             )
+        if not isinstance(self.settings, Mapping):
+            raise ValueError(f"predictor_settings={self.settings}: must be settings by name, such as {{alpha: 0.5}}")
         if self.predictor == "oracle":
             raise ValueError("predictor=oracle: reads the plan, which no strategy can; choose another")
         self._forget()
