@@ -75,7 +75,7 @@ def single_interval(times_s: Sequence[float]) -> Interval:
 def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Interval, ...]:
     """(ticks between updates, mean squared staleness) for each x of ``sizes``, which ascend.
 
-    All x are simulated side by side, an update of each at a time; small x need more updates, and go on alone.
+    All x are simulated side by side, an update of each at a time; small x need more updates, and continue alone.
     """
     if not sizes:
         return ()

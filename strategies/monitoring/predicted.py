@@ -28,8 +28,9 @@ class PredictedTimes:
     """Predicts every worker's iteration time over a horizon; who exceeds the fastest by ``straggler_frac`` is tagged.
 
     A predictor that predicts tags and no times (``fixed_duration``) keeps its tags, and the last time stands for the
-    next. Most predictors know the next iteration only and take it to last for the horizon. A worker without
-    iterations, or whose process was lost, is taken to be as fast as the median of the others.
+    next. Most predictors know the next iteration only and take it to last for the horizon. A worker whose process
+    restarts keeps its last predicted time until the new one is measured; without any time it is taken to be as fast as
+    the median of the others.
 
     Attributes:
         predictor: a name of ``predictors.STRAGGLER_PREDICTORS``.
@@ -66,6 +67,8 @@ class PredictedTimes:
     def _forget(self) -> None:
         self._warmup, self._recent = Warmup(self.warmup_iters), Recent(self.history_iters)
         self._last_s: dict[int, float] = {}
+        self._kept_s: dict[int, float] = {}
+        self._predicted_s: dict[int, float] = {}
         self._of = self._predictor()
 
     def _predictor(self) -> StragglerPredictor:
@@ -88,11 +91,17 @@ class PredictedTimes:
                 self._of.update(observation)
                 self._recent.add(observation)
                 self._last_s[grad.worker] = observation.iter_s
+                self._kept_s.pop(grad.worker, None)
             case Lost(worker=worker):
                 self._drop(worker)
+                if event.restarting and worker in self._predicted_s:
+                    self._kept_s[worker] = self._predicted_s[worker]
+                elif not event.restarting:
+                    self._kept_s.pop(worker, None)
             case Restored(workers=workers):
                 for worker in [worker for worker in self._last_s if worker not in workers]:
                     self._drop(worker)
+                self._kept_s = {worker: time_s for worker, time_s in self._kept_s.items() if worker in workers}
 
     def _drop(self, worker: int) -> None:
         self._of.forget(worker)
@@ -105,28 +114,27 @@ class PredictedTimes:
         None for fewer than two workers with a known time, and where a predictor says nothing usable.
         """
         known = [worker for worker in workers if worker in self._last_s]
-        if len(known) < 2:
-            return None
-        later_s = self._later_s(lead_s)
+        later_s = self._later_s(lead_s) if known else {}
         if not all(isfinite(time_s) and time_s > 0 for worker in known for time_s in later_s[worker]):
             return None
-        ahead_s = {worker: self._held(worker, later_s[worker]) for worker in known}
-        if isinstance(self._of, PredictsAhead | PredictsTimes):
-            tagged = frozenset[int]().union(
-                *(
-                    {
-                        worker
-                        for worker, frac in deviations(dict(zip(known, column, strict=True))).items()
-                        if self._is_slow(frac)
-                    }
-                    for column in zip(*ahead_s.values(), strict=True)
-                )
-            )
-        else:
-            tagged = self._of.tags(t) & frozenset(known)
+        length = max((len(later_s[worker]) for worker in known), default=1)
+        ahead_s = {worker: [time_s] * length for worker, time_s in self._kept_s.items() if worker in workers}
+        ahead_s |= {worker: self._held(worker, later_s[worker]) for worker in known}
+        if len(ahead_s) < 2:
+            return None
+        slow = {
+            worker for index in range(length) for worker in self._slow({w: own[index] for w, own in ahead_s.items()})
+        }
+        if not isinstance(self._of, PredictsAhead | PredictsTimes):
+            slow = (slow - set(known)) | (self._of.tags(t) & set(known))
         times_s = {worker: fmean(seconds) for worker, seconds in ahead_s.items()}
+        self._predicted_s = times_s
         usual_s = median(times_s.values())
-        return Outlook(tuple(times_s.get(worker, usual_s) for worker in workers), tagged)
+        return Outlook(tuple(times_s.get(worker, usual_s) for worker in workers), frozenset(slow))
+
+    def _slow(self, seconds: dict[int, float]) -> set[int]:
+        bound = self.straggler_frac + ROUNDING
+        return {worker for worker, frac in deviations(seconds).items() if frac > bound}
 
     def _later_s(self, lead_s: float) -> Mapping[int, Sequence[float]]:
         """Seconds of the iterations of the horizon, which begins ``lead_s`` later; one where all are the same."""
@@ -139,6 +147,3 @@ class PredictedTimes:
     def _held(self, worker: int, seconds: Sequence[float]) -> list[float]:
         usual_s = self._recent.median_s[worker]
         return [min(max(time_s, LEAST_FACTOR * usual_s), MOST_FACTOR * usual_s) for time_s in seconds]
-
-    def _is_slow(self, deviation_frac: float) -> bool:
-        return deviation_frac > self.straggler_frac + ROUNDING

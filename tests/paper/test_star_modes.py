@@ -48,14 +48,14 @@ def by_heap(times_s: list[float], x: int, updates: int = 3000) -> tuple[float, f
     ],
 )
 def test_the_interval_of_updates_of_x(times_s: list[float], expected_s: list[float]) -> None:
-    """Equation 1, t_x: the x earliest finishers make an update and begin again, the others keep what they have."""
+    """Section IV-C, equation 1: the x earliest finishers make an update and begin again, others keep their times."""
     found = order_intervals(times_s, range(1, len(times_s) + 1))
     assert [update_s for update_s, _ in found] == pytest.approx(expected_s, rel=0.005)
 
 
 @pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
 def test_intervals_and_staleness_are_those_of_the_definition(times_s: list[float]) -> None:
-    """Equation 1, t_x. Phases at random (x = 1) are not those of workers that begin together: 2 % there."""
+    """Section IV-C, t_x. Phases at random (x = 1) are not those of workers that begin together: 2 % there."""
     for x, (update_s, squares) in enumerate(order_intervals(times_s, range(1, len(times_s) + 1)), start=1):
         slow_s, slow_squares = by_heap(times_s, x)
         assert update_s == pytest.approx(slow_s, rel=0.005), x
@@ -64,8 +64,8 @@ def test_intervals_and_staleness_are_those_of_the_definition(times_s: list[float
 
 @pytest.mark.parametrize("x", [1, 2, 3, 4, 5])
 def test_a_job_with_static_x_takes_as_long_as_predicted(x: int) -> None:
-    """Equation 1, t_x, against the gate itself. With x = 2, workers finish together and sums of floats decide whose
-    gradient is taken: 2.4 % longer."""
+    """Section IV-C, t_x, against the gate itself. With x = 2, workers finish together and sums of floats
+    decide whose gradient is taken: 2.4 % longer."""
     run = HeapRun(StaticX(x=x), make_job(num_workers=5, global_batch_samples=5, max_time_s=400.0), FIVE).run()
     (predicted_s, _) = order_intervals(FIVE, [x])[0]
     assert run.applied[-1][0] / run.updates == pytest.approx(predicted_s, rel=0.03)
@@ -84,14 +84,14 @@ def test_a_job_with_static_x_takes_as_long_as_predicted(x: int) -> None:
 def test_the_time_of_a_unit_of_progress(
     times_s: list[float], phi: float, mode_cost: str, static_s: list[float], dynamic_s: float
 ) -> None:
-    """Equations 1 and 2, batches of 128, in every reading. Prices for staleness are within 1 %."""
+    """Section IV-C, equations 1 and 2, batches of 128, in every reading. Prices for staleness are within 1 %."""
     costs = ModeTimes(mode_cost=mode_cost)
     assert list(costs.static_s(times_s, 128, phi).values()) == pytest.approx(static_s, rel=0.01)
     assert costs.dynamic_s(times_s, [[0, 1, 2], [3]], 128, phi) == pytest.approx(dynamic_s, rel=1e-3)
 
 
 def test_a_worker_a_little_slower_is_not_worth_a_cluster() -> None:
-    """Equations 1 and 2: seven equal workers and one at 1.25 times their time, phi 1000: updates of four are best."""
+    """Section IV-C: seven equal workers and one at 1.25 times their time, phi 1000: updates of four are best."""
     static_s = ModeTimes().static_s(EIGHT, 128, 1000)
     dynamic_s = ModeTimes().dynamic_s(EIGHT, [range(7), [7]], 128, 1000)
     assert static_s[1] == pytest.approx(9.118, rel=0.02)
@@ -110,8 +110,8 @@ def test_staleness_costs_about_what_was_measured() -> None:
 
 
 def test_rings() -> None:
-    """Equation 3: six workers at 1 s, one at 1.5 and one at 3; two removed are best, and waiting half a second for one
-    of them is as good as leaving it in."""
+    """Section IV-C, equation 3: six workers at 1 s, one at 1.5 and one at 3; two removed are best, and waiting half a
+    second for one of them is as good as leaving it in."""
     times_s = [1.0] * 6 + [1.5, 3.0]
     found = [ring_s(times_s, removed, wait_s, 128, 1000) for removed, wait_s in ((0, 0), (1, 0), (2, 0), (2, 0.5))]
     assert found == pytest.approx([5.9297, 3.1741, 2.3021, 3.1741], rel=1e-4)
@@ -123,7 +123,7 @@ def test_rings() -> None:
 
 @given(TIMES)
 def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[float]) -> None:
-    """Equation 1, t_x: t_x >= x t_1, t_1 = 1 / sum(1 / T_i), t_N = max T."""
+    """Section IV-C: t_x >= x t_1, t_1 = 1 / sum(1 / T_i), t_N = max T."""
     found = [update_s for update_s, _ in order_intervals(times_s, range(1, len(times_s) + 1))]
     assert found[0] == pytest.approx(1 / sum(1 / time_s for time_s in times_s))
     assert found[-1] == max(times_s)
@@ -133,7 +133,7 @@ def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[f
 
 @given(TIMES, PHI)
 def test_as_printed_asynchronous_updates_always_win(times_s: list[float], phi: float) -> None:
-    """Equations 1 and 2, as printed: a stale gradient counts like a fresh one, so nothing is better than ASGD."""
+    """Section IV-C, equations 1 and 2: a stale gradient counts like a fresh one, so nothing beats ASGD."""
     costs = ModeTimes(mode_cost="literal")
     static_s = costs.static_s(times_s, 64, phi)
     half = len(times_s) // 2
@@ -144,21 +144,21 @@ def test_as_printed_asynchronous_updates_always_win(times_s: list[float], phi: f
 
 @given(TIMES, PHI, st.sampled_from(MODE_COSTS))
 def test_one_cluster_is_ssgd(times_s: list[float], phi: float, mode_cost: str) -> None:
-    """Equation 2 with one cluster is equation 1 with all workers."""
+    """Section IV-C, equation 2 with one cluster is equation 1 with all workers."""
     costs, count = ModeTimes(mode_cost=mode_cost), len(times_s)
     one = costs.dynamic_s(times_s, [range(count)], 64, phi)
     assert one == pytest.approx(costs.static_s(times_s, 64, phi)[count])
 
 
 def test_clusters_of_one_are_asgd_as_printed() -> None:
-    """Equations 1 and 2: T = 1, 3, 9, 27, phi 500, batches of 64."""
+    """Section IV-C, equations 1 and 2: T = 1, 3, 9, 27, phi 500, batches of 64."""
     times_s, costs = [1.0, 3.0, 9.0, 27.0], ModeTimes(mode_cost="literal")
     assert costs.dynamic_s(times_s, [[0], [1], [2], [3]], 64, 500) == pytest.approx(5.948437, rel=1e-6)
     assert costs.static_s(times_s, 64, 500)[1] == pytest.approx(5.948437, rel=1e-6)
 
 
 def test_equal_workers_have_no_order_to_interpolate() -> None:
-    """Equation 1 in the published reading: where all are equally fast every update takes as long as one of all."""
+    """Section IV-C, equation 1 as published: where all are equally fast every update takes as long as one of all."""
     assert ModeTimes(mode_cost="published").static_s([2.0] * 3, 64, 0.0) == {1: 2.0, 2: 2.0, 3: 2.0}
 
 
