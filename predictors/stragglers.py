@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 STRAGGLER_FRAC = 0.2
 """STAR, section III: a straggler takes more than 20 % longer than the fastest worker."""
@@ -39,6 +39,24 @@ class StragglerPredictor(Protocol):
 
         A worker without observations is never tagged, nor is the only worker.
         """
+        ...
+
+
+@runtime_checkable
+class PredictsTimes(Protocol):
+    """A straggler predictor that predicts the time of every worker's next iteration, which it takes to last."""
+
+    def seconds(self) -> dict[int, float]:
+        """Predicted seconds of the next iteration, by worker."""
+        ...
+
+
+@runtime_checkable
+class PredictsAhead(Protocol):
+    """A straggler predictor that tells later iterations from the next one."""
+
+    def seconds_ahead(self, first: int, last: int) -> dict[int, tuple[float, ...]]:
+        """Predicted seconds of the iterations from ``first`` to ``last`` ahead (1: the next one), by worker."""
         ...
 
 
