@@ -126,6 +126,13 @@ class Scored(_Tagged, frozen=True, tag=True, gc=False):
     ref_version: int
 
 
+class Measured(_Tagged, frozen=True, tag=True, gc=False):
+    """The squared norm of the weighted sum of gradients that resulted in ``version``."""
+
+    version: int
+    sqr_norm: float
+
+
 class Updated(_Tagged, frozen=True, tag=True, gc=False):
     """Busy time of a server since its last report: its last ``updates`` updates, up to ``version``.
 
@@ -168,6 +175,7 @@ class Apply(_Tagged, frozen=True, tag=True, gc=False):
 
     grads: tuple[int, ...]
     lr_scale: float = 1.0
+    measure: bool = False
 
 
 class Drop(_Tagged, frozen=True, tag=True, gc=False):
@@ -320,6 +328,7 @@ Event = (
     | Evaluated
     | Observed
     | Scored
+    | Measured
     | Updated
     | Scheduling
     | Woke
