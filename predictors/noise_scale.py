@@ -136,7 +136,7 @@ class OnlineNoise:
         self._var = theta * self._var + (1.0 - theta) * terms.var
         self._weight = theta * self._weight + (1.0 - theta)
         self.updates += 1
-        self._version = version
+        self._version, self._now = version, max(version, self._now)
 
     def skip(self) -> None:
         """An update gave no estimate: gradients of several versions, or a single one."""

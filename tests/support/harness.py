@@ -333,7 +333,8 @@ class HeapRun(Recovering, Desk):
         elif outcome != "failed":
             timings = Timings(compute_s=took)
             self.core.receive(
-                t, inputs.GradientArrived(order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+                t,
+                inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0, finite=outcome == "ok"),
             )
 
     # ---- faults ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from itertools import permutations
 import msgspec
 import pytest
 
+from runtime.core import inputs
+from runtime.core.stuck import awaits
 from strategies.protocol import Apply, Measured, Wake
 from tests.support.harness import Desk, Puppet, apply, compute, make_job
 
@@ -81,9 +83,8 @@ def test_what_was_measured_before_a_rollback_is_not_told() -> None:
 
 def test_nobody_waits_for_a_norm() -> None:
     """A job that has nothing else to expect is stuck, since a norm may be lost."""
-    from runtime.core.stuck import awaits
-
     at = desk()
+    at.core.receive(at.t, inputs.Evaluated(0, 0.0, {}))
     at.say(measured(0, 1, 2))
     assert not awaits(at.core)
     at.say(Wake(at_s=99.0, tag="later"))

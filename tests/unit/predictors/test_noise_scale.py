@@ -64,7 +64,8 @@ def test_averages_are_corrected_for_starting_at_zero() -> None:
     assert noise.terms == NoiseTerms(4.0, 8.0)
     noise.update(2, 8, NoiseTerms(1.0, 13.0))
     assert noise.terms == pytest.approx((1.6, 12.0))
-    assert noise.phi_of(4) == pytest.approx((7.5, 0.0))
+    noise.at(5)
+    assert noise.phi_of(4) == pytest.approx((7.5, 3.0))
 
 
 def test_the_ratio_of_averages_is_not_the_average_of_ratios() -> None:

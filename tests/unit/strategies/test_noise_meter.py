@@ -108,8 +108,9 @@ def test_whole_jobs_are_lawful_and_hear_what_they_asked_for() -> None:
     run = run_of(AllGate())
     assert run.core.strategy.measures
     assert unlawful(run) == []
-    asked = [command for command in run.commands if isinstance(command, Apply) and command.measure]
-    assert len(asked) == 0, "the harness reports no norms of gradients"
+    asked = [command.measure for command in run.commands if isinstance(command, Apply)]
+    assert asked[:4] == [True, False, True, False]
+    assert len(run.received(Measured)) in (sum(asked), sum(asked) - 1), "the last may be of the job's last update"
     assert run.core.status == "done"
 
 
