@@ -35,6 +35,7 @@ class Started(_Tagged, frozen=True, tag=True, gc=False):
     """The job's clock starts at this event."""
 
     workers: tuple[int, ...]
+    model_bytes: int | None = None
 
 
 class Arrived(_Tagged, frozen=True, tag=True, gc=False):
