@@ -41,7 +41,8 @@ def fit_times(inputs: Floats, seconds: Floats) -> Coefficients:
 
 def predict_times(coefficients: Coefficients, inputs: Floats) -> Floats:
     """Seconds, float [rows]."""
-    return coefficients.base_s + inputs @ np.array(coefficients[1:])
+    seconds: Floats = coefficients.base_s + inputs @ np.array(coefficients[1:])
+    return seconds
 
 
 def plausible(seconds: Floats, median_s: Floats) -> Floats:

@@ -33,7 +33,9 @@ def rows_of(records: Iterable[Mapping[str, str]]) -> list[NoiseRow]:
             batch, step = int(record["batch_samples"]), int(record["step"])
             rows.append(NoiseRow(record["model"], batch, step, float(record["sqr"]), float(record["var"])))
         except (KeyError, TypeError, ValueError):
-            raise ValueError(f"table: line {number} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py") from None
+            raise ValueError(
+                f"table: line {number} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py"
+            ) from None
     return rows
 
 

@@ -63,4 +63,5 @@ def forecast(name: str, weights: str, histories: Sequence[Received], horizon: in
         ahead = np.einsum("wsv,s->wv", tables, powers / powers.sum())
     else:
         ahead = newest
-    return np.maximum(np.column_stack([np.minimum(ahead[:, 0], 1.0), ahead[:, 1]]), newest / 100)
+    found: Floats = np.maximum(np.column_stack([np.minimum(ahead[:, 0], 1.0), ahead[:, 1]]), newest / 100)
+    return found

@@ -61,7 +61,8 @@ class Learnt:
     def predict(self, inputs: Floats) -> Floats:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return np.exp(np.asarray(self._model.predict(np.log(inputs)), dtype=float))
+            seconds: Floats = np.exp(np.asarray(self._model.predict(np.log(inputs)), dtype=float))
+        return seconds
 
 
 def regressor(name: str) -> Regressor:
