@@ -27,10 +27,10 @@ def inputs_of(samples: Floats, cpu_frac: Floats, num_bytes: Floats, bytes_per_s:
 
 
 def fit_times(inputs: Floats, seconds: Floats) -> Coefficients:
-    """Least squares of relative errors, since stragglers are told by ratios; no coefficient is negative.
+    """Least squares of relative errors, since stragglers are defined by ratios; no coefficient is negative.
 
     Less processor or bandwidth than ever seen must not predict less time, so the fit is scipy's non-negative one. An
-    input that never changed cannot be told from the constant, and its part of the time may go to either.
+    input that never changed cannot be separated from the constant, and its part of the time may go to either.
     """
     design = np.column_stack([np.ones(len(inputs)), inputs]) / seconds[:, None]
     scale = np.linalg.norm(design, axis=0)
@@ -40,7 +40,7 @@ def fit_times(inputs: Floats, seconds: Floats) -> Coefficients:
 
 
 def predict_times(coefficients: Coefficients, inputs: Floats) -> Floats:
-    """Seconds, float [rows]."""
+    """Predicted times of iterations with these inputs, in seconds, float [rows]."""
     seconds: Floats = coefficients.base_s + inputs @ np.array(coefficients[1:])
     return seconds
 

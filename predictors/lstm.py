@@ -104,7 +104,7 @@ def load_lstm(path: str, series: str) -> Lstm:
     except FileNotFoundError:
         raise ValueError(f"weights={place}: no such file; {cure}") from None
     except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError):
-        raise ValueError(f"weights={place}: is no file of weights (.npz); {cure}") from None
+        raise ValueError(f"weights={place}: is not a file of weights (.npz); {cure}") from None
     if str(found.get("format", "")) != FORMAT:
         raise ValueError(f"weights={place}: was not made by scripts/train_predictor.py; {cure}")
     if str(found.get("series", "")) != series:
@@ -127,9 +127,10 @@ def _lstm(found: dict[str, Any], place: Path, series: str, cure: str) -> Lstm:
             head_bias=found["head_bias"].astype(float),
             command=str(found["command"]),
         )
-        tried = whole.roll_out(np.zeros((1, 2, SERIES[series])), 2)
+        fitted = bool((whole.scale > 0).all())
+        fitted = fitted and bool(np.isfinite(whole.roll_out(np.zeros((1, 2, SERIES[series])), 2)).all())
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"weights={place}: has not the arrays of a fitted LSTM ({error}); {cure}") from None
-    if not np.isfinite(tried).all() or not (whole.scale > 0).all():
+    if not fitted:
         raise ValueError(f"weights={place}: is not fitted: weights that are not finite, or scales of zero; {cure}")
     return whole

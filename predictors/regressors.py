@@ -75,7 +75,9 @@ def regressor(name: str) -> Regressor:
             from sklearn.pipeline import make_pipeline
             from sklearn.preprocessing import StandardScaler
 
-            return Learnt(make_pipeline(StandardScaler(), MLPRegressor(LARGE, random_state=0, max_iter=100)))
+            return Learnt(
+                make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=LARGE, random_state=0, max_iter=100))
+            )
         case "lightgbm":
             if find_spec("lightgbm") is None:
                 raise ValueError("regressor=lightgbm: lightgbm is not installed; pip install 'stragglab[ml]'")

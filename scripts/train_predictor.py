@@ -4,12 +4,13 @@ python scripts/train_predictor.py runs/received --series resources --out predict
 python scripts/train_predictor.py runs/received --series deviation --out predictors/fitted/deviation.npz
 
 ``resources`` (predictor ``star``) are the processor share and the bandwidth that every iteration received; the runs
-must be of machines that are modelled or real, since a sleep takes neither. ``deviation`` (``lstm_ratio``) is by how much
-an iteration exceeded the fastest worker's. STAR's network: two layers of 50, a linear head, z-scores of the training data,
-Adam with rate 0.001, batches of 20. It predicts the next value from all before it, in windows of ``--history``.
+must be of machines that are modelled or real, since a sleep takes neither. ``deviation`` (``lstm_ratio``) is by how
+much an iteration exceeded the fastest worker's. STAR's network: two layers of 50, a linear head, z-scores of the
+training data, Adam with rate 0.001, batches of 20. It predicts the next value from all before it, in windows of
+``--history``.
 
-Of every fifth worker nothing is learnt: the errors on its windows are printed, beside those of repeating the last value.
-The file has weights, z-scores and this command; inference needs numpy only. Exit code 0, or 2 for invalid input.
+Of every fifth worker nothing is learnt: the errors on its windows are printed, with those of repeating the last
+value. The file has weights, z-scores and this command; inference needs numpy only. Exit code 0, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def split(series: Sequence[Floats], history: int) -> tuple[Floats, Floats]:
             sets[number % HELD_OUT == HELD_OUT - 1].append(window)
     if not sets[0] or not sets[1]:
         raise ConfigError(
-            f"--history={history}: needs {HELD_OUT} workers or more with longer series than that; give more runs, or longer "
-            "ones"
+            f"--history={history}: needs {HELD_OUT} workers or more with longer series than that; give more runs, or "
+            "longer ones"
         )
     return np.stack(sets[0]), np.stack(sets[1])
 

@@ -27,8 +27,8 @@ Losses = list[tuple[float, int]]
 def timed(run: Run) -> pd.DataFrame:
     """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and what they had.
 
-    That is ``cpu``, ``memory``, ``cpu_frac``, ``bytes_per_s`` and ``samples``; the last but one and two are NaN where
-    the record does not say how much processor time an iteration took, or how large the model is.
+    That is ``cpu``, ``memory``, ``samples``, ``cpu_frac`` (NaN if the record does not say how much processor time an
+    iteration took) and ``bytes_per_s`` (NaN if it does not say how large the model is).
 
     In order of their ends. Full batches only, as in :func:`analysis.measures.work.deviations`. ``begun_s`` is when the
     Compute was carried out, ``t`` when the gradient arrived; ``cpu`` (cores) and ``memory`` (bytes) are the worker's
