@@ -74,6 +74,14 @@ class ScorePart(Input, frozen=True):
     part: Products
 
 
+class NormPart(Input, frozen=True):
+    """A server's part of the squared norm that was asked for under ``ticket``; of a replica: all of it."""
+
+    server: int
+    ticket: int
+    sqr_norm: float
+
+
 class ReferenceReady(Input, frozen=True):
     """All servers hold reference gradient ``number``."""
 
@@ -121,7 +129,7 @@ class Interrupted(Input, frozen=True):
 
 OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
 OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
-OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
+OfTasks = GradientArrived | ServerBusy | ScorePart | NormPart | ReferenceReady | WorkerFailed | Evaluated | Observed
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
 
 
@@ -141,6 +149,7 @@ __all__ = [
     "Input",
     "Interrupted",
     "JobStarted",
+    "NormPart",
     "Observed",
     "OfRecovery",
     "OfTasks",

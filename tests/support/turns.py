@@ -4,8 +4,8 @@
 it is, so that within some dozens of commits each has had its turn; ``--long`` (``make slow``) adds all of them. A test
 that is named in full, ``test_file.py::test_name[its case]``, is run in any case.
 
-A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the same
-file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")``.
+A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the
+same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")``.
 """
 
 from __future__ import annotations

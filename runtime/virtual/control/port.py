@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
@@ -132,5 +133,13 @@ class VirtualPort:
         self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
 
     def _apply(self, order: ApplyOrder, sent_s: float) -> None:
+        parts = [] if order.measure is None else self.learner.sqr_norms(order, self.servers.sizes)
         self.learner.apply(order)
         self.servers.update(sent_s, len(order.grads))
+        for place, part in enumerate(parts):
+            assert order.measure is not None
+            answer = inputs.NormPart(self.servers.numbers[place], order.measure, part)
+            self.servers.measure(place, sent_s, partial(self._answer, answer))
+
+    def _answer(self, answer: inputs.NormPart, at_s: float) -> None:
+        self.clock.at(at_s + self.servers.costs.control_s, MESSAGE, self.tell, answer)
