@@ -217,7 +217,7 @@ class Growing(Strategy):
         if self.version == self.grow_at:
             return [Launch(node=f"server:{server}") for server in new]
         if len(self.joined) == self.num_new and not self.divisions:
-            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0))]
+            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0)[: self.num_new + 1])]
         if self.shrink_at is not None and self.version >= self.shrink_at and len(self.divisions) == 1:
             return [Repartition(servers=(0,))]
         if len(self.divisions) == 2 and self.joined:
