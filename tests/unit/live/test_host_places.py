@@ -83,7 +83,7 @@ def shared_by(hosts: Hosts, latency: Any = "none") -> SharedMachines:
         latency=latency,
         network=True,
         memory=True,
-        allocations=True,
+        allocations="cgroup",
     )
     shared.groups = {"": Group(), **{f"host:{one.number}": Group(f"host-{one.number}") for one in hosts.hosts}}  # type: ignore[dict-item]
     numbers = range(len(hosts.hosts))
