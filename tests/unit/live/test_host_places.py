@@ -101,7 +101,8 @@ def machines_on(hosts: Hosts, shared: SharedMachines | None = None, name: str = 
 
 def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]]) -> Allotter:
     note: Callable[..., None] = lambda kind, **fields: notes.append((kind, fields))  # noqa: E731
-    return Allotter(machines, lambda target: 1.0, lambda node, message: None, note, lambda reason: None)
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    return Allotter(machines, lambda target: 1.0, nothing, nothing, note, nothing)
 
 
 def test_a_newcomer_gets_a_place_on_a_host() -> None:
