@@ -235,18 +235,23 @@ class Resizing:
             case ServerJoined(server=server):
                 return self._carried_out(switch.joined(t, NodeId.server(server)))
             case Denied(node=name):
-                node = NodeId.parse(name)
-                if node.role == "server":
-                    return self._carried_out(switch.gone(t, node))
-                self._withheld |= self._leaving & {node.number}
-                self._leaving.discard(node.number)
-                self._is_gone(node)
+                return self._denied_to(t, NodeId.parse(name))
             case ServerLost(server=server):
                 return self._carried_out(switch.gone(t, NodeId.server(server)))
             case Restored():
                 return self._restored(event)
             case Woke(tag=tag) if tag == TIMER and is_due(t, self._due_s):
                 return self._carried_out(switch.woke(t))
+        return []
+
+    def _denied_to(self, t: float, node: NodeId) -> list[AnyCommand]:
+        """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
+        if node.role == "server":
+            return [] if node in self.fleet.here else self._carried_out(self.switch.gone(t, node))
+        self._withheld |= self._leaving & {node.number}
+        self._leaving.discard(node.number)
+        if node not in self.fleet.here:
+            self._is_gone(node)
         return []
 
     def _joined(self, node: NodeId) -> list[AnyCommand]:
