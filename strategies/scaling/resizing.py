@@ -236,6 +236,8 @@ class Resizing:
                 return self._carried_out(switch.joined(t, NodeId.server(server)))
             case Denied(node=name):
                 node = NodeId.parse(name)
+                if node.role == "server" and node in self.fleet.here:  # its cores were denied, it is not gone
+                    return []
                 if node.role == "server":
                     return self._carried_out(switch.gone(t, node))
                 self._withheld |= self._leaving & {node.number}
