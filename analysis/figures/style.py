@@ -67,6 +67,8 @@ STRATEGY_COLOURS = {
     "static_x": "#44AA99",
     "dynamic_x": "#CC6677",
     "zeno_pp": "#AA4499",
+    "star_h": "#E7298A",
+    "star_ahead": "#F4A6CD",
     "dlrover": "#8C564B",
     "optimus": "#17BECF",
     "or_autoscale": "#BCBD22",

@@ -12,6 +12,7 @@ from strategies.gates.each import EachGate
 from strategies.gates.exactly import ExactlyGate
 from strategies.gates.first_fresh import FirstFreshGate
 from strategies.gates.groups import GroupsGate
+from strategies.gates.modal import ModalGate, Mode
 from strategies.gates.switching import SwitchingGate
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "FirstFreshGate",
     "Gate",
     "GroupsGate",
+    "ModalGate",
+    "Mode",
     "SwitchingGate",
     "Verdict",
 ]

@@ -7,8 +7,9 @@ are queried by their class: :class:`strategies.monitoring.detector.StragglerDete
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from strategies.protocol import NodeId
 
@@ -34,3 +35,28 @@ class FlagsStragglers(Protocol):
     flagged: AbstractSet[int]
     left_out: AbstractSet[int]
     restarted: AbstractSet[NodeId]
+
+
+class Outlook(NamedTuple):
+    """Predicted seconds of the workers' own iterations, in their order, and who is predicted to straggle."""
+
+    times_s: tuple[float, ...]
+    tagged: frozenset[int]
+
+
+@runtime_checkable
+class PredictsStragglers(Protocol):
+    """A detector that predicts iteration times over a horizon, and stragglers by them."""
+
+    def outlook(self, workers: Sequence[int], t: float, lead_s: float = 0.0) -> Outlook | None:
+        """The prediction at time ``t`` for what ``workers`` do ``lead_s`` later; None: nothing to decide by."""
+        ...
+
+
+@runtime_checkable
+class MeasuresNoise(Protocol):
+    """A detector that knows the gradient noise scale."""
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float]:
+        """The noise scale in samples at updates of ``batch_samples``, and how many updates old the measurement is."""
+        ...

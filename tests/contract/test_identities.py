@@ -21,6 +21,7 @@ from strategies.gradient_coding import GradientCoding
 from strategies.lgc import LGC
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
+from strategies.star import Star
 from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
 from strategies.zeno_pp import ZenoPP
@@ -47,6 +48,7 @@ SAME: dict[str, tuple[Make, Make]] = {
     "first k of all": (lambda n: FirstK(k=n), bsp),
     "one cluster": (lambda n: DynamicX(tolerance_frac=1e9, regroup_iters=1, warmup_iters=0), bsp),
     "sync-switch, all bsp": (lambda n: SyncSwitch(bsp_frac=1.0, straggler_policy="none"), bsp),
+    "star, nobody a straggler": (lambda n: Star(straggler_frac=1e9, warmup_iters=0), bsp),
     "naive coding": (lambda n: GradientCoding(scheme="naive", s=0), bsp),
     "cyclic coding, s=0": (lambda n: GradientCoding(scheme="cyclic", s=0), bsp),
     "heter-aware coding, s=0": (lambda n: GradientCoding(scheme="heter_aware", s=0), bsp),

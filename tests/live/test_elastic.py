@@ -73,7 +73,7 @@ def stop(run: Run, role: str, number: int) -> int:
 # ---- growing and shrinking ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", ["bsp", "asp"])
+@pytest.mark.parametrize("rule", [pytest.param("bsp", marks=pytest.mark.long), "asp"])
 def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: str) -> None:
     grow = ("wait 5", "workers 4", "servers 4", "divide 4", "wait 10", "workers 3", *SHRINK, "workers 2", "wait 5")
     run = start("run", *SWITCHING, f"strategy.rule={rule}", "workload.epochs=12", steps(*grow), env=ALLOW).finish()

@@ -38,6 +38,7 @@ from runtime.live.transport.messages import (
     JoinCollective,
     LinkLost,
     Message,
+    NormPart,
     Reconfigure,
     Reduce,
     SaveCheckpoint,
@@ -133,6 +134,9 @@ class Replica:
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
+            if message.order.measure is not None:
+                sqr_norm = self.copy.sqr_norm(message.order, total)
+                self.worker.channel.tell(NormPart(ticket=message.order.measure, sqr_norm=sqr_norm))
             self.copy.step(message.order, total)
         finally:
             self.copy.release(total)

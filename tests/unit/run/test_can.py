@@ -109,7 +109,10 @@ def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--config-dir", str(tmp_path), "strategy=needy", "straggler=none"]
 
 
-@pytest.mark.parametrize(("line", "command", "reason"), REFUSALS)
+@pytest.mark.parametrize(
+    ("line", "command", "reason"),
+    [pytest.param(*case, marks=[pytest.mark.long] if number % 4 else []) for number, case in enumerate(REFUSALS)],
+)
 def test_a_strategy_that_needs_it_is_refused_in_one_line(
     line: str, command: str, reason: str, needy: list[str], tmp_path: Path
 ) -> None:

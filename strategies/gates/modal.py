@@ -1,0 +1,131 @@
+"""Gate ``modal``: all, each, exactly x or groups, with a change at any time that keeps what has arrived (STAR)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import msgspec
+
+from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.protocol import Grad
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """Which gradients make an update: any ``x`` of all workers' (None: those of all), or those of a whole group.
+
+    ``Mode()`` is SSGD (``AllGate``), ``Mode(x=1)`` ASGD (``EachGate``), any other x static x-order (``ExactlyGate``),
+    ``groups`` dynamic x-order (``GroupsGate``). The two exclude each other.
+    """
+
+    x: int | None = None
+    groups: tuple[tuple[int, ...], ...] | None = None
+
+    def __str__(self) -> str:
+        """``ssgd``, ``asgd``, ``static 3`` or ``dynamic 3 2 1``, the sizes of the groups."""
+        if self.groups is not None:
+            return "dynamic " + " ".join(str(len(group)) for group in self.groups)
+        return "ssgd" if self.x is None else "asgd" if self.x == 1 else f"static {self.x}"
+
+
+SSGD, ASGD = Mode(), Mode(x=1)
+
+
+@final
+@dataclass(kw_only=True)
+class ModalGate:
+    """Workers are divided into places: one for all of them, or one for each group.
+
+    Gradients wait at the place of their worker, oldest first, until there are as many as the mode needs, or as many as
+    can still arrive. A worker waits for the update that its gradient is part of, and nothing is dropped. A worker that
+    is new computes at once: as a member like all others, or as a group of its own.
+
+    A gradient that waits, and a Compute in progress, move with their worker when the mode changes.
+    """
+
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Begin with SSGD; a schedule changes the mode."""
+        self.mode = SSGD
+        self.members = set[int]()
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All workers compute, in the present mode."""
+        self.members = set(workers)
+        self.computing = set(workers)
+        self.lost_work: set[int] = set()
+        self.buffer: list[Grad] = []
+        self._divide()
+        return tuple(sorted(workers))
+
+    def arrived(self, grad: Grad) -> Verdict:
+        """Buffer it; it may complete an update of its place."""
+        self.computing.discard(grad.worker)
+        self.buffer.append(grad)
+        return self._test(self.place.get(grad.worker, 0))
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        """A worker that restarts is waited for; without one that left, fewer gradients may suffice."""
+        if restarting:
+            self.lost_work |= self.computing & {worker}
+            return NOTHING
+        for crowd in (self.members, self.computing, self.lost_work):
+            crowd.discard(worker)
+        return self._test(self.place.get(worker, 0))
+
+    def joined(self, worker: int) -> Verdict:
+        """A returning worker repeats the work that it lost, if any; a new one computes at once."""
+        if worker in self.members and worker not in self.lost_work:
+            return NOTHING
+        if worker not in self.members:
+            self.members.add(worker)
+            self.place[worker] = 0 if self.mode.groups is None else max(self.place.values(), default=-1) + 1
+        self.computing.add(worker)
+        self.lost_work.discard(worker)
+        return Verdict(go=(worker,))
+
+    def switch(self, mode: Mode) -> list[Verdict]:
+        """Change to ``mode``; return the updates that this completes, in order.
+
+        The buffer may hold several: twice x gradients and more, if groups were larger than x.
+        """
+        self.mode = mode
+        self._divide()
+        verdicts = list[Verdict]()
+        for place in sorted(set(self.place.values())):
+            while (verdict := self._test(place)) != NOTHING:
+                verdicts.append(verdict)
+        return verdicts
+
+    def _divide(self) -> None:
+        """A place for everybody: a member that no group names is one by itself, a worker that left is in the first."""
+        groups: Iterable[Iterable[int]] = [self.members]
+        if self.mode.groups is not None:
+            present = [self.members.intersection(group) for group in self.mode.groups]
+            alone = self.members.difference(*self.mode.groups)
+            groups = [group for group in [*present, *({worker} for worker in sorted(alone))] if group]
+        self.place = dict.fromkeys((grad.worker for grad in self.buffer), 0)
+        self.place |= {worker: place for place, group in enumerate(groups) for worker in group}
+
+    def _test(self, place: int) -> Verdict:
+        waiting = [grad for grad in self.buffer if self.place.get(grad.worker, 0) == place]
+        coming = sum(self.place[worker] == place for worker in self.computing)
+        needed = len(waiting) + coming
+        if self.mode.x is not None:
+            needed = min(self.mode.x, needed)
+        if not waiting or len(waiting) < needed:
+            return NOTHING
+        update = waiting[:needed]
+        used = {grad.id for grad in update}
+        self.buffer = [grad for grad in self.buffer if grad.id not in used]
+        go = self.members.intersection(grad.worker for grad in update) - self.computing
+        go -= {grad.worker for grad in self.buffer}  # who left, came back and delivered again
+        self.computing |= go
+        return Verdict(apply=by_worker(update), go=tuple(sorted(go)))
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The mode, and the number of waiting gradients."""
+        return {"mode": str(self.mode), "arrived": len(self.buffer)}

@@ -1,0 +1,196 @@
+"""STAR's schedule: predict, tag, cost all modes, change to the best after an update (sections IV-B, IV-C; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, final
+
+from strategies.checks import check_number, check_whole
+from strategies.gates.base import Verdict
+from strategies.gates.modal import SSGD, ModalGate, Mode
+from strategies.hooks import Order, Peers, State
+from strategies.modes.choice import Choice, Decision, Groups
+from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
+from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.nodes.pause import Pause
+from strategies.nodes.timers import is_due
+from strategies.protocol import AnyCommand, AnyEvent, Arrived, Command, Grad, Lost, Restored, Started, Wake, Woke
+
+
+class Change(NamedTuple):
+    """A mode that has been chosen, to be taken with the first update from ``ready_s`` on."""
+
+    mode: Mode
+    ready_s: float
+
+
+@final
+@dataclass(kw_only=True)
+class ModeChooser:
+    """Chooses a mode when the stragglers or the clusters change, and from time to time while there are stragglers.
+
+    A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
+    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the first
+    update after the decision (an update during the pause is enough, as nobody has begun to compute since). Without
+    stragglers it is SSGD, which needs no decision.
+
+    Attributes:
+        choice: the candidates, and how one is chosen.
+        predict_every_iters: iterations of every worker on average from one prediction to the next.
+        redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
+        cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
+        decision_s: seconds that a decision takes.
+        pause: whether workers wait for it.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
+
+    choice: Choice = field(default_factory=Choice)
+    predict_every_iters: int = 1
+    redecide_iters: int = 10
+    cluster_frac: float = 0.2
+    decision_s: float = 0.97
+    pause: bool = True
+
+    def __post_init__(self) -> None:
+        check_whole("predict_every_iters", self.predict_every_iters, 1)
+        check_whole("redecide_iters", self.redecide_iters, 1)
+        check_number("cluster_frac", self.cluster_frac, 0.0)
+        check_number("decision_s", self.decision_s, 0.0)
+        if not isinstance(self.pause, bool):
+            raise ValueError(f"pause={self.pause}: must be true or false")
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """``Wake`` only if there is a pause to end."""
+        return frozenset({Wake}) if self.pause and self.decision_s else frozenset()
+
+    def meet(self, peers: Peers) -> None:
+        """Keep the gate, the predictions and the noise scale."""
+        self._gate = peers.one(ModalGate)
+        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        """Reset: SSGD, and nothing is decided."""
+        self._gate.mode = SSGD
+        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
+        self._pause = Pause()
+        self._change: Change | None = None
+        self._updated = self._at_boundary = False
+        self._arrived = self._iters = 0
+        self._seen: tuple[frozenset[int], Groups] | None = None
+        self._decisions = self._switches = 0
+        self.decision: Decision | None = None
+        self._said = ""
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Note lost workers; after a restore training begins in the mode chosen last, without a pause."""
+        self._updated = False
+        match event:
+            case Lost():
+                self._pause.gone(event.worker)
+            case Restored():
+                self._pause = Pause()
+                if self._change is not None:
+                    self._gate.mode, self._change = self._change.mode, None
+                    self._switches += 1
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Note that this event makes an update, with which the mode may change."""
+        self._updated = True
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
+        """Change the mode if it is time, then predict and decide if it is time for that."""
+        answers: list[Verdict | AnyCommand] = [*self._taken(event.t)]
+        if isinstance(event, Arrived) and event.grad.samples:
+            self._arrived += 1
+            if self._arrived >= self.predict_every_iters * len(self._gate.members) and not self._is_deciding():
+                self._arrived = 0
+                self._iters += self.predict_every_iters
+                answers += self._looked(event.t)
+        return answers
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """Hold Computes during a decision, and release them when it is made."""
+        commands = self._pause.hold(commands)
+        if not isinstance(event, Woke):
+            return commands
+        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def _is_deciding(self) -> bool:
+        return self._change is not None or self._pause.until_s is not None
+
+    def _looked(self, t: float) -> Sequence[Verdict | AnyCommand]:
+        """Predict, and decide if there is something new or nothing was decided for long."""
+        workers = tuple(sorted(self._gate.members))
+        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self.decision_s)
+        if outlook is None:
+            return ()
+        if not outlook.tagged:
+            self._seen = None
+            if self._gate.mode == SSGD:
+                return ()
+            self._said = f"{t:.6g} s: no stragglers; ssgd, was {self._gate.mode}"
+            return self._changing_to(SSGD, t, t)
+        clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
+        groups = tuple(tuple(workers[index] for index in group) for group in clusters)
+        if self._seen == (outlook.tagged, groups) and self._iters < self.redecide_iters:
+            return ()
+        self._seen, self._iters = (outlook.tagged, groups), 0
+        return self._decided(t, workers, outlook, groups)
+
+    def _decided(
+        self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups
+    ) -> Sequence[Verdict | AnyCommand]:
+        """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
+        before, times_s, batch = self._gate.mode, outlook.times_s, self._batch_samples
+        phi, age = self._noise.phi_of(batch * len(workers))
+        mode_s = self.choice.priced(workers, times_s, groups, batch, phi, before)
+        chosen, why = self.choice.chosen(mode_s, before, len(workers))
+        self.decision = Decision(
+            t=t,
+            workers=workers,
+            times_s=times_s,
+            tagged=tuple(sorted(outlook.tagged)),
+            phi_samples=phi,
+            phi_age_updates=age,
+            mode_s=mode_s,
+            before=before,
+            chosen=chosen,
+            why=why,
+        )
+        self._decisions += 1
+        self._said = f"{self.decision} ({self.choice.costs})"
+        answers: list[Verdict | AnyCommand] = []
+        if self.needs:
+            self._pause.until_s = t + self.decision_s
+            answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
+        if chosen != before:
+            answers += self._changing_to(chosen, t, t + self.decision_s)
+        return answers
+
+    def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
+        self._change, self._at_boundary = Change(mode, ready_s), False
+        return self._taken(t)
+
+    def _taken(self, t: float) -> Sequence[Verdict]:
+        """The updates that the change completes, if it is due: with an update, or if nobody computes since the last."""
+        if self._change is None:
+            return ()
+        self._at_boundary |= self._updated
+        paused = self._pause.until_s is not None
+        if not is_due(t, self._change.ready_s) or not (self._updated or (paused and self._at_boundary)):
+            return ()
+        mode, self._change = self._change.mode, None
+        self._switches += 1
+        return self._gate.switch(mode)
+
+    def log_state(self) -> State:
+        """The numbers of decisions and of changes, and the last decision with its numbers."""
+        return {"decisions": self._decisions, "switches": self._switches, "decision": self._said}

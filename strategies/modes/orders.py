@@ -1,0 +1,124 @@
+"""How often x of the workers make an update, and how stale their gradients are, by simulation (pure).
+
+Each worker computes for its own time. The x earliest that have finished make an update and begin again then; the others
+keep what they have. Times are whole hundredths of the fastest worker's, so that workers who finish together are taken
+by their number, without rounding errors deciding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+TICKS = 100
+"""Ticks in the fastest worker's time: times are rounded to 1 % of it."""
+MOST_TICKS = 10**8
+"""Of one iteration: slower is slow enough."""
+ROUNDS = 30
+"""Iterations of every worker, on average, over which is averaged ..."""
+LEAST_UPDATES = 200
+"""... and updates at least."""
+COLD_FRAC = 0.25
+"""The part of the updates that is left out at the beginning: all workers begin together, which does not last."""
+
+Interval = tuple[float, float]
+"""Mean time between updates, and mean square of the staleness of their gradients."""
+
+
+def order_intervals(times_s: Sequence[float], sizes: Sequence[int]) -> list[Interval]:
+    """(seconds between updates, mean squared staleness in updates) of an update of any x gradients, for each x.
+
+    Exact for x = 1 and for all workers; for the others averages of a finite simulation, held within what is
+    true of any times: seconds grow with x, and x gradients take at least x times as long as one.
+
+    Args:
+        times_s: iteration times of the workers, above zero.
+        sizes: values of x in ascending order, from 1 to the number of workers.
+    """
+    fastest_s, count = min(times_s), len(times_s)
+    ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
+    between = [x for x in sizes if 1 < x < count]
+    found = dict(zip(between, simulated(ticks, tuple(between)), strict=True))
+    single, longest_s = single_interval(times_s), max(times_s)
+    intervals, least_s = list[Interval](), 0.0
+    for x in sizes:
+        if x == count:
+            intervals.append((longest_s, 0.0))
+        elif x == 1:
+            intervals.append(single)
+        else:
+            update_ticks, sqr_staleness = found[x]
+            least_s = max(least_s, x * single[0], update_ticks * fastest_s / TICKS)
+            intervals.append((min(least_s, longest_s), sqr_staleness))
+    return intervals
+
+
+def single_interval(times_s: Sequence[float]) -> Interval:
+    """The same where every gradient is an update (asynchronous): known without a simulation.
+
+    During an iteration of t seconds a worker that takes s makes t / s updates on average: one of the two whole
+    numbers next to it, at a phase that is as good as random.
+    """
+    times = np.asarray(times_s, dtype=float)
+    ratios = times[:, None] / times[None, :]
+    np.fill_diagonal(ratios, 0.0)
+    odd = ratios - np.floor(ratios)
+    sqr_staleness = ratios.sum(axis=1) ** 2 + (odd * (1 - odd)).sum(axis=1)
+    rates = 1.0 / times
+    return float(1.0 / rates.sum()), float((rates * sqr_staleness).sum() / rates.sum())
+
+
+@lru_cache(maxsize=1024)
+def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Interval, ...]:
+    """(ticks between updates, mean squared staleness) for each x of ``sizes``, which ascend.
+
+    All x are simulated side by side, an update of each at a time; small x need more updates, and continue alone.
+    """
+    if not sizes:
+        return ()
+    count = len(ticks)
+    bits = count.bit_length()  # a key is a time and, in its last bits, the worker's number: all keys differ
+    own = (np.array(ticks, dtype=np.int64) << bits) + np.arange(count)
+    x = np.array(sizes)
+    lengths = np.maximum(LEAST_UPDATES, np.ceil(ROUNDS * count / x)).astype(int)
+    updates = int(lengths[0])
+    ends = np.zeros((updates, len(sizes)), dtype=np.int64)
+    taken = np.zeros((updates, len(sizes), count), dtype=bool)
+    keys = np.tile(own, (len(sizes), 1))
+    for update in range(updates):
+        rows = int(np.searchsorted(-lengths, -update))  # those that need this update
+        active = keys[:rows]
+        last = np.sort(active, axis=1)[np.arange(rows), x[:rows] - 1][:, None]
+        done = np.less_equal(active, last, out=taken[update, :rows])
+        now = last >> bits
+        ends[update, :rows] = now[:, 0]
+        np.copyto(active, (now << bits) + own, where=done)
+    return tuple(
+        (_slope(ends[:length, row]), _sqr_staleness(taken[:length, row])) for row, length in enumerate(lengths.tolist())
+    )
+
+
+def _slope(ends: NDArray[np.int64]) -> float:
+    """Ticks per update: the least-squares line through the ends, which depends little on where it is cut off."""
+    warm = ends[int(COLD_FRAC * len(ends)) :].astype(float)
+    place = np.arange(len(warm)) - (len(warm) - 1) / 2
+    return float(place @ warm / (place @ place))
+
+
+def _sqr_staleness(taken: NDArray[np.bool_]) -> float:
+    """Mean square over gradients, from the updates between two of the same worker; weighted by its rate.
+
+    ``taken[update, worker]``: whether the update has a gradient of the worker.
+    """
+    worker, update = np.nonzero(taken.T)
+    same = worker[1:] == worker[:-1]
+    gaps, owner = np.diff(update)[same], worker[1:][same]
+    count = np.bincount(owner)
+    known = count > 0
+    total = np.bincount(owner, gaps)[known]
+    squares = np.bincount(owner, (gaps - 1.0) ** 2)[known]
+    rate = count[known] / total  # of updates that have a gradient of this worker
+    return float((rate * squares / count[known]).sum() / rate.sum())

@@ -1,0 +1,136 @@
+"""What a mode costs: seconds per unit of progress, from predicted iteration times and the noise scale (pure).
+
+Source: STAR, equations 1 to 3. An update of M samples makes 1 / (1 + phi / M) of the progress that one of infinitely
+many would make, phi being the gradient noise scale; so a unit of progress takes 1 + phi / M updates.
+
+As printed, the equations count a stale gradient as much as a fresh one. Then asynchronous updates win whatever the
+times are: x workers cannot be waited for in less than x times the mean interval of single gradients. Therefore
+``priced`` multiplies the updates by 1 + kappa times the mean square of their staleness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from strategies.checks import check_choice, check_number
+from strategies.modes.orders import order_intervals
+
+MODE_COSTS = ("priced", "literal", "published", "order")
+
+
+class Price(NamedTuple):
+    """Mean seconds between updates, and the mean square of their gradients' staleness, in updates."""
+
+    update_s: float
+    sqr_staleness: float
+
+
+def updates_per_progress(samples: float, phi_samples: float) -> float:
+    """Updates of so many samples that make one unit of progress, with a noise scale of ``phi_samples``."""
+    return 1.0 + phi_samples / samples
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ModeTimes:
+    """Seconds per unit of progress of every mode of a parameter-server job.
+
+    ``times_s`` are the predicted iteration times of all workers, each of whom computes ``batch_samples``.
+
+    Attributes:
+        mode_cost: how updates are timed and priced. ``priced``: by simulation, staleness costs (the default);
+            ``literal``: by simulation, staleness costs nothing (the equations as printed); ``published``: an update of
+            x takes the time of the x-th fastest worker, mapped linearly to the range from one gradient's interval to
+            the slowest worker's time (STAR's code), staleness costs nothing; ``order``: it takes the x-th smallest time
+            (another reading of the text), staleness costs nothing.
+        kappa: price of one unit of squared staleness, for ``priced``. 0.14 fits STAR's figure 16 (x = 1, 2, 4, 8 of
+            eight equal workers) where noise dominates.
+    """
+
+    mode_cost: str = "priced"
+    kappa: float = 0.14
+
+    def __post_init__(self) -> None:
+        check_choice("mode_cost", self.mode_cost, *MODE_COSTS)
+        check_number("kappa", self.kappa, 0.0)
+
+    def __str__(self) -> str:
+        """As a decision's record says it."""
+        return f"priced, kappa {self.kappa:g}" if self.mode_cost == "priced" else self.mode_cost
+
+    def static_s(
+        self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
+    ) -> dict[int, float]:
+        """T_x of equation 1 by x: an update of any x gradients. ``sizes``: the values of x; none: all."""
+        sizes = sizes or range(1, len(times_s) + 1)
+        prices = self._prices(times_s, sizes)
+        return {
+            x: updates_per_progress(x * batch_samples, phi_samples)
+            * self._staleness(price.sqr_staleness)
+            * price.update_s
+            for x, price in zip(sizes, prices, strict=True)
+        }
+
+    def dynamic_s(
+        self,
+        times_s: Sequence[float],
+        groups: Sequence[Sequence[int]],
+        batch_samples: float,
+        phi_samples: float,
+    ) -> float:
+        """T_d of equation 2: every group of workers, given by their indices, makes updates of its own.
+
+        The progress of all groups adds up. A group is stale by the updates that the others make during its own.
+        """
+        longest_s = [max(times_s[worker] for worker in group) for group in groups]
+        progress = 0.0
+        for group, update_s in zip(groups, longest_s, strict=True):
+            staleness = sum(update_s / other_s for other_s in longest_s) - 1.0
+            updates = updates_per_progress(len(group) * batch_samples, phi_samples)
+            progress += 1.0 / (updates * self._staleness(staleness**2) * update_s)
+        return 1.0 / progress
+
+    def _staleness(self, sqr_staleness: float) -> float:
+        return 1.0 + self.kappa * sqr_staleness if self.mode_cost == "priced" else 1.0
+
+    def _prices(self, times_s: Sequence[float], sizes: Sequence[int]) -> list[Price]:
+        if self.mode_cost in ("priced", "literal"):
+            return [Price(*interval) for interval in order_intervals(times_s, sizes)]
+        ordered = sorted(times_s)
+        if self.mode_cost == "order":
+            return [Price(ordered[x - 1], 0.0) for x in sizes]
+        low, high = 1.0 / sum(1.0 / time_s for time_s in ordered), ordered[-1]
+        width_s = high - ordered[0]
+        part = [(ordered[x - 1] - ordered[0]) / width_s if width_s > 0 else 1.0 for x in sizes]
+        return [Price(low + (high - low) * one, 0.0) for one in part]
+
+
+def ring_s(
+    times_s: Sequence[float],
+    removed: int,
+    wait_s: float,
+    batch_samples: float,
+    phi_samples: float,
+    removed_s: Sequence[float] | None = None,
+) -> float:
+    """T_a of equation 3: seconds per unit of progress of a ring without its ``removed`` slowest workers.
+
+    Those are children of ring workers, who wait ``wait_s`` for them; who has delivered by then counts.
+
+    Args:
+        times_s: predicted iteration times.
+        removed: how many workers leave the ring, fewer than there are.
+        wait_s: seconds that parents wait.
+        batch_samples: samples of every worker.
+        phi_samples: the noise scale.
+        removed_s: seconds until each removed worker has delivered to its parent, fastest first; None: its iteration
+            time.
+    """
+    ordered = sorted(times_s)
+    ring = ordered[: len(ordered) - removed]
+    round_s = ring[-1] + wait_s
+    late = ordered[len(ring) :] if removed_s is None else removed_s
+    members = len(ring) + sum(time_s <= round_s for time_s in late)
+    return updates_per_progress(members * batch_samples, phi_samples) * round_s

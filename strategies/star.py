@@ -1,0 +1,99 @@
+"""STAR-H: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
+from strategies.gates import ModalGate
+from strategies.modes.choice import MODES, Choice
+from strategies.modes.chooser import ModeChooser
+from strategies.modes.times import ModeTimes
+from strategies.monitoring.fixed_noise import FixedNoise
+from strategies.monitoring.predicted import PredictedTimes
+
+
+@final
+@dataclass(kw_only=True)
+class Star(Composition):
+    """SSGD without stragglers; with some, the best of SSGD, ASGD, static and dynamic x-order by a heuristic.
+
+    Source: STAR, sections IV-A to IV-C1 (STAR-H), for one job with parameter servers. Decided at ``Arrived``: after
+    every ``predict_every_iters`` iterations of all workers on average their next times are predicted, and who exceeds
+    the fastest by ``straggler_frac`` is tagged. When tags or clusters change, and every ``redecide_iters`` while
+    somebody is tagged, the time per unit of progress of every mode is computed (:mod:`strategies.modes.times`); the
+    best is taken with the next update. What waits is kept. Batches stay B / N, the rate follows the share of the global
+    batch. Nobody begins to compute while a decision is made (``pause``); without, it is made that much ahead (STAR-).
+
+    Departures: times are predicted from past times, not from resources; the noise scale is a number; staleness has a
+    price, because the printed equations always choose ASGD. Prevention, placement and trees are not in this strategy.
+
+    Attributes:
+        predictor: a name of ``predictors.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
+        predictor_settings: settings of the predictor that differ from its defaults.
+        history_iters: iterations of a worker whose median bounds its predictions (to 0.2 and 5 times).
+        horizon_iters: iterations ahead that are predicted.
+        predict_every_iters: iterations of every worker on average from one prediction to the next.
+        redecide_iters: iterations of every worker on average after which is decided again while somebody is tagged.
+        straggler_frac: part of the fastest worker's time by which a straggler's exceeds it.
+        cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
+        modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
+            without the last it is /DS.
+        mode_cost: see :class:`strategies.modes.times.ModeTimes`.
+        kappa: price of a squared staleness of one update, for ``mode_cost: priced``.
+        phi: gradient noise scale in samples.
+        min_gain_frac: part by which a mode must be better than the present one.
+        decision_s: seconds that a decision takes.
+        pause: whether workers wait for a decision.
+        warmup_iters: first iterations of a process that are ignored.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
+        lr_rule: see :mod:`strategies.weights`.
+    """
+
+    predictor: str = "ema"
+    predictor_settings: Mapping[str, Any] = field(default_factory=dict)
+    history_iters: int = 100
+    horizon_iters: int = 30
+    predict_every_iters: int = 1
+    redecide_iters: int = 10
+    straggler_frac: float = 0.2
+    cluster_frac: float = 0.2
+    modes: Sequence[str] = MODES
+    mode_cost: str = "priced"
+    kappa: float = 0.14
+    phi: float = 300.0
+    min_gain_frac: float = 0.0
+    decision_s: float = 0.97
+    pause: bool = True
+    warmup_iters: int = 3
+    data: str = "dynamic"
+    lr_rule: str = "batch_linear"
+
+    def compose(self) -> Parts:
+        """A gate with modes, predicted times, a noise scale, and the schedule that chooses by them."""
+        times = PredictedTimes(
+            predictor=self.predictor,
+            settings=self.predictor_settings,
+            straggler_frac=self.straggler_frac,
+            history_iters=self.history_iters,
+            horizon_iters=self.horizon_iters,
+            warmup_iters=self.warmup_iters,
+        )
+        costs = ModeTimes(mode_cost=self.mode_cost, kappa=self.kappa)
+        schedule = ModeChooser(
+            choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=costs),
+            predict_every_iters=self.predict_every_iters,
+            redecide_iters=self.redecide_iters,
+            cluster_frac=self.cluster_frac,
+            decision_s=self.decision_s,
+            pause=self.pause,
+        )
+        return Parts(
+            gate=ModalGate(),
+            detectors={"times": times, "noise": FixedNoise(phi=self.phi)},
+            schedule=schedule,
+            lr_rule=self.lr_rule,
+        )

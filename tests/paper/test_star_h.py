@@ -1,0 +1,268 @@
+"""STAR-H against its source: sections IV-A to IV-C1 and the ablations of section V-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.core.job import ComputeOrder
+from strategies.bsp import BSP
+from strategies.gates.modal import ASGD, SSGD, Mode
+from strategies.modes.choice import MODES, Choice, static_sizes
+from strategies.modes.times import ModeTimes
+from strategies.protocol import Apply, Wake
+from strategies.star import Star
+from tests.support.faults import Crash
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
+
+FOUR = (1.0, 1.0, 1.0, 4.0)
+DATA = st.sampled_from(["dynamic", "even"])
+
+
+def eager(**changes: Any) -> Star:
+    """Last times as predictions, from the first on, and decisions that take no time."""
+    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0, **changes}
+    return Star(**settings)
+
+
+def slow_from(begin: int, end: int) -> Callable[[int, ComputeOrder], float]:
+    """Worker 3 takes 4 s in its iterations from ``begin`` to ``end``, all else takes 1 s."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        iterations[worker] += 1
+        return 4.0 if worker == 3 and begin <= iterations[3] < end else 1.0
+
+    return seconds
+
+
+def job(**changes: Any) -> Any:
+    """Batches of 128, as in the worked numbers."""
+    return make_job(**{"global_batch_samples": 512, "max_time_s": 60.0, **changes})
+
+
+def run_of(strategy: Star, seconds: Any = FOUR, **changes: Any) -> HeapRun:
+    return HeapRun(strategy, job(**changes), list(seconds) if isinstance(seconds, tuple) else seconds).run()
+
+
+def sizes(run: HeapRun, begin_s: float = 0.0, end_s: float = 1e9) -> set[int]:
+    """How many gradients the updates of a time have."""
+    return {len(order.grads) for t, order, _ in run.applied if begin_s < t <= end_s}
+
+
+def decision(run: HeapRun) -> Any:
+    return run.core.strategy.parts.schedule.decision  # type: ignore[attr-defined]
+
+
+# ---- the choice -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times_s", "phi", "mode_cost", "best"),
+    [
+        (FOUR, 1000.0, "literal", ASGD),
+        (FOUR, 1000.0, "published", Mode(x=3)),
+        (FOUR, 1000.0, "priced", Mode(groups=((0, 1, 2), (3,)))),
+        (FOUR, 100.0, "priced", Mode(groups=((0, 1, 2), (3,)))),
+        ((1.0,) * 7 + (1.25,), 1000.0, "priced", Mode(x=4)),
+    ],
+)
+def test_the_mode_with_the_least_time_per_progress(
+    times_s: tuple[float, ...], phi: float, mode_cost: str, best: Mode
+) -> None:
+    """Section IV-C1, STAR-H: the worked numbers of equations 1 and 2 and the mode that they choose."""
+    count = len(times_s)
+    groups = (tuple(range(count - 1)), (count - 1,))
+    choice = Choice(costs=ModeTimes(mode_cost=mode_cost))
+    mode_s = choice.priced(range(count), times_s, groups, 128, phi)
+    assert list(mode_s.values()) == sorted(mode_s.values())
+    assert len(mode_s) == count + 1
+    assert choice.chosen(mode_s, SSGD, count) == (best, "")
+
+
+def test_ties_go_to_the_larger_x_and_to_static() -> None:
+    """Beyond the paper: where it costs the same, the fresher gradients. Without noise and with equal times every update
+    takes as long, if it takes the x-th smallest time."""
+    choice = Choice(modes=["static", "dynamic"], costs=ModeTimes(mode_cost="order"))
+    mode_s = choice.priced(range(4), (1.0,) * 4, ((0, 1, 2, 3),), 128, 0.0, present=ASGD)
+    assert list(mode_s) == [Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2, 3),))]
+
+
+@pytest.mark.parametrize(("min_gain_frac", "chosen"), [(0.0, Mode(x=3)), (0.2, Mode(x=3)), (0.21, Mode(x=2))])
+def test_a_small_gain_is_no_reason_to_change(min_gain_frac: float, chosen: Mode) -> None:
+    """Beyond the paper: with updates of two (5.241) those of three (4.175) gain 20.3 %."""
+    choice = Choice(modes=["static"], min_gain_frac=min_gain_frac)
+    mode_s = choice.priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000, present=Mode(x=2))
+    assert choice.chosen(mode_s, Mode(x=2), 4)[0] == chosen
+
+
+@pytest.mark.parametrize(
+    ("modes", "found"),
+    [
+        (MODES, 5),
+        (("ssgd", "asgd"), 2),
+        (("ssgd", "asgd", "static"), 4),
+    ],
+)
+def test_ablations_leave_candidates_out(modes: Sequence[str], found: int) -> None:
+    """Section V-C: /xS is SSGD and ASGD only, /DS has no dynamic x-order."""
+    mode_s = Choice(modes=modes).priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000)
+    assert len(mode_s) == found
+
+
+def test_with_many_workers_not_all_updates_are_tried() -> None:
+    """Beyond the paper: powers of two and the bounds of clusters."""
+    groups = (tuple(range(70)), tuple(range(70, 100)))
+    assert static_sizes(100, groups) == [2, 4, 8, 16, 32, 64, 70]
+    assert static_sizes(5, ()) == [2, 3, 4]
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_straggler_gets_updates_of_its_own() -> None:
+    """Section IV-C1: 1, 1, 1, 4 s: one round of all, by which the times are known; then dynamic x-order, 3 and 1."""
+    run = run_of(eager())
+    assert sizes(run, 0, 4) == {4}
+    three = [t for t, order, _ in run.applied if len(order.grads) == 3]
+    assert three == [float(t) for t in range(5, 61)]
+    assert sizes(run, 4) == {3, 1}
+    assert str(decision(run).chosen) == "dynamic 3 1"
+
+
+@pytest.mark.parametrize(("modes", "made"), [(("ssgd", "asgd"), {1}), (("ssgd", "asgd", "static"), {3})])
+def test_ablations_take_the_best_that_is_left(modes: Sequence[str], made: set[int]) -> None:
+    """Section V-C: 8.76 of ASGD against 11.81 of SSGD; 4.17 with updates of three."""
+    assert sizes(run_of(eager(modes=modes)), 5) == made
+
+
+def test_without_stragglers_it_is_ssgd_again() -> None:
+    """Section IV-A: worker 3 is slow from its 10th to its 14th iteration."""
+    run = run_of(eager(), slow_from(10, 15))
+    assert sizes(run, 0, 13) == {4}
+    assert sizes(run, 13, 29) == {3, 1}
+    assert sizes(run, 35) == {4}
+    assert run.core.strategy.log_state()["switches"] == 2
+
+
+def test_an_asynchronous_job_is_synchronous_again() -> None:
+    """Section IV-A, out of ASGD: no gradient is lost at the change."""
+    run = run_of(eager(mode_cost="literal"), slow_from(10, 15))
+    assert sizes(run, 14, 25) == {1}
+    assert sizes(run, 40) == {4}
+    assert unlawful(run) == []
+
+
+def test_nobody_begins_to_compute_during_a_decision() -> None:
+    """Section IV-C1, STAR-H: "pauses the training": known at 4 s, decided at 4.5."""
+    run = run_of(eager(decision_s=0.5, redecide_iters=1000))
+    assert [command.at_s for command in run.commands if isinstance(command, Wake)] == [4.5]
+    assert [t for t, order, _ in run.applied][:3] == [4.0, 5.5, 6.5]
+    assert sizes(run, 4) == {3, 1}
+
+
+def test_a_decision_ahead_lets_training_go_on() -> None:
+    """Section V, STAR-: known at 4 s, and decided at 4.5 while the next round is computed in the old mode; it is used
+    from the first update after that on."""
+    strategy = eager(decision_s=0.5, pause=False)
+    run = run_of(strategy)
+    assert Wake not in strategy.needs
+    assert [(t, len(order.grads)) for t, order, _ in run.applied][:4] == [(4.0, 4), (8.0, 4), (9.0, 3), (10.0, 3)]
+
+
+def test_a_decision_in_the_middle_of_a_round_waits_for_its_update() -> None:
+    """Section IV-C1: a change of mode is one of the next update. Workers 0 to 2 finish their second iteration 1 s after
+    the first round, at 5 s; worker 3, slow for the first time, at 8."""
+    run = run_of(eager(predict_every_iters=1, decision_s=0.25), slow_from(2, 1000))
+    applied = [(t, len(order.grads)) for t, order, _ in run.applied]
+    assert applied[:2] == [(1.0, 4), (5.0, 4)]
+    assert applied[2] == (6.25, 3)
+
+
+def test_fixed_durations_tag_later() -> None:
+    """Section V-C, /SP: a straggler is known after 5 s of slowness, here from its iteration that ends at 12 s."""
+    run = run_of(eager(predictor="fixed_duration"))
+    assert sizes(run, 0, 12) == {4}
+    assert sizes(run, 12) == {3, 1}
+
+
+def test_the_learning_rate_follows_the_share_of_the_batch() -> None:
+    """Section IV-C1, "Scaling learning rate after switching"."""
+    applies = {(len(one.grads), one.lr_scale) for one in run_of(eager()).commands if isinstance(one, Apply)}
+    assert applies == {(4, 1.0), (3, 0.75), (1, 0.25)}
+
+
+def test_a_decision_is_recorded_with_its_numbers() -> None:
+    """Beyond the paper: T, d, phi, kappa, the mode chosen and what the others would cost."""
+    said = str(run_of(eager(redecide_iters=1000)).core.strategy.log_state()["decision"])
+    assert said.startswith(
+        "4 s: stragglers 3; T 1 1 1 4 s; d 0.00 0.00 0.00 3.00; phi 1000 samples, 0 updates old; "
+        "dynamic 3 1 3.524 s, was ssgd; rejected: static 3 4.175 s (+18%), "
+    )
+    assert said.endswith("ssgd 11.81 s (+235%) (priced, kappa 0.14)")
+
+
+def test_a_restarting_worker_keeps_its_predicted_time() -> None:
+    """Beyond the paper: worker 3 crashes at 10 s and is back at 15; the others continue without it."""
+    run = HeapRun(eager(), job(), list(FOUR), [Crash(10.0, 3, 5.0)]).run()
+    assert {t for t, order, _ in run.applied if len(order.grads) == 3} >= {float(t) for t in range(5, 19)}
+    assert unlawful(run) == []
+
+
+# ---- identities and any job -----------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
+def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, data: str) -> None:
+    """Section IV-A: event for event, with restarted workers, failed Computes and restored parameters."""
+    one = rough(eager(straggler_frac=1e9, data=data), seed, num_workers)
+    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+def test_with_stragglers_it_is_not() -> None:
+    """Negative control of the comparison."""
+    assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    num_workers=st.integers(2, 6),
+    decision_s=st.sampled_from([0.0, 0.7]),
+    pause=st.booleans(),
+    mode_cost=st.sampled_from(["priced", "literal", "published"]),
+)
+def test_no_sample_is_lost_and_no_job_hangs(
+    seed: int, num_workers: int, decision_s: float, pause: bool, mode_cost: str
+) -> None:
+    """Beyond the paper. Modes that change all the time, also when workers leave during a decision."""
+    strategy = eager(decision_s=decision_s, pause=pause, mode_cost=mode_cost, redecide_iters=1)
+    run = rough(strategy, seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"modes": []}, r"modes=\[\]: must be a list of one or more of ssgd, asgd, static, dynamic"),
+        ({"modes": ["ssgd", "bsp"]}, "modes=bsp: no such mode; there are ssgd, asgd, static, dynamic"),
+        ({"modes": ["ssgd", "ssgd"]}, "modes=ssgd,ssgd: must be different modes"),
+        ({"horizon_iters": 50, "history_iters": 20}, "horizon_iters=50: must be at most history_iters=20"),
+        ({"predictor": "guess"}, "predictor=guess: no such predictor; there are last_value, ema"),
+        ({"predictor": "oracle"}, "predictor=oracle: reads the plan, which no strategy can"),
+        ({"predictor_settings": {"alpha": 2.0}}, "predictor=last_value:alpha=2.0: no such setting"),
+        ({"min_gain_frac": 1.0}, "min_gain_frac=1.0: must be less than 1"),
+        ({"phi": -1.0}, "phi=-1.0: must be 0 or more"),
+        ({"decision_s": -1.0}, "decision_s=-1.0: must be 0 or more"),
+        ({"pause": "no"}, "pause=no: must be true or false"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(changes: dict[str, Any], message: str) -> None:
+    """Beyond the paper: every setting has a range."""
+    with pytest.raises(ValueError, match=message):
+        eager(**changes)

@@ -1,0 +1,196 @@
+"""What STAR's modes cost, against its source: equations 1 to 3 (section IV-C1) and figure 16."""
+
+from __future__ import annotations
+
+import heapq
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.modes.orders import order_intervals, simulated, single_interval
+from strategies.modes.times import MODE_COSTS, ModeTimes, ring_s, updates_per_progress
+from strategies.static_x import StaticX
+from tests.support.harness import HeapRun, make_job
+
+FOUR = [1.0, 1.0, 1.0, 4.0]
+FIVE = [1.0, 1.2, 1.5, 2.0, 5.0]
+SIX = [1.0, 1.05, 1.1, 2.0, 2.1, 4.0]
+EIGHT = [1.0] * 7 + [1.25]
+TIMES = st.lists(st.floats(0.05, 20.0), min_size=2, max_size=8)
+PHI = st.floats(0.0, 1e5)
+
+
+def by_heap(times_s: list[float], x: int, updates: int = 3000) -> tuple[float, float]:
+    """The definition, gradient by gradient in exact arithmetic: seconds per update, mean squared staleness."""
+    own = [Fraction(str(time_s)) for time_s in times_s]
+    heap = [(time_s, worker) for worker, time_s in enumerate(own)]
+    heapq.heapify(heap)
+    begun, squares, now = [0] * len(own), 0, Fraction(0)
+    for update in range(updates):
+        taken = [heapq.heappop(heap) for _ in range(x)]
+        now = taken[-1][0]
+        for _, worker in taken:
+            squares += (update - begun[worker]) ** 2
+            begun[worker] = update + 1
+            heapq.heappush(heap, (now + own[worker], worker))
+    return float(now / updates), squares / (x * updates)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "expected_s"),
+    [
+        (FOUR, [0.30769, 0.8, 1.0, 4.0]),
+        (FIVE, [0.3125, 0.7104, 1.12, 1.6667, 5.0]),
+        (SIX, [0.24464, 0.5315, 0.84, 1.075, 2.0, 4.0]),
+    ],
+)
+def test_the_interval_of_updates_of_x(times_s: list[float], expected_s: list[float]) -> None:
+    """Section IV-C, equation 1: the x earliest finishers make an update and begin again, others keep their times."""
+    found = order_intervals(times_s, range(1, len(times_s) + 1))
+    assert [update_s for update_s, _ in found] == pytest.approx(expected_s, rel=0.005)
+
+
+@pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
+def test_intervals_and_staleness_are_those_of_the_definition(times_s: list[float]) -> None:
+    """Section IV-C, t_x. Phases at random (x = 1) are not those of workers that begin together: 2 % there."""
+    for x, (update_s, squares) in enumerate(order_intervals(times_s, range(1, len(times_s) + 1)), start=1):
+        slow_s, slow_squares = by_heap(times_s, x)
+        assert update_s == pytest.approx(slow_s, rel=0.005), x
+        assert squares == pytest.approx(slow_squares, rel=0.02 if x == 1 else 0.06, abs=0.01), x
+
+
+@pytest.mark.parametrize("x", [1, 2, 3, 4, 5])
+def test_a_job_with_static_x_takes_as_long_as_predicted(x: int) -> None:
+    """Section IV-C, t_x, against the gate itself. With x = 2, workers finish together and sums of floats
+    decide whose gradient is taken: 2.4 % longer."""
+    run = HeapRun(StaticX(x=x), make_job(num_workers=5, global_batch_samples=5, max_time_s=400.0), FIVE).run()
+    (predicted_s, _) = order_intervals(FIVE, [x])[0]
+    assert run.applied[-1][0] / run.updates == pytest.approx(predicted_s, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "phi", "mode_cost", "static_s", "dynamic_s"),
+    [
+        (FOUR, 1000.0, "literal", [2.7115, 3.9250, 3.6042, 11.8125], 3.2698),
+        (FOUR, 1000.0, "published", [2.7115, 1.5096, 1.1090, 11.8125], 3.2698),
+        (FOUR, 1000.0, "priced", [8.708, 5.243, 4.176, 11.812], 3.5236),
+        (FOUR, 100.0, "priced", [1.760, 1.486, 1.460, 4.781], 1.205),
+        (FOUR, 1000.0, "order", [8.8125, 4.90625, 3.60417, 11.8125], 3.2698),
+    ],
+)
+def test_the_time_of_a_unit_of_progress(
+    times_s: list[float], phi: float, mode_cost: str, static_s: list[float], dynamic_s: float
+) -> None:
+    """Section IV-C, equations 1 and 2, batches of 128, in every reading. Prices for staleness are within 1 %."""
+    costs = ModeTimes(mode_cost=mode_cost)
+    assert list(costs.static_s(times_s, 128, phi).values()) == pytest.approx(static_s, rel=0.01)
+    assert costs.dynamic_s(times_s, [[0, 1, 2], [3]], 128, phi) == pytest.approx(dynamic_s, rel=1e-3)
+
+
+def test_a_worker_a_little_slower_is_not_worth_a_cluster() -> None:
+    """Section IV-C: seven equal workers and one at 1.25 times their time, phi 1000: updates of four are best."""
+    static_s = ModeTimes().static_s(EIGHT, 128, 1000)
+    dynamic_s = ModeTimes().dynamic_s(EIGHT, [range(7), [7]], 128, 1000)
+    assert static_s[1] == pytest.approx(9.118, rel=0.02)
+    picked = [static_s[x] for x in (2, 3, 4, 7, 8)]
+    assert picked == pytest.approx([3.034, 2.724, 1.922, 2.158, 2.471], rel=0.005)
+    assert dynamic_s == pytest.approx(1.968, rel=0.001)
+    assert min([*static_s.values(), dynamic_s]) == static_s[4]
+
+
+def test_staleness_costs_about_what_was_measured() -> None:
+    """Figure 16: time to accuracy of eight equal workers with updates of 1, 2 and 4 against 8 is 8.00, 2.10 and 1.27
+    times as long. Where noise dominates, kappa = 0.14 gives 7.86, 2.26 and 1.14."""
+    static_s = ModeTimes().static_s([1.0] * 8, 128, 1e9)
+    ratios = [static_s[x] / static_s[8] for x in (1, 2, 4)]
+    assert ratios == pytest.approx([7.86, 2.26, 1.14], rel=0.01)
+
+
+def test_rings() -> None:
+    """Section IV-C, equation 3: six workers at 1 s, one at 1.5 and one at 3; two removed are best, and waiting half a
+    second for one of them is as good as leaving it in."""
+    times_s = [1.0] * 6 + [1.5, 3.0]
+    found = [ring_s(times_s, removed, wait_s, 128, 1000) for removed, wait_s in ((0, 0), (1, 0), (2, 0), (2, 0.5))]
+    assert found == pytest.approx([5.9297, 3.1741, 2.3021, 3.1741], rel=1e-4)
+    assert ring_s(times_s, 2, 0.5, 128, 1000, removed_s=[1.6, 3.0]) == pytest.approx(1.5 * (1 + 1000 / 768))
+
+
+# ---- what is true of any times --------------------------------------------------------------------------------------
+
+
+@given(TIMES)
+def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[float]) -> None:
+    """Section IV-C: t_x >= x t_1, t_1 = 1 / sum(1 / T_i), t_N = max T."""
+    found = [update_s for update_s, _ in order_intervals(times_s, range(1, len(times_s) + 1))]
+    assert found[0] == pytest.approx(1 / sum(1 / time_s for time_s in times_s))
+    assert found[-1] == max(times_s)
+    assert all(later >= earlier * (1 - 1e-9) for earlier, later in pairwise(found))
+    assert all(update_s >= x * found[0] * (1 - 1e-9) for x, update_s in enumerate(found, start=1))
+
+
+@given(TIMES, PHI)
+def test_as_printed_asynchronous_updates_always_win(times_s: list[float], phi: float) -> None:
+    """Section IV-C, equations 1 and 2: a stale gradient counts like a fresh one, so nothing beats ASGD."""
+    costs = ModeTimes(mode_cost="literal")
+    static_s = costs.static_s(times_s, 64, phi)
+    half = len(times_s) // 2
+    pairs = [list(range(half)), list(range(half, len(times_s)))]
+    dynamic_s = costs.dynamic_s(times_s, [group for group in pairs if group], 64, phi)
+    assert static_s[1] <= min([*static_s.values(), dynamic_s]) * (1 + 1e-9)
+
+
+@given(TIMES, PHI, st.sampled_from(MODE_COSTS))
+def test_one_cluster_is_ssgd(times_s: list[float], phi: float, mode_cost: str) -> None:
+    """Section IV-C, equation 2 with one cluster is equation 1 with all workers."""
+    costs, count = ModeTimes(mode_cost=mode_cost), len(times_s)
+    one = costs.dynamic_s(times_s, [range(count)], 64, phi)
+    assert one == pytest.approx(costs.static_s(times_s, 64, phi)[count])
+
+
+def test_clusters_of_one_are_asgd_as_printed() -> None:
+    """Section IV-C, equations 1 and 2: T = 1, 3, 9, 27, phi 500, batches of 64."""
+    times_s, costs = [1.0, 3.0, 9.0, 27.0], ModeTimes(mode_cost="literal")
+    assert costs.dynamic_s(times_s, [[0], [1], [2], [3]], 64, 500) == pytest.approx(5.948437, rel=1e-6)
+    assert costs.static_s(times_s, 64, 500)[1] == pytest.approx(5.948437, rel=1e-6)
+
+
+def test_equal_workers_have_no_order_to_interpolate() -> None:
+    """Section IV-C, equation 1 as published: where all are equally fast every update takes as long as one of all."""
+    assert ModeTimes(mode_cost="published").static_s([2.0] * 3, 64, 0.0) == {1: 2.0, 2: 2.0, 3: 2.0}
+
+
+def test_progress_per_update() -> None:
+    """Section IV-C1: with M = phi an update makes half of the progress of one without noise."""
+    assert updates_per_progress(500, 500.0) == 2.0
+
+
+def test_the_unit_of_time_does_not_matter() -> None:
+    """Beyond the paper: the same decisions for jobs of minutes and of hours."""
+    seconds, hours = (ModeTimes().static_s([scale * t for t in FIVE], 64, 500) for scale in (1.0, 4096.0))
+    assert {x: 4096.0 * time_s for x, time_s in seconds.items()} == pytest.approx(hours)
+
+
+def test_single_updates_are_exact() -> None:
+    """Beyond the paper. A worker of 1 s sees 2 or 3 updates of 1, 1 and 4 s during its own, the slow one 12: 15.92."""
+    assert single_interval(FOUR) == pytest.approx((4 / 13, (3 * 5.25 + 0.25 * 144) / 3.25))
+
+
+def test_equal_questions_are_answered_once() -> None:
+    """Beyond the paper: times that differ by less than half a percent of the fastest are one question."""
+    simulated.cache_clear()
+    order_intervals([1.0, 1.2, 2.0], [2])
+    order_intervals([2.0, 2.401, 4.002], [2])
+    assert simulated.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"mode_cost": "cheap"}, "mode_cost=cheap: must be priced, literal"), ({"kappa": -1.0}, "kappa=-1.0: must be 0")],
+)
+def test_a_setting_out_of_range_is_refused(settings: dict[str, object], message: str) -> None:
+    """Beyond the paper: every setting has a range."""
+    with pytest.raises(ValueError, match=message):
+        ModeTimes(**settings)  # type: ignore[arg-type]
