@@ -9,8 +9,10 @@ from typing import Any
 
 from predictors.by_speed import BySpeed
 from predictors.fixed_duration import FixedDuration
+from predictors.lstm_ratio import LstmRatio
 from predictors.nvrx import Nvrx
 from predictors.oracle import Oracle, PlannedWindow
+from predictors.star import Star
 from predictors.stragglers import StragglerPredictor
 from predictors.twice_median import TwiceMedian
 
@@ -22,9 +24,13 @@ _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
     "fixed_duration": (FixedDuration, tuple(field.name for field in fields(FixedDuration))),
     "twice_median": (TwiceMedian, tuple(field.name for field in fields(TwiceMedian))),
     "nvrx": (Nvrx, tuple(field.name for field in fields(Nvrx))),
+    "star": (Star, tuple(field.name for field in fields(Star))),
+    "lstm_ratio": (LstmRatio, tuple(field.name for field in fields(LstmRatio))),
     "oracle": (Oracle, ()),
 }
 STRAGGLER_PREDICTORS = tuple(_KINDS)
+OF_RESOURCES = ("star",)
+"""Those that need what each iteration received."""
 
 
 def settings_of(name: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import NamedTuple, Protocol, runtime_checkable
 
 STRAGGLER_FRAC = 0.2
@@ -12,7 +13,9 @@ class Observation(NamedTuple):
     """One whole iteration of one worker, which ended at time ``t`` (seconds since the job's start).
 
     ``iter_s`` (above zero) is how long it took: data, computing and sending, without waiting. ``cpu`` and ``memory``
-    are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known.
+    are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known. What the iteration
+    itself received is ``cpu_frac``, processor seconds per second of it without injected sleeps, and ``bytes_per_s``,
+    the size of the model over the time of sending; NaN where unknown. ``samples`` is its batch.
     """
 
     t: float
@@ -21,6 +24,9 @@ class Observation(NamedTuple):
     iter_s: float
     cpu: float = 1.0
     memory: float = 1.0
+    cpu_frac: float = nan
+    bytes_per_s: float = nan
+    samples: float = 1.0
 
 
 class StragglerPredictor(Protocol):

@@ -230,7 +230,6 @@ def _nodes_of(config: Config) -> dict[str, object]:
     return {
         "transport": config.topology.transport,
         "collective": config.topology.collective,
-        "hosts": config.cluster.hosts is not None,
         "data": strategy.get("data", getattr(locate(strategy[TARGET]), "data", None)),
     }
 

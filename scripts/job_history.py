@@ -44,8 +44,11 @@ def finished_job(run: Run) -> FinishedJob | None:
     if run.status != "done" or not rows:
         return None
 
+    unit = float(run.job["strategy_fields"].get("unit_cores", 1.0))
+
     def cores(row: dict[str, object], role: str) -> list[float]:
-        return [getattr(use, "cpu_cores") for name, use in row.items() if name.startswith(role)]  # noqa: B009
+        used = [getattr(use, "cpu_cores") for name, use in row.items() if name.startswith(role)]  # noqa: B009
+        return [cores / unit for cores in used]
 
     def memory(role: str) -> int:
         seen = [use.memory_bytes or 0 for row in rows for name, use in row.items() if name.startswith(role)]

@@ -44,7 +44,7 @@ from analysis.measures.prediction_labels import LABELS, losses, planned, realise
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors import STRAGGLER_PREDICTORS, Observation, PlannedWindow, backtest, straggler_predictor
-from predictors.registry import settings_of
+from predictors.registry import OF_RESOURCES, settings_of
 from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         runs = [load_run(path) for path in _paths(arguments.folders)]
         if arguments.predictors is None and not all(len(windows(run)) for run in runs):
             asked = [each for each in asked if each.name != ORACLE]
+        if not all(_received(run) for run in runs):
+            asked = _without_resources(asked, arguments.predictors)
         rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
@@ -110,6 +112,21 @@ def _setting(word: str, pair: str) -> tuple[str, Any]:
         except ValueError:
             continue
     return key, text
+
+
+def _received(run: Run) -> bool:
+    """Whether the record says what iterations received."""
+    return bool(timed(run)["cpu_frac"].notna().any())
+
+
+def _without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
+    """Predictors that need no resources; raises :class:`ConfigError` if another was asked for by name."""
+    if text is not None and (others := [each.text for each in asked if each.name in OF_RESOURCES]):
+        raise ConfigError(
+            f"--predictors: {others[0]} needs the processor time of iterations, and a run has none; record runs of "
+            "modelled machines (runtime=virtual cluster=hosts) or live ones, or leave it out"
+        )
+    return [each for each in asked if each.name not in OF_RESOURCES]
 
 
 def _tolerance(tolerance_frac: float) -> float:
@@ -233,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
         "--predictors",
         metavar="NAME[:SETTING=VALUE...],...",
         help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, with settings that differ from the defaults (default: all; "
-        "the oracle only if every run's plan disturbs a worker)",
+        "the oracle only if every run's plan disturbs a worker, star only if every record has processor times)",
     )
     parser.add_argument(
         "--tolerance-frac",

@@ -38,6 +38,7 @@ class DLRover(Composition):
         server_cores: of a planned server (16).
         worker_cores: what every worker has at the start.
         first_server_cores: what every server has at the start.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node at the start.
         sample_s: seconds after which a sample is complete, or after ``sample_steps`` updates (60 s, 100).
         sample_steps: see there.
@@ -68,6 +69,7 @@ class DLRover(Composition):
     server_cores: int = 16
     worker_cores: int = 16
     first_server_cores: int = 16
+    unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
     sample_s: float = 60.0
     sample_steps: int = 100
@@ -127,8 +129,9 @@ class DLRover(Composition):
         fleet = Fleet(
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.first_server_cores, memory_bytes=self.memory_bytes),
+            unit_cores=self.unit_cores,
         )
-        planner = BrainPlanner(settings, self._initial(limits))
+        planner = BrainPlanner(settings, self._initial(limits), self.unit_cores)
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)
         return Parts(
             gate=EachGate(), actions={"brain": scaler}, decide_every_s=self.decide_every_s, lr_rule=self.lr_rule

@@ -43,6 +43,7 @@ class Optimus(Composition):
         worker_cores: of every worker.
         add_servers: servers added at a time (1; 2 for Wide & Deep in DLRover's comparison).
         add_workers: workers added at a time (1; 4 for Wide & Deep there).
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node.
         sample_s: seconds for which a size is measured (60 s).
         skip_s: seconds after a change that are not measured.
@@ -64,6 +65,7 @@ class Optimus(Composition):
     worker_cores: int = 3
     add_servers: int = 1
     add_workers: int = 1
+    unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
     sample_s: float = 60.0
     skip_s: float = 0.0
@@ -101,6 +103,7 @@ class Optimus(Composition):
         fleet = Fleet(
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
+            unit_cores=self.unit_cores,
         )
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)
         return Parts(

@@ -34,6 +34,7 @@ class OrAutoscale(Composition):
         cores_total: of all workers and servers together.
         server_cores: of every server.
         worker_cores: of every worker.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node.
         step_workers: workers added at a time.
         threshold: least throughput that each new worker adds, relative to each of those before.
@@ -52,6 +53,7 @@ class OrAutoscale(Composition):
     cores_total: int = 200
     server_cores: int = 16
     worker_cores: int = 3
+    unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
     step_workers: int = 4
     threshold: float = 0.3
@@ -83,6 +85,7 @@ class OrAutoscale(Composition):
         fleet = Fleet(
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
+            unit_cores=self.unit_cores,
         )
         planner = AutoscalingPlanner(settings)
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)

@@ -12,7 +12,7 @@ from strategies.gates import ModalGate
 from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
 from strategies.modes.times import ModeTimes
-from strategies.monitoring.noise import FixedNoise
+from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.predicted import PredictedTimes
 
 

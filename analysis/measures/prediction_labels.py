@@ -13,6 +13,7 @@ from analysis.measures.injections import SLEPT, workers_of
 from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import number_of, role_of
+from analysis.records.schema import Started
 
 LABELS = ("realised", "plan")
 NOT_SLOWER = ("kill",)
@@ -24,7 +25,10 @@ Losses = list[tuple[float, int]]
 
 
 def timed(run: Run) -> pd.DataFrame:
-    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, ``cpu``, ``memory``.
+    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and what they had.
+
+    That is ``cpu``, ``memory``, ``samples``, ``cpu_frac`` (NaN if the record does not say how much processor time an
+    iteration took) and ``bytes_per_s`` (NaN if it does not say how large the model is).
 
     In order of their ends. Full batches only, as in :func:`analysis.measures.work.deviations`. ``begun_s`` is when the
     Compute was carried out, ``t`` when the gradient arrived; ``cpu`` (cores) and ``memory`` (bytes) are the worker's
@@ -37,8 +41,19 @@ def timed(run: Run) -> pd.DataFrame:
     rows = rows[(rows["samples"] == rows["assigned_samples"]) & (rows["iter_s"] > 0)]
     if not len(rows):
         raise RecordError(f"{run.path}: holds no iteration of a worker on a whole batch. Score a run that trained")
-    rows = rows.rename(columns={"issued_s": "begun_s"})[["worker", "iteration", "begun_s", "t", "iter_s"]]
+    rows = _with_received(rows.rename(columns={"issued_s": "begun_s"}), run)
     return _with_resources(rows.sort_values("t", kind="stable", ignore_index=True), run.tables.nodes)
+
+
+def _with_received(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Rates over each iteration: processor seconds per second that it did not sleep, bytes per second of sending."""
+    started = next((line.event for line in run.lines if isinstance(line.event, Started)), None)
+    num_bytes = np.nan if started is None or started.model_bytes is None else float(started.model_bytes)
+    awake_s = rows["iter_s"] - rows["injected_s"]
+    cpu_frac = (rows["cpu_s"].astype("float64") / awake_s.where(awake_s > 0)).clip(upper=1.0)
+    bytes_per_s = num_bytes / rows["send_s"].where(rows["send_s"] > 0)
+    rows = rows.assign(cpu_frac=cpu_frac.where(cpu_frac > 0), bytes_per_s=bytes_per_s)
+    return rows[["worker", "iteration", "begun_s", "t", "iter_s", "cpu_frac", "bytes_per_s", "samples"]]
 
 
 def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:

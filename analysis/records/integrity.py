@@ -23,6 +23,7 @@ from analysis.records.schema import (
     LayoutChanged,
     Line,
     Lost,
+    Measured,
     Restored,
     RollingBack,
     Score,
@@ -129,10 +130,18 @@ class _Lives:
     seen: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     """Gradients whose score is pending."""
+    measured: set[int] = field(default_factory=set)
+    """Versions of updates whose norm is still to come."""
 
     def take(self, line: Line) -> Iterator[str]:
         """Process one event and the commands that it caused."""
-        yield from self._scored(line.event) if isinstance(line.event, Scored) else self._event(line)
+        match line.event:
+            case Scored():
+                yield from self._scored(line.event)
+            case Measured(version=version):
+                yield from self._was_measured(version)
+            case _:
+                yield from self._event(line)
         if self.going_back and isinstance(line.event, Lost):
             self._halt()
         if not self.halted:
@@ -179,6 +188,11 @@ class _Lives:
             yield f"Scored of gradient {scored.grad.id} against version {scored.ref_version}, which does not exist yet"
         self.asked.discard(scored.grad.id)
 
+    def _was_measured(self, version: int) -> Iterator[str]:
+        if version not in self.measured:
+            yield f"Measured of version {version}, which was not asked for"
+        self.measured.discard(version)
+
     def _ended(self, worker: int, how: str) -> Iterator[str]:
         if worker not in self.busy:
             yield f"{how} of worker {worker}, which was not computing"
@@ -195,6 +209,7 @@ class _Lives:
         self.busy.clear()
         self.unused.clear()
         self.asked.clear()
+        self.measured.clear()
 
     def _command(self, command: object) -> Iterator[str]:
         match command:
@@ -210,6 +225,7 @@ class _Lives:
                 self.asked.add(grad)
             case Apply(grads=grads) | Drop(grads=grads):
                 self.version += isinstance(command, Apply)
+                self.measured |= {self.version} if isinstance(command, Apply) and command.measure else set()
                 what = type(command).__name__
                 for grad in grads:
                     if grad not in self.unused:

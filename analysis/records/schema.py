@@ -35,6 +35,7 @@ class Started(_Tagged, frozen=True, tag=True, gc=False):
     """The job's clock starts at this event."""
 
     workers: tuple[int, ...]
+    model_bytes: int | None = None
 
 
 class Arrived(_Tagged, frozen=True, tag=True, gc=False):
@@ -126,6 +127,13 @@ class Scored(_Tagged, frozen=True, tag=True, gc=False):
     ref_version: int
 
 
+class Measured(_Tagged, frozen=True, tag=True, gc=False):
+    """The squared norm of the weighted sum of gradients that resulted in ``version``."""
+
+    version: int
+    sqr_norm: float
+
+
 class Updated(_Tagged, frozen=True, tag=True, gc=False):
     """Busy time of a server since its last report: its last ``updates`` updates, up to ``version``.
 
@@ -168,6 +176,7 @@ class Apply(_Tagged, frozen=True, tag=True, gc=False):
 
     grads: tuple[int, ...]
     lr_scale: float = 1.0
+    measure: bool = False
 
 
 class Drop(_Tagged, frozen=True, tag=True, gc=False):
@@ -320,6 +329,7 @@ Event = (
     | Evaluated
     | Observed
     | Scored
+    | Measured
     | Updated
     | Scheduling
     | Woke

@@ -163,9 +163,9 @@ class Placement:
         return math.inf if own is None else round(own - taken, 9)
 
     def move(self, task: str) -> bool:
-        """Move a task to the least loaded other host (the first of equals); False if there is no other host."""
-        old = self.host_of[task]
-        others = [number for number in range(len(self.tasks_on)) if number != old]
+        """Move a task to the least loaded other host that has its cores left (the first of equals); False: it stays."""
+        old, cores = self.host_of[task], self.cores.get(task, 0.0)
+        others = [number for number in range(len(self.tasks_on)) if number != old and self.cores_left(number) >= cores]
         if not others:
             return False
         self.tasks_on[old].remove(task)

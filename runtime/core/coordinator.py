@@ -33,6 +33,7 @@ from strategies.protocol import (
     Evaluated,
     Failed,
     Joined,
+    Measured,
     NodeId,
     Observed,
     Restart,
@@ -132,6 +133,8 @@ class Coordinator:
                 self._timer_fired(t, given.tag)
             case inputs.ScorePart():
                 self._score_part(t, given)
+            case inputs.NormPart():
+                self._norm_part(t, given)
             case inputs.ReferenceReady():
                 self.executor.scoring.reference_ready(given.number)
             case inputs.Observed():
@@ -299,6 +302,10 @@ class Coordinator:
         scored = self.executor.scoring.score_parts(given.server, given.grad_id, given.reference, given.part)
         if scored is not None:
             self._tell(Scored(t=t, grad=scored[0], ref_version=scored[1], **scored[2]._asdict()))
+
+    def _norm_part(self, t: float, given: inputs.NormPart) -> None:
+        if (measured := self.executor.measuring.part(given.server, given.ticket, given.sqr_norm)) is not None:
+            self._tell(Measured(t=t, version=measured[0], sqr_norm=measured[1]))
 
     def _observed(self, t: float, given: inputs.Observed) -> None:
         if not self.course.halted:

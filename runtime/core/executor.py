@@ -18,6 +18,7 @@ import msgspec
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
 from runtime.core.layout import Layout
 from runtime.core.ledger import GradientLedger, Order
+from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
@@ -73,6 +74,7 @@ class Executor:
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
         self.version = 0
+        self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
         self.iterations: Counter[int] = Counter()
         """Finished by every worker, over all its incarnations."""
@@ -174,6 +176,7 @@ class Executor:
                 weights=command.weights,
                 lr=rate,
                 samples=grads[0].round_samples or sum(grad.samples for grad in grads),
+                measure=self.measuring.ask(self.version) if command.measure else None,
             )
         )
         if number is None:
@@ -309,6 +312,7 @@ class Executor:
         self.ledger.void()
         self.parts.void()
         self.scoring.void()
+        self.measuring.void()
         self.reserved.clear()
 
     def arrived(self, order: Order) -> Grad:

@@ -21,7 +21,7 @@ from runtime.core.recovery.effects import (
     WorkerLost,
 )
 from runtime.core.scoring import Products
-from strategies.protocol import NodeUse, Timings
+from strategies.protocol import NodeId, NodeUse, Timings
 
 
 class Input(msgspec.Struct, frozen=True, gc=False):
@@ -74,6 +74,14 @@ class ScorePart(Input, frozen=True):
     part: Products
 
 
+class NormPart(Input, frozen=True):
+    """A server's part of the squared norm that was asked for under ``ticket``; of a replica: all of it."""
+
+    server: int
+    ticket: int
+    sqr_norm: float
+
+
 class ReferenceReady(Input, frozen=True):
     """All servers hold reference gradient ``number``."""
 
@@ -121,8 +129,16 @@ class Interrupted(Input, frozen=True):
 
 OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
 OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
-OfTasks = GradientArrived | ServerBusy | ScorePart | ReferenceReady | WorkerFailed | Evaluated | Observed
+OfTasks = GradientArrived | ServerBusy | ScorePart | NormPart | ReferenceReady | WorkerFailed | Evaluated | Observed
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
+
+
+def did_not_start(node: NodeId, reason: str) -> WorkerLost | ServerLost:
+    """There is no place for a node that was launched."""
+    if node.role == "server":
+        return ServerLost(node.number, 0, reason, holding=False)
+    return WorkerLost(node.number, 0, reason, restarting=False)
+
 
 __all__ = [
     "AnyInput",
@@ -133,6 +149,7 @@ __all__ = [
     "Input",
     "Interrupted",
     "JobStarted",
+    "NormPart",
     "Observed",
     "OfRecovery",
     "OfTasks",
@@ -148,4 +165,5 @@ __all__ = [
     "WorkerFailed",
     "WorkerJoined",
     "WorkerLost",
+    "did_not_start",
 ]

@@ -111,6 +111,8 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
     weights: tuple[float, ...]
     lr: float
     samples: int
+    measure: int | None = None
+    """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
 
 
 class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):

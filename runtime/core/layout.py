@@ -123,15 +123,13 @@ def why_fixed(settings: Mapping[str, object]) -> str | None:
     """Why the nodes of a job cannot change while it runs, naming the setting; None if they can.
 
     Who launches nodes asks here before the job. ``settings`` are ``transport`` (``tcp``, ``shm``), ``collective``
-    (empty with servers), ``hosts`` (whether there are emulated ones) and ``data`` (the policy of the data service). The
-    fast path of the virtual runtime is no obstacle: it carries out bounded gates alone, which ask for no node.
+    (empty with servers) and ``data`` (the policy of the data service). The fast path of the virtual runtime is no
+    obstacle: it carries out bounded gates alone, which ask for no node.
     """
     if settings.get("transport") == "shm":
         return "topology.transport=shm: the shared buffers have one row per worker of the start; use tcp"
     if settings.get("collective") == "ddp":
         return "topology.collective=ddp: DistributedDataParallel keeps its group; use ring"
-    if settings.get("hosts"):
-        return "cluster.hosts: tasks are placed on them before the job; use a cluster without hosts"
     if settings.get("data") == "even":
         return "data=even: every epoch is cut into one part per worker of the start; use dynamic or shared"
     return None

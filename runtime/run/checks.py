@@ -23,6 +23,7 @@ from runtime.config.parse import Config
 from runtime.containment import is_linux
 from runtime.core.scheduling import Scheduler
 from runtime.errors import ConfigError
+from runtime.run.measuring import check_measuring
 from runtime.run.probing import reason
 from runtime.run.resources import check_fits
 from runtime.run.topologies import check_topology
@@ -70,6 +71,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_sizes(strategy, config)
     check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
+    check_measuring(strategy, backend, config)
     check_topology(strategy, backend, config)
     check_record(runtime, config)
     check_rules(config)

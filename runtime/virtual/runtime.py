@@ -24,7 +24,6 @@ from runtime.virtual.fast_path.regular import RegularRun, hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.lab import VirtualLab, interruptible
-from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 
@@ -102,13 +101,14 @@ class VirtualRuntime:
         """
         if self.cluster.devices is not None:
             return slowest_s(self._profiles, batch_samples)
-        profile, cores = self._profile, THREAD_CORES
+        profile, costs, cores = self._profile, self._model.values, self.cluster.worker_cores
         if self._spec is not None:
             profile = parse_device(self._spec.device) or profile
             if self._spec.cpu_cores is not None:
-                cores = min(cores, self._spec.cpu_cores * self._spec.real_cores_per_core)
-        costs = self._model.values
-        real_s = costs.compute_s(batch_samples) / cores * costs.stretch(costs.worker_cores, self.cluster.worker_cores)
+                cores = self._spec.cpu_cores * self._spec.real_cores_per_core
+        real_s = costs.compute_s(batch_samples)
+        if cores is not None and cores < costs.worker_cores:
+            real_s = real_s * costs.worker_cores / cores
         if profile is None:
             return self.cluster.nominal_iter_s or real_s
         return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
@@ -186,7 +186,7 @@ class VirtualRuntime:
         )
         for node in session.coordinator.executor.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
-                session.supervisor.allocate(0.0, str(node), cores)
+                session.places.allocate(str(node), cores)
         return session
 
     def _telemetry_s(self, experiment: RunSpec) -> float | None:

@@ -89,6 +89,7 @@ class Composition(Strategy):
         everything = [part for _, part in parts.slots()]
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
+        self.measures = any(getattr(part, "measures", False) for part in everything)
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
         if parts.gate.rounds and not self.watches_servers:
             self.topologies = frozenset({"ps", "allreduce"})

@@ -54,7 +54,10 @@ def check_slots(parts: Parts) -> None:
 
 
 def check_looks(parts: Parts) -> None:
-    """Raise ``ValueError`` unless every part that another queries is there, and every detector is queried."""
+    """Raise ``ValueError`` unless every part that another queries is there, and every detector is queried.
+
+    One that measures updates has a use without that: the record holds what it measured.
+    """
     seen = list[object]()
     for name, part in parts.slots():
         for kind in part.looks_at if isinstance(part, Meeting) else ():
@@ -65,7 +68,7 @@ def check_looks(parts: Parts) -> None:
                 )
             seen.append(found[0])
     for name, part in parts.detectors.items():
-        if not any(part is other for other in seen):
+        if not any(part is other for other in seen) and not getattr(part, "measures", False):
             raise ValueError(f"detectors.{name}={_shown(part)}: nothing looks at it; leave it out")
 
 

@@ -1,32 +1,120 @@
-"""The gradient noise scale as a number that somebody has measured before (pure)."""
+"""Measures the gradient noise scale while a job trains (pure)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
-from strategies.checks import check_number
-from strategies.protocol import AnyEvent
+import msgspec
+
+from predictors.noise_scale import OnlineNoise, noise_terms
+from strategies.checks import check_number, check_whole
+from strategies.hooks import Order
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Restored, Started
+
+SAME = 1e-9
+"""Relative difference of weights that is rounding."""
 
 
 @final
 @dataclass(kw_only=True)
-class FixedNoise:
-    """One noise scale for the whole job and all sizes of updates.
+class NoiseMeter:
+    """Has every ``every_updates``-th update measured that can be used, and averages what comes back.
+
+    STAR's PGNS (section IV-C), by the estimator of AdaptDL. An update can be used if it is the mean over two or more
+    gradients of the same version, whose norms workers have reported: rounds, groups, not asynchronous updates. Between
+    measurements the last phi stands, with its age (``phi_of``, :class:`predictors.noise_scale.NoiseSource`).
 
     Attributes:
-        phi: the noise scale in samples: with updates of so many samples half of each is signal.
+        every_updates: updates from one measurement to the next; between them nothing is measured.
+        smoothing: see :class:`predictors.noise_scale.OnlineNoise`.
     """
 
-    phi: float = 300.0
+    every_updates: int = 10
+    smoothing: float = 0.999
+    measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("phi", self.phi, 0.0)
+        check_whole("every_updates", self.every_updates, 1)
+        check_number("smoothing", self.smoothing, above=0.0, most=1.0)
+        self._reset(1.0)
+
+    def _reset(self, batch_samples: float) -> None:
+        self.noise = OnlineNoise(smoothing=self.smoothing, batch_samples=batch_samples)
+        self._fresh: dict[int, Arrived] = {}
+        self._waiting: dict[int, list[Arrived]] = {}
+        """Gradients of the updates that are being measured, by the version that they resulted in."""
+        self._version, self._since = 0, self.every_updates
+
+    def start(self, started: Started) -> None:
+        self._reset(sum(started.batch_samples) / len(started.batch_samples))
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Learn nothing: the number is given."""
-        return None
+        """Keep the norms of gradients that may be applied, and use a measurement."""
+        match event:
+            case Arrived():
+                self._fresh[event.grad.id] = event
+            case Measured(version=version, sqr_norm=sqr_norm):
+                self._measured(version, sqr_norm)
+            case Restored(version=version):
+                self._fresh.clear()
+                self._waiting.clear()
+                self._version = version
+                self.noise.at(version)
 
-    def phi_of(self, batch_samples: float) -> tuple[float, float]:
-        """The number, never old."""
-        return self.phi, 0.0
+    def _measured(self, version: int, sqr_norm: float) -> None:
+        used = self._waiting.pop(version, [])
+        if used:
+            samples = [arrived.grad.samples for arrived in used]
+            norms = [arrived.sqr_norm or 0.0 for arrived in used]
+            self.noise.update(version, sum(samples), noise_terms(samples, norms, sqr_norm))
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """The same commands; an update whose turn it is, is measured."""
+        settled = [self._asked(command) if isinstance(command, Apply) else command for command in commands]
+        for command in commands:
+            if isinstance(command, Drop):
+                for grad in command.grads:
+                    self._fresh.pop(grad, None)
+        return settled
+
+    def _asked(self, command: Apply) -> Apply:
+        used = [arrived for grad in command.grads if (arrived := self._fresh.pop(grad, None)) is not None]
+        self._version += 1
+        self._since += 1
+        self.noise.at(self._version)
+        if self._since < self.every_updates:
+            return command
+        if not _is_usable(command, used):
+            self.noise.skip()
+            return command
+        self._since = 0
+        self._waiting[self._version] = used
+        return msgspec.structs.replace(command, measure=True)
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
+        """(phi in samples, its age in updates); None before the first measurement."""
+        return self.noise.phi_of(batch_samples)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The noise scale, its two averages, its age, and how many updates could not be used."""
+        terms, phi = self.noise.terms, self.noise.phi_of(0.0)
+        if terms is None or phi is None:
+            return {}
+        return {
+            "noise_scale_samples": phi[0],
+            "noise_scale_age_updates": phi[1],
+            "grad_sqr": terms.sqr,
+            "grad_var": terms.var,
+            "noise_skipped": self.noise.skipped,
+        }
+
+
+def _is_usable(command: Apply, used: list[Arrived]) -> bool:
+    """Whether the update is the mean over two or more gradients of one version, all with known norms."""
+    if len(used) < 2 or len(used) != len(command.grads) or any(arrived.sqr_norm is None for arrived in used):
+        return False
+    if len({arrived.grad.version for arrived in used}) > 1 or used[0].grad.round is not None:
+        return False
+    samples = sum(arrived.grad.samples for arrived in used)
+    return all(abs(weight * samples - 1.0) <= SAME for weight in command.weights)

@@ -40,12 +40,14 @@ class Partition(Command, frozen=True, kw_only=True, tag=True):
     num_parts: int
 
 
-class Apply(Command, frozen=True, kw_only=True, tag=True):
+class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """One parameter update on every server: ``w <- step(w, sum_k weights[k] * G_k, lr * lr_scale)``, in this order."""
 
     grads: tuple[int, ...]
     weights: tuple[float, ...]
-    lr_scale: float = 1.0
+    lr_scale: float = msgspec.field(default_factory=lambda: 1.0)  # a factory's value is written, as it always was
+    measure: bool = False
+    """Measure |sum_k weights[k] * G_k|^2, before the optimizer's rule: ``Measured`` follows (Strategy.measures)."""
 
 
 class Drop(Command, frozen=True, kw_only=True, tag=True):

@@ -144,6 +144,17 @@ class Scored(Event, frozen=True, kw_only=True, tag=True):
     ref_version: int
 
 
+class Measured(Event, frozen=True, kw_only=True, tag=True):
+    """|sum_k weights[k] * G_k|^2 of the update that resulted in ``version``, as its ``Apply`` requested (``measure``).
+
+    Later updates may have been applied meanwhile. It does not come if all roll back first, so it is no event to wait
+    for: a strategy that gives no command until it comes is stuck.
+    """
+
+    version: int
+    sqr_norm: float
+
+
 class Updated(Event, frozen=True, kw_only=True, tag=True):
     """A server's work since its last report; ``busy_s / updates`` is AntDT's BPT of a server."""
 
@@ -169,4 +180,4 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
 
 _OfWorkers = Arrived | Failed | Lost | Joined
 _OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied
-AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Updated | Scheduling | Woke
+AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Measured | Updated | Scheduling | Woke

@@ -50,6 +50,9 @@ class Strategy(Protocol):
     watches_use: bool = False
     """Whether it needs ``Observed``; a runtime that samples on demand then does."""
 
+    measures: bool = False
+    """Whether it may command ``Apply.measure``; refused before the run where the result would mean nothing."""
+
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 

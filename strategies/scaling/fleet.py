@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
+from strategies.checks import check_number
 from strategies.protocol import (
     AnyEvent,
     Denied,
@@ -19,6 +20,9 @@ from strategies.protocol import (
 )
 from strategies.scaling.brain.usage import Given
 
+DIGITS = 9
+"""Decimals of cores: three tenths of a core are no more than a host with 0.3 has."""
+
 
 @final
 class Fleet:
@@ -27,12 +31,15 @@ class Fleet:
     Args:
         worker: what each worker has at the start.
         server: what each server has at the start.
+        unit_cores: cores of the job's machines that a planner counts as one; where a machine has less than one core to
+            give, as emulated hosts do, whole numbers of cores mean nothing.
 
     ``given``: of present nodes and those on their way. ``here``: the present ones.
     """
 
-    def __init__(self, worker: Given, server: Given) -> None:
-        self.worker, self.server = worker, server
+    def __init__(self, worker: Given, server: Given, unit_cores: float = 1.0) -> None:
+        check_number("unit_cores", unit_cores, above=0.0)
+        self.worker, self.server, self.unit_cores = worker, server, unit_cores
         self.given: dict[NodeId, Given] = {}
         self.here: set[NodeId] = set()
         self.places: dict[NodeId, str] = {}
@@ -92,6 +99,10 @@ class Fleet:
         self.here.discard(node)
         self._present = None
 
+    def real_cores(self, cores: int) -> float:
+        """So many cores of a planner, in those of the job's machines."""
+        return cores if self.unit_cores == 1.0 else round(cores * self.unit_cores, DIGITS)
+
     def nodes(self, role: str) -> list[NodeId]:
         """The present ones of a role, by number."""
         return [node for node in self.present() if node.role == role]
@@ -109,7 +120,7 @@ class Fleet:
         self.given[node] = given
         return Launch(
             node=str(node),
-            cpu_cores=given.cores,
+            cpu_cores=self.real_cores(given.cores),
             memory_bytes=given.memory_bytes,
             not_on=tuple(not_on),
             priority="low" if given.low_priority else "normal",

@@ -162,7 +162,7 @@ class Resizing:
             ):
                 self.fleet.reallocate(one, wanted.cores)
                 keep.append(one)
-                commands.append(Allocate(node=str(one), cpu_cores=wanted.cores))
+                commands.append(Allocate(node=str(one), cpu_cores=self.fleet.real_cores(wanted.cores)))
         self._surplus += [one for one in workers if one not in keep]
         return commands + self._request_workers([wanted] * (change.count - len(keep)))
 

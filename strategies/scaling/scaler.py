@@ -106,7 +106,10 @@ class Scaler:
         """At the start nodes get what they were given; later what is under way continues."""
         commands: list[AnyCommand] = []
         if isinstance(event, Started):
-            commands = [Allocate(node=str(node), cpu_cores=given.cores) for node, given in self.fleet.present().items()]
+            present = self.fleet.present().items()
+            commands = [
+                Allocate(node=str(node), cpu_cores=self.fleet.real_cores(given.cores)) for node, given in present
+            ]
         commands += self.resizing.then(event)
         if self.resizing.settled is not None:
             granted, self.resizing.settled = self.resizing.settled, None

@@ -38,7 +38,7 @@ def _rank(
 ) -> list[float]:
     vector = aligned_vector(nbytes // 4)
     vector[:] = 1.0
-    ring = Ring(Identity("worker", rank), secret, Acceptor(secret, [doors[rank][0]]), {}, lambda: None)
+    ring = Ring(Identity("worker", rank), secret, Acceptor(secret, [doors[rank][0]]), lambda: None)
     ring.form(0, peers)
     barrier.wait(ranks.TIMEOUT_S)
     stamps = [time.perf_counter()]

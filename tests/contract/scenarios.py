@@ -140,7 +140,8 @@ def details_of_rest(what: Any) -> str:
             return f"{counted(what.num_samples)} in {what.num_parts} parts"
         case Apply():
             weights = listed(in_short(weight) for weight in sorted(set(what.weights)))
-            return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}"
+            measured = ", measured" if what.measure else ""
+            return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}{measured}"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():

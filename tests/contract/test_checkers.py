@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 from runtime.core.ledger import GradientLedger
+from strategies.composed import Composed
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
+from strategies.monitoring.noise import NoiseMeter
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -24,6 +26,7 @@ from strategies.protocol import (
     Compute,
     Drop,
     Grad,
+    Measured,
     Scored,
     Started,
     Strategy,
@@ -305,6 +308,22 @@ def test_the_audit_reads_scores(spoil: Any, complaint: str) -> None:
     assert unlawful(run) == []
     spoil(run.lines, next(number for number, line in enumerate(run.lines) if isinstance(line.event, Scored)))
     assert any(complaint in text for text in unlawful(run))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda lines, at: lines.insert(at, lines[at]), lambda lines, at: lines.insert(at, of_version_99(lines[at]))],
+)
+def test_the_audit_reads_measured_norms(spoil: Any) -> None:
+    strategy = Composed(gate=AllGate(), detectors={"noise": NoiseMeter(every_updates=2)})
+    run = scenario(strategy, 2, "calm", 0).run()
+    assert unlawful(run) == []
+    spoil(run.lines, next(number for number, line in enumerate(run.lines) if isinstance(line.event, Measured)))
+    assert any("nobody asked for it" in text for text in unlawful(run))
+
+
+def of_version_99(line: Line) -> Line:
+    return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, version=99))
 
 
 def of_the_future(line: Line) -> Line:

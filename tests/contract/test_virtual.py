@@ -19,17 +19,26 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from injectors.plan import OF_MEMBERS, RULES, parse_target
+from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, parse_target
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Launch, NodeId, Strategy
+from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay, strategy_of
 from tests.support.laws import Complaints
 from tests.support.runs import ROOT, read_lines
-from tests.support.virtual_runs import EPOCHS, Line, VirtualRun, World, draw_host_world, draw_world, still_world
+from tests.support.virtual_runs import (
+    EPOCHS,
+    LIMIT_S,
+    Line,
+    VirtualRun,
+    World,
+    draw_host_world,
+    draw_world,
+    still_world,
+)
 
 Make = Callable[[], Strategy]
 
@@ -106,24 +115,16 @@ def host_run_of(case: Case, seed: int) -> VirtualRun:
 
 def runs(case: Case) -> Iterator[VirtualRun]:
     yield from (run_of(case, seed) for seed in case.seeds)
-    if on_hosts(case):
-        yield from (host_run_of(case, seed) for seed in case.host_seeds)
-
-
-def on_hosts(case: Case) -> bool:
-    """Nobody can be launched on hosts yet (``why_fixed``)."""
-    return Launch not in case.make().needs
+    yield from (host_run_of(case, seed) for seed in case.host_seeds)
 
 
 def some_runs(case: Case) -> Iterator[VirtualRun]:
     """For what runs everything once more: one of each kind, where the case is not for its turn."""
     yield run_of(case, case.seeds[0])
-    if on_hosts(case):
-        yield host_run_of(case, case.host_seeds[0])
+    yield host_run_of(case, case.host_seeds[0])
     if case.long:
         yield from (run_of(case, seed) for seed in case.seeds[1:])
-        if on_hosts(case):
-            yield from (host_run_of(case, seed) for seed in case.host_seeds[1:])
+        yield from (host_run_of(case, seed) for seed in case.host_seeds[1:])
 
 
 # ---- checkers: complaints, none when all is well --------------------------------------------------------------------
@@ -282,6 +283,36 @@ def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> N
     assert unlawful(run) + dead(run) + unfair(run) == []
 
 
+ON_HOSTS = ("bsp", "asp_dds", "antdt_nd", "backup_workers")
+"""Strategies that ask for no nodes, where an operator lets workers come and go."""
+
+
+@cache
+def visited(name: str) -> VirtualRun:
+    """On hosts, with all kinds of windows; three workers join and three leave, one of them a newcomer."""
+    world = host_world_of(4, 1)
+    changes: list[tuple[float, Kind, int]] = [(2.0, "join", 4), (3.0, "leave", 1), (4.0, "join", 5), (4.0, "join", 6)]
+    changes += [(7.0, "leave", 4), (9.0, "leave", 2)]
+    ordered = [
+        Disturbance(start_s=t, end_s=t + 0.001, target=f"worker:{number}", kind=kind, magnitude=1.0)
+        for t, kind, number in changes
+    ]
+    plan = build_plan("visitors", 1, LIMIT_S, [*world.plan.disturbances, *ordered])
+    return VirtualRun(msgspec.structs.replace(world, plan=plan, accidents=()), make(name))
+
+
+@pytest.mark.parametrize("name", ON_HOSTS)
+def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
+    run = visited(name)
+    assert unlawful(run) + dead(run) + unconserved(run) + replay(run.lines, make(name)) == []
+    assert run.world.hosts is not None
+    hosts = {f"host:{host.number}" for host in run.world.hosts.hosts}
+    joined = {line["event"]["worker"]: line["event"]["place"] for line in run.events("Joined")}
+    assert {4, 5, 6} <= joined.keys()
+    assert {joined[worker] for worker in (4, 5, 6)} <= hosts
+    assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
+
+
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
@@ -311,7 +342,7 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
         for one in run.world.plan.disturbances
         if one.start_s < run.end["t"]
     }
-    kinds = RULES.keys() - OF_MEMBERS  # with hosts nobody joins
+    kinds = RULES.keys() - OF_MEMBERS
     assert open_windows == {(kind, form) for kind in kinds for form in RULES[kind].forms}
     hosts = [run.world.hosts for run in seen]
     assert {one is None for one in hosts} == {True, False}

@@ -306,7 +306,7 @@ def what_it_holds() -> dict[str, Any]:
 @case
 def relayed() -> dict[str, Any]:
     """A round trip through the relay, two links and two latencies of 10 ms; and the size of what comes through."""
-    from runtime.live.hosts.latency import route_to, start_relay
+    from runtime.live.hosts.latency import route_to, start_relay, stop_relay
 
     with network(100, 100, 100) as net:
         latency_s = {net.addresses[0]: 0.01, net.addresses[1]: 0.01, net.addresses[2]: 0.0}
@@ -327,9 +327,8 @@ def relayed() -> dict[str, Any]:
             found[f"round trip of {host}"] = time.monotonic() - begun
             found[f"transfer of {host}"] = transfer_s(source, sink, 100_000)
         found["counters"] = net.counters()
-        assert relay.stdin is not None
-        relay.stdin.close()
-        found["code"] = relay.wait(5)
+        stop_relay(relay)
+        found["code"] = relay.returncode
     return found
 
 

@@ -45,6 +45,7 @@ def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Star
     assert (job["topology"], job["collective"], job["num_servers"]) == ("allreduce", "ring", 0)
 
 
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 def test_one_replica_is_one_server_to_the_bit(start: Start) -> None:
     """Nothing is summed over others, so the order of sums is the same."""
     more = (*SHORT, *MOMENTUM, "cluster.num_workers=1")
@@ -158,6 +159,7 @@ def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(
 # ---- on emulated hosts ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 def test_hosts_with_latency_and_a_death(start: Start) -> None:
     if lack := missing("network") or missing("links"):
         pytest.skip(f"{lack.reason}; {lack.cure}")
@@ -188,6 +190,7 @@ def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     assert_sound(theirs)
 
 
+@pytest.mark.long(like="test_torch_sums_what_the_ring_sums")
 def test_gloo_meets_again_after_a_death(start: Start) -> None:
     run = start("run", *ENDLESS, "topology.collective=gloo")
     for worker in (1, 0):
@@ -200,6 +203,7 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_torch_sums_what_the_ring_sums")
 def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
     settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
     run = start("run", *DIGITS, ALLREDUCE, *settings)

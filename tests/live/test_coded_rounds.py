@@ -78,6 +78,7 @@ def test_who_never_answers_changes_nothing(scheme: str, tmp_path: Path) -> None:
         check_record(run)
 
 
+@pytest.mark.long(like="test_who_never_answers_changes_nothing")
 def test_the_naive_scheme_waits_for_who_never_answers(tmp_path: Path) -> None:
     """Negative control: without redundancy the job does not end by itself."""
     with running(tmp_path / "run", "strategy=coding_naive", *NEVER, "max_time_s=3") as run:

@@ -73,7 +73,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("by", ["cgroup", "duty", "cpulimit"])
+@pytest.mark.parametrize("by", ["cgroup", "duty", pytest.param("cpulimit", marks=pytest.mark.long)])
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
     if by != "duty" and (lack := missing({"cgroup": "cgroup_cpu", "cpulimit": "cpulimit"}[by])):
         pytest.skip(f"{lack.reason}; {lack.cure}")

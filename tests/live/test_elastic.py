@@ -49,7 +49,7 @@ def steps_are_done(run: Run) -> bool:
 def quota_of(run: Run, worker: int) -> float | None:
     """Cores that the kernel gives the group that a worker's newest process is in."""
     hierarchy, pid = find("cpu"), str(run.pid_of("worker", worker))
-    groups = hierarchy.base.glob(f"{PREFIX}*/worker-{worker}")
+    groups = hierarchy.base.glob(f"{PREFIX}*/**/worker-{worker}")
     (group,) = [path for path in groups if pid in (path / "cgroup.procs").read_text().split()]
     return (V1 if hierarchy.version == 1 else V2)(group, Kernel()).quota().cores
 
@@ -73,7 +73,7 @@ def stop(run: Run, role: str, number: int) -> int:
 # ---- growing and shrinking ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", ["bsp", "asp"])
+@pytest.mark.parametrize("rule", [pytest.param("bsp", marks=pytest.mark.long), "asp"])
 def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: str) -> None:
     grow = ("wait 5", "workers 4", "servers 4", "divide 4", "wait 10", "workers 3", *SHRINK, "workers 2", "wait 5")
     run = start("run", *SWITCHING, f"strategy.rule={rule}", "workload.epochs=12", steps(*grow), env=ALLOW).finish()

@@ -81,6 +81,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it")
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
     """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from runtime.live.hosts import holding
-from runtime.live.hosts.latency import RelayFailed, start_relay
+from runtime.live.hosts.latency import RelayFailed, add_routes, start_relay, stop_relay
 from runtime.live.hosts.relay import PreciseLoop, Route
 from tests.support.runs import ROOT, marks
 
@@ -67,9 +67,8 @@ def relayed(
 
 
 def stop(relay: subprocess.Popen[bytes]) -> None:
-    assert relay.stdin is not None
-    relay.stdin.close()
-    assert relay.wait(5) == 0
+    stop_relay(relay)
+    assert relay.returncode == 0
 
 
 def free_port() -> int:
@@ -287,6 +286,26 @@ def test_a_port_that_is_taken() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(RelayFailed, match=r"of 1 servers at .* ended with code 1"):
             start_relay(HERE, [Route(port=port, target=(HERE, 1), delays_s={})])
+
+
+def test_routes_are_added_while_it_relays(server: socket.socket, leak_oracle: None) -> None:
+    """One whose port is taken is refused, and the others remain."""
+    first, second = free_port(), free_port()
+    relay = start_relay(HERE, [Route(port=first, target=server.getsockname(), delays_s={})])
+    try:
+        add_routes(relay, HERE, [Route(port=second, target=server.getsockname(), delays_s={})])
+        with pytest.raises(RelayFailed, match=r"cannot listen: .*in use"):
+            add_routes(relay, HERE, [Route(port=first, target=server.getsockname(), delays_s={})])
+        for port in (first, second):
+            with socket.create_connection((HERE, port), timeout=5) as client:
+                sink = server.accept()[0]
+                client.sendall(b"ping")
+                assert sink.recv(4) == b"ping"
+                sink.close()
+    finally:
+        stop(relay)
+    with pytest.raises((RelayFailed, ValueError)):
+        add_routes(relay, HERE, [])
 
 
 PARENT = """

@@ -139,6 +139,7 @@ def test_what_differs_has_other_bits(runs: Runs, name: str, other: str) -> None:
     assert runs(name).sha256 != runs(other).sha256
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start: Start) -> None:
     run = start("run", *TENSORFLOW, *PACED)
     run.await_training(5, START_S)
@@ -173,6 +174,7 @@ def await_gone(pids: Iterable[int], timeout_s: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
     endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"runtime.start_deadline_s={START_S:g}")
     run = start("run", *endless, "backend=tensorflow", "cluster.num_workers=4", "topology.num_servers=2")

@@ -68,6 +68,30 @@ def test_a_cold_job_gets_the_plan_of_wide_and_deep() -> None:
     assert sum(job.cores.values()) == 200
 
 
+def test_cores_may_be_counted_in_tenths() -> None:
+    """Table 1 where a core of the settings is a tenth of a core of the machines: all else is the same."""
+
+    def tenfold(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+        used = wide_and_deep({node: cores / 0.1 for node, cores in has.items()})
+        return {node: Used(one.cores * 0.1) for node, one in used.items()}
+
+    job = trained(tenfold, {"max_time_s": 480.0}, unit_cores=0.1)
+    plain = trained(run={"max_time_s": 480.0})
+    assert {node: pytest.approx(cores * 0.1) for node, cores in plain.cores.items()} == job.cores
+    assert len(job.decisions) == len(plain.decisions)
+
+
+def test_a_busy_worker_does_not_need_more_cores_than_it_has() -> None:
+    """Table 1 with a worker that uses both of its cores, by the kernel's count 1 % more: it is planned with two."""
+
+    def counted(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+        return {node: Used(1.01 * cores if node.role == "worker" else 5.7) for node, cores in has.items()}
+
+    job = trained(counted, {"max_time_s": 100.0}, worker_cores=2)
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["worker_cores_used"], plan["worker_cores"]) == (2.0, 2)
+
+
 def test_hot_servers_get_24_cores() -> None:
     """Section 4.2: "we replace PS-2 and PS-3 with pods with 24 CPU cores": 14.9 / 85.1 * 5.7 * 24 = 23.95."""
     job = trained(run={"max_time_s": 480.0})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from strategies.protocol import (
     Allocate,
     Apply,
     Arrived,
+    Command,
     Compute,
     Denied,
     Failed,
@@ -31,15 +33,25 @@ from strategies.protocol import (
 CORES = (None, 1.0, 2.0)
 
 
+@dataclass(eq=False)
 class Wanderer(Strategy):
     """Applies every gradient at once, and after every tenth of them or so asks for something about nodes.
 
     ``counts`` are the commands that it has given, ``told`` the events that it has received, by name.
     """
 
-    def __init__(self, seed: int, *, most_workers: int = 7, most_servers: int = 5, often: float = 0.15) -> None:
-        self.random = Random(f"{seed}/wanderer")
-        self.most_workers, self.most_servers, self.often = most_workers, most_servers, often
+    needs: ClassVar[frozenset[type[Command]]] = frozenset(
+        {Compute, Apply, Launch, Retire, Repartition, Allocate, Restart}
+    )
+
+    seed: int
+    most_workers: int = 7
+    most_servers: int = 5
+    often: float = 0.15
+    """Probability that an arrival is answered with a wish."""
+
+    def __post_init__(self) -> None:
+        self.random = Random(f"{self.seed}/wanderer")
         self.idle: set[int] = set()
         self.busy: set[int] = set()
         self.servers: set[int] = set()
@@ -205,7 +217,7 @@ class Growing(Strategy):
         if self.version == self.grow_at:
             return [Launch(node=f"server:{server}") for server in new]
         if len(self.joined) == self.num_new and not self.divisions:
-            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0))]
+            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0)[: self.num_new + 1])]
         if self.shrink_at is not None and self.version >= self.shrink_at and len(self.divisions) == 1:
             return [Repartition(servers=(0,))]
         if len(self.divisions) == 2 and self.joined:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,10 @@ class Desk(Scores, Answers):
         self.applied.append((self.t, order, [self.grads[grad] for grad in order.grads]))
         self.effective.append(order)
 
+    def measured(self, ticket: int, sqr_norm: float, server: int = 0, t: float | None = None) -> None:
+        """A server's part of the norm of an update."""
+        self.core.receive(self.at(None) if t is None else t, inputs.NormPart(server, ticket, sqr_norm))
+
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads
 
@@ -271,6 +276,16 @@ class HeapRun(Recovering, Desk):
         took = self.seconds(order.worker, order)
         self.push(self.t + took, 1, lambda t: self._computed(t, order, took))
 
+    def apply(self, order: ApplyOrder) -> None:
+        super().apply(order)
+        if order.measure is not None:
+            for node in self.core.executor.layout.holders or (NodeId.server(0),):
+                self.push(self.t, 0, partial(self._norm_part, order.measure, node.number))
+
+    def _norm_part(self, ticket: int, server: int, t: float) -> None:
+        """Half of any unit, from each server."""
+        self.measured(ticket, 0.5, server, t)
+
     def wake(self, at_s: float, tag: str) -> None:
         # a deadline comes after whatever arrives at the very same time
         self.push(at_s, 2, lambda t: self.core.receive(t, inputs.TimerFired(tag)))
@@ -318,7 +333,8 @@ class HeapRun(Recovering, Desk):
         elif outcome != "failed":
             timings = Timings(compute_s=took)
             self.core.receive(
-                t, inputs.GradientArrived(order.grad_id, order.worker, timings, loss=1.0, finite=outcome == "ok")
+                t,
+                inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0, finite=outcome == "ok"),
             )
 
     # ---- faults ------------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class Book:
         """Worker that is here or on its way -> whether it may be given a Compute."""
         self.grads: set[int] = set()
         self.asked: set[int] = set()
+        self.measured: set[int] = set()
         self.seen: set[int] = set()
         self.gone: set[int] = set()
         """Workers that were retired or taken away."""
@@ -107,6 +108,10 @@ class Book:
         self.check(event["ref_version"] <= self.version, f"seq {seq}: a reference of the future: {event}")
         self.asked.discard(grad)
 
+    def on_measured(self, event: Line, seq: int) -> None:
+        self.check(event["version"] in self.measured, f"seq {seq}: a norm that nobody asked for: {event}")
+        self.measured.discard(event["version"])
+
     def on_failed(self, event: Line, seq: int) -> None:
         worker = event["worker"]
         self.check(self.idle.get(worker) is False, f"seq {seq}: worker {worker} failed without a Compute")
@@ -159,6 +164,7 @@ class Book:
         self.idle = dict.fromkeys(self.idle, True)
         self.grads.clear()
         self.asked.clear()
+        self.measured.clear()
 
     def on_restored(self, event: Line, seq: int) -> None:
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
@@ -186,6 +192,7 @@ class Book:
                 self.grads -= set(command["grads"])
                 self.asked -= set(command["grads"])
                 self.version += what == "Apply"
+                self.measured |= {self.version} if command.get("measure") else set()
             case "Score":
                 grad = command["grad"]
                 self.check(grad in self.grads - self.asked, f"seq {seq}: Score of gradient {grad}: not to be had")

@@ -21,6 +21,7 @@ from strategies.protocol import (
     Grad,
     Joined,
     Lost,
+    Measured,
     ProtocolError,
     Repartition,
     Restart,
@@ -56,6 +57,7 @@ class Audit:
         self.fresh: dict[int, Grad] = {}
         self.seen: set[int] = set()
         self.asked: set[int] = set()
+        self.measured: set[int] = set()
         self.version = 0
         self.halted = False
         self.complaints: Complaints = []
@@ -86,6 +88,9 @@ class Audit:
                 self.demand(grad.id in self.asked & self.fresh.keys(), f"{event}: nobody waits for this score")
                 self.demand(event.ref_version <= self.version, f"{event}: a reference from the future")
                 self.asked.discard(grad.id)
+            case Measured():
+                self.demand(event.version in self.measured, f"{event}: nobody asked for it")
+                self.measured.discard(event.version)
             case Failed():
                 self.ends(event.worker)
             case Lost():
@@ -143,6 +148,7 @@ class Audit:
                 self.demand(len(command.grads) == len(command.weights) > 0, f"{command}: weights do not match")
                 self.use(command)
                 self.version += 1
+                self.measured |= {self.version} if command.measure else set()
             case Drop():
                 self.use(command)
             case Score():
@@ -158,7 +164,7 @@ class Audit:
     def halt(self) -> None:
         """Nothing counts until ``Restored``."""
         self.halted = True
-        self.busy, self.fresh, self.asked = {}, {}, set()
+        self.busy, self.fresh, self.asked, self.measured = {}, {}, set(), set()
 
     def restarted(self, command: Restart) -> None:
         role, _, number = command.node.partition(":")

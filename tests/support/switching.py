@@ -35,7 +35,8 @@ class Switching(Strategy):
 
     ``workers 4``, ``servers 4``: there are so many (more are launched, the newest retired); ``divide 4``: the first 4
     servers hold the parameters; ``wait 5``: so many updates more; ``cores worker:0 0.5``, ``rate server:0 1e6``:
-    allocate. A request that is denied is made again; a ``divide`` that came to nothing, too.
+    allocate. A request that is denied is made again, unless ``insists`` is false; a ``divide`` that came to nothing is
+    in any case.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Launch, Retire, Repartition}
@@ -47,7 +48,9 @@ class Switching(Strategy):
     data: str = "dynamic"
     cpu_cores: float | None = None
     memory_bytes: int | None = None
-    """Of the nodes that are launched."""
+    not_on: tuple[str, ...] = ()
+    """All three are of the nodes that are launched."""
+    insists: bool = True
 
     def __post_init__(self) -> None:
         if any(step.startswith(("cores", "rate")) for step in self.steps):
@@ -84,8 +87,7 @@ class Switching(Strategy):
             case ServerJoined():
                 self._is_there("server", event.server)
             case Denied(node=name):
-                node = NodeId.parse(name)
-                self._asked[node.role].discard(node.number)
+                self._was_denied(NodeId.parse(name))
             case Lost(restarting=False):
                 self._there["worker"].discard(event.worker)
             case ServerLost(holding=False):
@@ -96,6 +98,11 @@ class Switching(Strategy):
                 self._halted, self._holders = False, event.servers
                 for worker in event.workers:
                     self._is_there("worker", worker)
+
+    def _was_denied(self, node: NodeId) -> None:
+        self._asked[node.role].discard(node.number)
+        if not self.insists and self._steps:
+            del self._steps[0]
 
     def _is_there(self, role: str, number: int) -> None:
         self._asked[role].discard(number)
@@ -146,5 +153,5 @@ class Switching(Strategy):
         new = range(self._next[role], self._next[role] + missing)
         self._next[role] += missing
         asked.update(new)
-        limits = {"cpu_cores": self.cpu_cores, "memory_bytes": self.memory_bytes}
+        limits = {"cpu_cores": self.cpu_cores, "memory_bytes": self.memory_bytes, "not_on": tuple(self.not_on)}
         return [Launch(node=f"{role}:{number}", **limits) for number in new]

@@ -4,7 +4,8 @@
 it is, so that within some dozens of commits each has had its turn; ``--long`` (``make slow``) adds all of them. A test
 that is named in full, ``test_file.py::test_name[its case]``, is run in any case.
 
-A function all of whose cases are long would be run by nobody for days, so it is refused: a small case has to stay.
+A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the
+same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")``.
 """
 
 from __future__ import annotations
@@ -27,13 +28,18 @@ def turn_of_commit(commit: str) -> int:
     return int(commit[:12], 16) % TURNS
 
 
-def without_small_case(items: Iterable[tuple[str, bool]]) -> list[str]:
-    """Functions (ids without a case) all of whose tests, given as (id, whether it is long), are long."""
+def without_small_case(items: Iterable[tuple[str, bool, str]]) -> list[str]:
+    """Functions (ids without a case) all of whose tests are long, as is what they name in their place, if anything.
+
+    ``items``: id of a test, whether it is long, and the name of the test like it (or nothing).
+    """
     small: dict[str, bool] = {}
-    for node_id, long in items:
+    like: dict[str, str] = {}
+    for node_id, long, name in items:
         function = node_id.partition("[")[0]
         small[function] = small.get(function, False) or not long
-    return [function for function, one in small.items() if not one]
+        like[function] = f"{function.rpartition('::')[0]}::{name}"
+    return [function for function, one in small.items() if not one and not small.get(like[function], False)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,9 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = {argument for argument in config.args if "[" in argument}
     long = {item for item in items if item.get_closest_marker("long")}
     if not any("::" in argument for argument in config.args):
-        whole = without_small_case((item.nodeid, item in long) for item in items)
+        whole = without_small_case((item.nodeid, item in long, _like(item)) for item in items)
         if whole:
-            raise pytest.UsageError(f"{whole[0]}: all of its cases are long; leave a small one for `make test`")
+            raise pytest.UsageError(f"{whole[0]}: all of its cases are long; leave a small one, or name a test like it")
     if config.getoption("long"):
         return
     turn = config.getoption("turn")
@@ -69,3 +75,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         out = set(waiting)
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=waiting)
+
+
+def _like(item: pytest.Item) -> str:
+    """The test that a long one names as like it."""
+    marker = item.get_closest_marker("long")
+    return "" if marker is None else str(marker.kwargs.get("like", ""))

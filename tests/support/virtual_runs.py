@@ -61,7 +61,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     def dead_until(self, task: str, t: float) -> float:
         """When the plan lets a task that it has killed by ``t`` start again."""
-        host = "" if self.hosts is None else f"host:{self.hosts.host_of[task]}"
+        host = "" if self.hosts is None else f"host:{self.hosts.host_of.get(task, '')}"
         end_s = -math.inf
         for one in self.plan.disturbances:  # sorted by their starts
             if one.kind == "kill" and one.target in (task, host) and (one.start_s <= t or one.start_s <= end_s):

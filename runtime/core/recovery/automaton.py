@@ -293,7 +293,8 @@ class Recovery:
             self._end(task, "killed", reason, TaskStep.DEPARTED)
             return
         task.holders.add("plan")
-        if waits and not (self.rules.plan_ends_wait and "scheduler" in task.holders):
+        came_before = task.incarnation > 0 or not task.admitted
+        if waits and not (self.rules.plan_ends_wait and came_before and "scheduler" in task.holders):
             return
         task.holders.discard("scheduler")
         if not waits:

@@ -5,7 +5,7 @@ A node keeps what it was given through all its incarnations. Every limit is read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from runtime.core.job import LaunchOrder
 from runtime.live.machines.cgroup_files import QuotaRefused
@@ -16,7 +16,10 @@ from strategies.protocol import NodeId
 
 
 class Allotter:
-    """``level`` is that of the plan's throttling of a target now; ``send`` sends a message to a node's task."""
+    """Allots the cores, memory and rates that a strategy asks for.
+
+    ``level`` is that of the plan's throttling of a target now; ``send`` sends a message to a node's task.
+    """
 
     def __init__(
         self,
@@ -29,25 +32,51 @@ class Allotter:
         self.machines, self.level, self.send, self.note, self.failed = machines, level, send, note, failed
         self._rates: dict[NodeId, int] = {}
         """Bytes per second of the nodes whose sending is limited."""
+        self._memory_bytes: dict[str, int] = {}
+        """Memory of the nodes that were launched with a limit."""
 
     def admit(self, order: LaunchOrder) -> Place:
-        """The place of a node that was not there before, with its limits; raises ``ValueError``: there is none."""
+        """The place of a node that was not there before, with its limits; raises ``ValueError``: there is none.
+
+        On hosts it counts on no more cores than others have left there.
+        """
         self.machines.admit(order.node, order.not_on, cores=order.cpu_cores, memory_bytes=order.memory_bytes)
         try:
             if order.cpu_cores is not None:
                 self._set_cores(order.node, order.cpu_cores)
             if order.memory_bytes is not None:
-                held = self.machines.groups[order.node].set_memory_bytes(order.memory_bytes)
-                self.note("Enforced", node=order.node, memory_bytes=held)
+                self._set_memory(order.node, order.memory_bytes)
         except QuotaRefused:
             self.machines.dismiss(order.node)
             raise
         return self.machines.places[order.node]
 
+    def moved(self, node: NodeId) -> None:
+        """A node has another control group, which gets the limits of the old one."""
+        name = str(node)
+        if self.machines.mechanisms.cpu_groups and self.machines.quota(name, self.level(name)) is not None:
+            self._enforce_cores(name)
+        if name in self._memory_bytes:
+            self._set_memory(name, self._memory_bytes[name])
+
+    def refuses(self, node: NodeId, cpu_cores: float | None) -> str | None:
+        """Why a node cannot have so many cores; None: they are reserved on its host."""
+        try:
+            self.machines.book(str(node), cpu_cores)
+        except ValueError as error:
+            return str(error)
+        return None
+
     def dismiss(self, node: NodeId) -> None:
         """A node has left for good."""
         self._rates.pop(node, None)
+        self._memory_bytes.pop(str(node), None)
         self.machines.dismiss(str(node))
+
+    def keep(self, nodes: Collection[NodeId]) -> None:
+        """All others have left for good."""
+        names = {str(node) for node in nodes}
+        self.machines.dismiss_all_but(names)
 
     def allocate(self, node: NodeId, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on; None: unlimited. A limit that cannot be set ends the run."""
@@ -73,5 +102,13 @@ class Allotter:
 
     def _set_cores(self, node: str, cores: float | None) -> None:
         self.machines.allocate(node, cores)
+        self._enforce_cores(node)
+
+    def _enforce_cores(self, node: str) -> None:
         held = self.machines.groups[node].set_cores(self.machines.quota(node, self.level(node)))
         self.note("Enforced", node=node, cpu_cores=held)
+
+    def _set_memory(self, node: str, memory_bytes: int) -> None:
+        held = self.machines.groups[node].set_memory_bytes(memory_bytes)
+        self._memory_bytes[node] = memory_bytes
+        self.note("Enforced", node=node, memory_bytes=held)

@@ -86,6 +86,12 @@ class Injector:
         """The part of its cores that the plan leaves a target now."""
         return self._levels.get((target, "cpu"), RULES["cpu"].neutral)
 
+    def admitted(self, task: str) -> None:
+        """A newcomer has a place: on a host that is killed, it waits for the end of that."""
+        host = self.machines.host_of(task)
+        if host is not None and self._levels.get((host, "kill"), 0.0) > 0:
+            self._keep_away(task, host)
+
     def moved(self, target: str) -> Place | None:
         """A task moves to another machine: disturbances of the old one do not follow."""
         place = self.machines.move(target)
@@ -137,23 +143,28 @@ class Injector:
             case "pause":
                 self._ask(change, "signal")
             case "kill":
-                for task in self.machines.tasks_on(change.target):
-                    self._kill_or_free(task, change)
+                if change.level > 0:
+                    for task in self.machines.tasks_on(change.target):
+                        self._keep_away(task, change.target)
+                else:
+                    self._let_come(change.target)
                 self._note(change, begun_s, "signal", change.level, change.level)
             case "join" | "leave" if change.level > 0:
                 self.owner.operate(change.kind, change.target)
                 self._note(change, begun_s, "operator", change.level, change.level)
 
-    def _kill_or_free(self, task: str, change: Change) -> None:
+    def _keep_away(self, task: str, target: str) -> None:
         """Keep a task away as long as any window is open, its own or its host's."""
-        killers = self._killed_by.setdefault(task, set())
-        if change.level > 0:
-            killers.add(change.target)
-            self.owner.hold(task, "killed by the plan")
-        else:
-            killers.discard(change.target)
-            if not killers:
-                self.owner.release(task)
+        self._killed_by.setdefault(task, set()).add(target)
+        self.owner.hold(task, "killed by the plan")
+
+    def _let_come(self, target: str) -> None:
+        """A window closes; whoever it held may have moved meanwhile."""
+        for task, killers in self._killed_by.items():
+            if target in killers:
+                killers.discard(target)
+                if not killers:
+                    self.owner.release(task)
 
     def _throttle(self, change: Change, begun_s: float) -> None:
         by = self.machines.mechanisms.throttles

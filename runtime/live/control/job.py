@@ -108,17 +108,14 @@ class LiveJob:
             scores=job.validation_samples > 0,
         )
         shares = job.shares_of(job.num_servers)
-        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares)
+        places = self.machines.places
+        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares, places)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
         port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
         port.last_save = str(self.experiment.save_parameters_to or "")
         return port
-
-    def _place_of(self, node: str) -> str | None:
-        placement = self.machines.placement
-        return None if placement is None else placement.name_of(node)
 
     def _coordinator(self, port: LivePort) -> Coordinator:
         experiment = self.experiment
@@ -130,7 +127,7 @@ class LiveJob:
             disturb=self.schedule.delay_for,
             stopwatch=time.perf_counter,
             scheduler=experiment.scheduler,
-            place_of=self._place_of,
+            place_of=self.machines.host_of,
         )
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------

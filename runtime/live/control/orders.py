@@ -82,8 +82,8 @@ class Orders:
 
     def _attach(self, effect: Attach) -> None:
         beside = effect.key.role in OUTSIDE_NETWORK
-        known = [self.tasks[key] for key in effect.to]
-        addresses = [task.side if beside and task.side else task.address for task in known]
+        caller, known = self.tasks[effect.key], [self.tasks[key] for key in effect.to]
+        addresses = [task.side if beside and task.side else task.address_for(caller) for task in known]
         servers = tuple(address for address in addresses if address)
         held = self.ranges()
         ranges = tuple(held[key] for key in effect.to if key in held)
@@ -91,7 +91,8 @@ class Orders:
         self.hub.send(effect.key, attach)
 
     def _reconfigure(self, effect: Reconfigure) -> None:
-        peers = tuple(self._peer(self.tasks[key]) for key in effect.ring)
+        caller = self.tasks[effect.key]
+        peers = tuple(self._peer(self.tasks[key], caller) for key in effect.ring)
         form = messages.Reconfigure(
             generation=effect.generation,
             peers=peers,
@@ -102,6 +103,7 @@ class Orders:
         self.hub.send(effect.key, form)
 
     @staticmethod
-    def _peer(task: Task) -> Peer:
-        assert task.address is not None
-        return Peer(task.key.number, task.incarnation, task.address)
+    def _peer(task: Task, caller: Task) -> Peer:
+        address = task.address_for(caller)
+        assert address is not None
+        return Peer(task.key.number, task.incarnation, address)

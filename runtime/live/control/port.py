@@ -53,6 +53,10 @@ class PortOwner(Protocol):
         """Divide the parameters among these servers, after the checkpoint that was ordered last."""
         ...
 
+    def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
+        """Why a node cannot have so many cores; None: they are reserved."""
+        ...
+
     def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """Change what a node may use."""
         ...
@@ -138,7 +142,9 @@ class LivePort:
         self._nodes.append(lambda: self.owner.wants_repartition(shares))
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        """Change what a node may use after all earlier orders are sent."""
+        """Change what a node may use after all earlier orders are sent; why not, if its host has no more cores left."""
+        if (why := self.owner.cannot_allocate(node, cpu_cores)) is not None:
+            return why
         self._nodes.append(lambda: self.owner.wants_allocate(node, cpu_cores, link_bytes_per_s))
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.core import inputs
 from runtime.live.transport.auxiliaries import SCORER
-from runtime.live.transport.messages import Busy, Message, ReferenceReady, Report, ScoreParts
+from runtime.live.transport.messages import Busy, Message, NormPart, ReferenceReady, Report, ScoreParts
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
@@ -17,6 +17,8 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
             return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
         case ScoreParts():
             return inputs.ScorePart(sender, message.grad_id, SCORER.number(message.ticket), message.part)
+        case NormPart():
+            return inputs.NormPart(sender, message.ticket, message.sqr_norm)
         case ReferenceReady():
             return inputs.ReferenceReady(SCORER.number(message.ticket))
     return None

@@ -14,6 +14,7 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.job import LaunchOrder, RecordSink
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
+from runtime.errors import is_full
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.injecting import Injector
@@ -72,6 +73,8 @@ class LiveSession:
         self.injector: Injector
         self.allotter: Allotter
         self.served: Callable[[int, float], None] = lambda server, busy_s: None
+        self._layout_version = 0
+        """Of the nodes that have places."""
         self._final_ticket: int | None = None
         self._joined_by_s: float | None = None
         self._scored_by_s: float | None = None
@@ -148,6 +151,7 @@ class LiveSession:
         try:
             call(self.t)
             self.port.flush()
+            self._free_places()
         except ProtocolError as error:
             self.failed(f"the strategy broke a law: {error}")
 
@@ -284,12 +288,21 @@ class LiveSession:
 
     def wants_launch(self, order: LaunchOrder) -> None:
         """A node more, whose number nobody had, if there is a place for it."""
+        self._free_places()
         try:
             place = self.allotter.admit(order)
         except ValueError as error:
             self._deny(NodeId.parse(order.node), str(error))
             return
         self.supervisor.launch(order, place)
+        self.injector.admitted(order.node)
+
+    def _free_places(self) -> None:
+        """Who is no member any more has no place either, however it left."""
+        if self.coordinator.executor.layout.version != self._layout_version:
+            layout = self.coordinator.executor.layout
+            self._layout_version = layout.version
+            self.allotter.keep(layout.nodes)
 
     def _deny(self, node: NodeId, reason: str) -> None:
         if node.role == "server":
@@ -306,6 +319,11 @@ class LiveSession:
         """Other servers hold the parameters from now on."""
         self.supervisor.repartition(tuple((NodeId.parse(server), share) for server, share in shares))
 
+    def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
+        """Why a node cannot have so many cores; None: they are reserved."""
+        self._free_places()
+        return self.allotter.refuses(NodeId.parse(node), cpu_cores)
+
     def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on."""
         self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
@@ -316,7 +334,16 @@ class LiveSession:
 
     def moved(self, node: NodeId) -> Place | None:
         """A task's next incarnation starts elsewhere."""
-        return self.injector.moved(str(node))
+        try:
+            place = self.injector.moved(str(node))
+            if place is not None:
+                self.allotter.moved(node)
+        except (OSError, ValueError) as error:
+            if is_full(error):  # an error of the record
+                raise
+            self.failed(f"{node} could not move: {error}")
+            return None
+        return place
 
     def serving(self, role: str) -> int | None:
         """The connected incarnation of an auxiliary role; None if there is none."""

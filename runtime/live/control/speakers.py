@@ -16,6 +16,7 @@ from runtime.live.transport.messages import (
     Loaded,
     MalformedMessage,
     Message,
+    NormPart,
     Paced,
     Report,
     Saved,
@@ -27,11 +28,11 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
-    "worker": CLIENT | {Report, Halted, Saved, Paced},
-    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, Paced}),
+    "worker": CLIENT | {Report, Halted, Saved, Paced, NormPart},
+    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced}),
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }
-"""Messages by role; a worker that is a replica also halts, and stores checkpoints."""
+"""Messages by role; a worker that is a replica also halts, stores checkpoints, and measures."""
 
 
 def refuse_foreign(role: str, message: Message) -> None:

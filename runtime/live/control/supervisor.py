@@ -47,7 +47,10 @@ SEVERED_GRACE_S = 0.5
 
 
 class LiveSupervisor:
-    """Supervises all tasks but the agent. ``listener`` receives notifications for the job."""
+    """Supervises all tasks but the agent. ``listener`` receives notifications for the job.
+
+    ``places``: of the tasks of the start that have one.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class LiveSupervisor:
         num_servers: int,
         listener: Listener,
         shares: Sequence[float] = (),
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         self.loop, self.settings, self.listener = loop, settings, listener
         rules = Rules(
@@ -67,7 +71,8 @@ class LiveSupervisor:
             replaces_workers=settings.replaces_workers,
         )
         self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores), shares)
-        self.tasks = {key: Task(life=life) for key, life in self.recovery.tasks.items()}
+        known = places or {}
+        self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0
         self.hub: Hub

@@ -30,7 +30,7 @@ class Task(msgspec.Struct, kw_only=True):
     side: Address | None = None
     """The server's address for tasks outside the network, if different from ``address``."""
     place: Place | None = None
-    """The place to which it was moved."""
+    """Where its next incarnation starts; None: on this machine as it is, as auxiliary tasks do."""
 
     @property
     def key(self) -> Key:
@@ -44,6 +44,13 @@ class Task(msgspec.Struct, kw_only=True):
     def incarnation(self) -> int:
         """The number of the newest incarnation."""
         return self.life.incarnation
+
+    def address_for(self, caller: Task) -> Address | None:
+        """The address by which a task calls this one: on the same host directly, without the relay of latency."""
+        here, there = self.place, caller.place
+        if here is None or there is None or here.known_as is None or here.host != there.host:
+            return self.address
+        return Address(transport="tcp", host=here.address, port=here.port)
 
     def forget_process(self) -> None:
         """Whether its process has ended."""

@@ -51,14 +51,20 @@ class Sampler:
         self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
 
     def sample(self, now: float, pids: Iterable[tuple[str, int]]) -> tuple[float, tuple[NodeUse, ...]]:
-        """(seconds since the last sample, use of every task and host since then); the first only starts to count."""
+        """(seconds since the last sample, use of every task and host since then); the first only starts to count.
+
+        A process whose task has left its host for good is not counted.
+        """
         period_s = 0.0 if self._at_s is None else now - self._at_s
         self._at_s = now
-        tasks = {name: self._task(name, pid, period_s) for name, pid in pids}
+        tasks = {name: self._task(name, pid, period_s) for name, pid in pids if self._is_placed(name)}
         counted = None if self.links is None else self.links()
         hosts = self._hosts(period_s, tasks, counted)
         self._bytes, self._busy_s = counted, {}
         return period_s, (*tasks.values(), *hosts) if period_s > 0 else ()
+
+    def _is_placed(self, name: str) -> bool:
+        return self.placement is None or name in self.placement.host_of
 
     def _task(self, name: str, pid: int, period_s: float) -> NodeUse:
         used_s = cpu_s(pid)

@@ -5,6 +5,7 @@ A host's latency is that between it and the switch, one way; between two hosts i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import msgspec
 from runtime.live.hosts.relay import READY, RelayMap, Route
 
 ROOT = Path(__file__).resolve().parents[3]
+EXIT_S = 2.0
 
 
 class RelayFailed(OSError):
@@ -31,7 +33,7 @@ def route_to(port: int, target: tuple[str, int], latency_s: Mapping[str, float])
 
 
 def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
-    """Start a relay that listens at ``host``. It ends when its ``stdin`` is closed; call this in the main thread.
+    """Start a relay that listens at ``host``; it ends by :func:`stop_relay`. Call this in the main thread.
 
     Raises :class:`RelayFailed`.
     """
@@ -41,15 +43,41 @@ def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
-    process.stdin.flush()
-    if process.stdout.readline() != READY:
+    if _ask(process, host, routes) != READY:
         with process:  # closes its pipes, and so ends it
             pass
         raise RelayFailed(
             f"the relay of {len(routes)} servers at {host} ended with code {process.returncode}; see above"
         )
-    process.stdout.close()
     return process
+
+
+def add_routes(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> None:
+    """Let a relay that runs listen on these routes, too; raises :class:`RelayFailed`."""
+    try:
+        answer = _ask(relay, host, routes)
+    except OSError as error:
+        raise RelayFailed(f"the relay at {host} has ended: {error}") from error
+    if answer != READY:
+        raise RelayFailed(f"the relay at {host} cannot listen: {answer.decode().strip() or 'it has ended'}")
+
+
+def stop_relay(relay: subprocess.Popen[bytes]) -> None:
+    """End a relay, and return when it is gone."""
+    for pipe in (relay.stdin, relay.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):  # what a dead one has not read
+            pipe.close()
+    try:
+        relay.wait(EXIT_S)
+    except subprocess.TimeoutExpired:
+        relay.kill()
+        relay.wait(EXIT_S)
+
+
+def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> bytes:
+    assert relay.stdin is not None
+    assert relay.stdout is not None
+    relay.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
+    relay.stdin.flush()
+    return relay.stdout.readline()

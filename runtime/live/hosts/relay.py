@@ -5,7 +5,8 @@ data passes its own link, waits here, and passes the server's link. Data may lea
 never early and always in order. A full buffer stops reading, and so the sender (back pressure).
 
 Run as ``python -m runtime.live.hosts.relay PARENT`` with a :class:`RelayMap`, one line of JSON, on a standard input
-that stays open; it answers ``ready`` when it listens. It ends with its parent, or when its standard input does.
+that stays open; it answers ``ready`` when it listens. Later lines are further maps, each with an answer: ``ready``, or
+why it does not listen. It ends with its parent, or when its standard input does.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ class Relay:
     def __init__(self, relay_map: RelayMap) -> None:
         self.loop = PreciseLoop()
         self._ended = False
+        self._line = bytearray()
+        self.listen(relay_map)
+
+    def listen(self, relay_map: RelayMap) -> None:
+        """Listen on these routes, too; raises ``OSError``."""
         for route in relay_map.routes:
             listener, _ = listen("tcp", relay_map.host, route.port)
             self.loop.watch(listener, partial(self._accept, listener, route))
@@ -79,7 +85,20 @@ class Relay:
             self.loop.turn()
 
     def _on_input(self, _: int) -> None:
-        self._ended = not os.read(sys.stdin.fileno(), 4096)
+        piece = os.read(sys.stdin.fileno(), 1 << 16)
+        self._ended = not piece
+        self._line += piece
+        while b"\n" in self._line:
+            end = self._line.index(b"\n")
+            os.write(sys.stdout.fileno(), self._answer(bytes(self._line[:end])))
+            del self._line[: end + 1]
+
+    def _answer(self, line: bytes) -> bytes:
+        try:
+            self.listen(msgspec.json.decode(line, type=RelayMap))
+        except OSError as error:
+            return f"{error}\n".encode()
+        return READY
 
 
 def main() -> None:

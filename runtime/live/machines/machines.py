@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,23 +12,16 @@ import msgspec
 
 from injectors.plan import target_of
 from runtime.cluster.hosts import Host, Hosts, Placement
+from runtime.live.machines.endpoints import Endpoints
 from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.machines.shared import SharedMachines
-from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import NodeId
 
 if TYPE_CHECKING:
-    from runtime.live.hosts.network import Network
     from runtime.live.machines.cgroups import Cgroup
 
-SERVER_PORT = 5000
-"""Server j (without servers: worker j) listens on this port plus j: every host has its own network."""
-RELAY_PORT = 6000
-"""The relay for server j listens on this port plus j."""
 PRIVATE = Path("/dev/shm")
 """Directory for sockets that ends with the run: see ``runtime.containment``."""
-RELAY_EXIT_S = 2.0
 NO_GROUPS = "needs control groups, which are not available here (python run.py doctor says why)"
 
 
@@ -62,18 +54,17 @@ class HostMachines:
         self.groups: dict[str, Cgroup] = dict(shared.groups)
         """Control groups by target: ``host:0``, ``worker:1``."""
         self.network = shared.network
-        self.ports_from = shared.reserve_ports(len(self.serving))
+        self.endpoints = Endpoints(shared, tasks)
         self.allocated: dict[str, float] = {}
-        """Cores that a strategy has allocated, by task."""
+        """Cores of this machine that a strategy has allocated, by task."""
         self._memory_kills: dict[str, int] = {}
         self._moves = 0
-        self._relay: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
             if self.mechanisms.cgroups:
                 self._make_groups()
-            if self.network is not None and self.mechanisms.latency == "relay":
-                self._start_relay(self.network)
+            if self.placement is not None:
+                self.endpoints.open(self.placement.host_of)
             stack.pop_all()
         self.places = {task: self._place(task) for task in tasks}
 
@@ -84,29 +75,53 @@ class HostMachines:
     ) -> None:
         """Make a place for a task that was not there at the start; raises ``ValueError`` if there is none.
 
-        ``not_on``: hosts that are excluded. The limits are set later, and only have to be possible.
+        On hosts it is that of :meth:`runtime.cluster.hosts.Placement.add`; ``not_on``: names of hosts that are
+        excluded. The limits are set later, and only have to be possible.
         """
         if cores is not None and not self.mechanisms.allocations:
             raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
         if memory_bytes is not None and not self.mechanisms.memory:
             raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}")
+        if self.placement is not None:
+            self.placement.add(task, not_on, cores)
+        try:
+            if self.placement is not None:
+                self.endpoints.open({task: self.placement.host_of[task]})
+            if self.mechanisms.cgroups:
+                self.groups[task] = self._group_above(task).create(self._file_name(task))
+        except OSError as error:
+            self.dismiss(task)
+            raise ValueError(f"{task}: {error}") from error
         self.tasks.append(task)
-        if self.mechanisms.cgroups:
-            self.groups[task] = self._group_above(task).create(self._file_name(task))
         self.places[task] = self._place(task)
 
     def dismiss(self, task: str) -> None:
         """A task has left for good; its group, which its process may still be leaving, goes with the job's."""
         self.allocated.pop(task, None)
+        if self.placement is not None and task in self.placement.host_of:
+            self.placement.remove(task)
+            self.endpoints.close_port(task)
+
+    def dismiss_all_but(self, tasks: Collection[str]) -> None:
+        """All others have left for good, whoever noticed that: what they had of their hosts is free again."""
+        if self.placement is not None:
+            for task in [task for task in self.placement.host_of if task not in tasks]:
+                self.dismiss(task)
 
     def allocate(self, task: str, cores: float | None) -> None:
         """A task may use so many cores, which change what its :meth:`quota` is; raises ``ValueError``: it cannot."""
+        if cores is not None and not self.mechanisms.allocations:
+            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
+        self.book(task, cores)
         if cores is None:
             self.allocated.pop(task, None)
-            return
-        if not self.mechanisms.allocations:
-            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
-        self.allocated[task] = cores
+        else:
+            self.allocated[task] = cores
+
+    def book(self, task: str, cores: float | None) -> None:
+        """Reserve so many cores of its host for a task; raises ``ValueError``: the host has no more left."""
+        if self.placement is not None and task in self.placement.host_of:  # else it has left meanwhile
+            self.placement.allocate(task, cores)
 
     def killed_for_memory(self, task: str) -> bool:
         """Whether the kernel has killed a process of this task, since the last call, for the memory that it used."""
@@ -121,7 +136,8 @@ class HostMachines:
         """Cores that an undisturbed target may use."""
         if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
-        cores = None if self.placement is None else self.placement.host(target).cores
+        placed = self.placement is not None and target in self.placement.host_of  # who has left is not
+        cores = self.placement.host(target).cores if self.placement is not None and placed else None
         return min(self.cores_each, cores or self.cores_each, self.allocated.get(target, self.cores_each))
 
     def quota(self, target: str, level: float) -> float | None:
@@ -141,13 +157,18 @@ class HostMachines:
             return [target]
         return list(self.placement.tasks_on[self._host(target).number])
 
-    def move(self, task: str) -> Place | None:
-        """Move a task that is restarted elsewhere to another host; None where there is none.
+    def host_of(self, task: str) -> str | None:
+        """The name of the host that a task is on now; None without hosts, and for one that has left."""
+        return None if self.placement is None else self.placement.name_of(task)
 
-        A server behind a relay stays: its relay knows where it listens.
+    def move(self, task: str) -> Place | None:
+        """Move a task that is restarted elsewhere to another host; None where none has its cores left.
+
+        Its new control group has no limits yet. Raises ``OSError`` if it cannot be reached there.
         """
-        if self.placement is None or self.places[task].known_as is not None or not self.placement.move(task):
+        if self.placement is None or task not in self.placement.host_of or not self.placement.move(task):
             return None
+        self.endpoints.open({task: self.placement.host_of[task]})
         if task in self.groups:
             self._moves += 1
             self.groups[task] = self._group_above(task).create(f"{self._file_name(task)}-{self._moves}")
@@ -168,27 +189,6 @@ class HostMachines:
     def _group_above(self, task: str) -> Cgroup:
         return self.groups["" if self.placement is None else f"host:{self.placement.host_of[task]}"]
 
-    def _start_relay(self, network: Network) -> None:
-        """Start the relay that delays data between every worker and every server on another host."""
-        from runtime.live.hosts.latency import route_to, start_relay
-
-        assert self.hosts is not None
-        latency_s = {network.addresses[host.number]: host.latency_s for host in self.hosts.hosts}
-        routes = []
-        for number, task in enumerate(self.serving):
-            server = (network.addresses[self.hosts.host_of[task]], SERVER_PORT + self.ports_from + number)
-            routes.append(route_to(RELAY_PORT + self.ports_from + number, server, latency_s))
-        self._relay = start_relay(network.lab_address, routes)
-
-    @property
-    def serving(self) -> list[str]:
-        """Tasks to which others connect: the servers or, without any, the workers."""
-        return [task for task in self.tasks if NodeId.parse(task).role == "server"] or self.tasks
-
-    def _relayed(self, server: int) -> Address:
-        assert self.network is not None
-        return Address(transport="tcp", host=self.network.lab_address, port=RELAY_PORT + self.ports_from + server)
-
     # ---- addresses and places ----------------------------------------------------------------------------------
 
     @property
@@ -206,16 +206,14 @@ class HostMachines:
         if self.placement is None or self.network is None:
             return Place(cgroup_files=files)
         host = self.placement.host(task)
-        number = NodeId.parse(task).number
-        serves = task in self.serving
         return Place(
             host=f"host:{host.number}",
             namespace_fd=self.network.namespace_fds[host.number],
             cgroup_files=files,
             address=self.network.addresses[host.number],
-            port=SERVER_PORT + self.ports_from + number if serves else 0,
-            known_as=self._relayed(number) if serves and self.mechanisms.latency == "relay" else None,
-            side_path=self._private(self._file_name(task)) if serves else "",
+            port=self.endpoints.port(task),
+            known_as=self.endpoints.known_as(task),
+            side_path=self._private(self._file_name(task)) if self.endpoints.serves(task) else "",
             device=None if host.device is None else msgspec.structs.asdict(host.device),
         )
 
@@ -230,18 +228,6 @@ class HostMachines:
     def close(self) -> None:
         """The relay goes, and the sockets' names; groups and network go with the lab."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self._stop_relay)
+            stack.callback(self.endpoints.close)
             for name in [f"{self.prefix}control", *map(self._file_name, self.tasks)]:
                 Path(self._private(name)).unlink(missing_ok=True)
-
-    def _stop_relay(self) -> None:
-        if self._relay is None:
-            return
-        assert self._relay.stdin is not None
-        self._relay.stdin.close()
-        try:
-            self._relay.wait(RELAY_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._relay.kill()
-            self._relay.wait(RELAY_EXIT_S)
-        self._relay = None

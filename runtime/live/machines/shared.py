@@ -46,9 +46,9 @@ class SharedMachines:
                 self._make_network()
             stack.pop_all()
 
-    def reserve_ports(self, count: int) -> int:
-        """The first of so many consecutive numbers that no other job gets."""
-        first, self._ports = self._ports, self._ports + count
+    def reserve_port(self) -> int:
+        """The next number that no other task of any job gets: 0, 1, 2, ..."""
+        first, self._ports = self._ports, self._ports + 1
         return first
 
     def _make_groups(self) -> None:

@@ -38,6 +38,7 @@ from runtime.live.transport.messages import (
     JoinCollective,
     LinkLost,
     Message,
+    NormPart,
     Reconfigure,
     Reduce,
     SaveCheckpoint,
@@ -133,6 +134,9 @@ class Replica:
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
+            if message.order.measure is not None:
+                sqr_norm = self.copy.sqr_norm(message.order, total)
+                self.worker.channel.tell(NormPart(ticket=message.order.measure, sqr_norm=sqr_norm))
             self.copy.step(message.order, total)
         finally:
             self.copy.release(total)
@@ -169,8 +173,7 @@ class Replica:
     def _take_over(self, message: Reconfigure) -> None:
         """Copy all state of another replica, which has been ordered to expect us."""
         source = next(peer for peer in message.peers if peer.worker == message.source)
-        shortcuts = self.worker.spec.shortcuts("worker", self.me.id)
-        with connect(shortcuts.get(source.address, source.address)) as sock:
+        with connect(source.address) as sock:
             call(sock, self.worker.spec.secret, Identity("reader", self.me.id, self.me.incarnation, self.generation))
             set_deadline(sock, CALL_DEADLINE_S)
             header = bytearray(HEADER_BYTES)

@@ -10,6 +10,7 @@ from runtime.core.job import ApplyOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
+from runtime.training.norms import sum_sqr_norm
 
 
 class ReplicaState(Store):
@@ -66,12 +67,19 @@ class ReplicaState(Store):
 
     def step(self, order: ApplyOrder, total: FloatVector) -> None:
         """Update the parameters by the sum over all replicas."""
-        weight = order.weights[0]
-        if not is_uniform(order):
-            gain = self.optimizer.rule.gain(order.lr, order.samples)
-            weight = 1.0 / gain if gain else 1.0  # times the gain, this is exactly 1 in float32
-        self.optimizer.step(self.params, [total], [weight], order.lr, order.samples)
+        self.optimizer.step(self.params, [total], [self._weight(order)], order.lr, order.samples)
         self.version = order.version
+
+    def sqr_norm(self, order: ApplyOrder, total: FloatVector) -> float:
+        """The squared norm of the weighted sum, which the sum over all replicas is but for a factor."""
+        return sum_sqr_norm([total], [self._weight(order)])
+
+    def _weight(self, order: ApplyOrder) -> float:
+        """What the sum over all replicas lacks: the weight, or the inverse of the gain that it has already."""
+        if is_uniform(order):
+            return order.weights[0]
+        gain = self.optimizer.rule.gain(order.lr, order.samples)
+        return 1.0 / gain if gain else 1.0  # times the gain, this is exactly 1 in float32
 
     # ---- copying -----------------------------------------------------------------------------------------------------
 

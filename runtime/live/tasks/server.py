@@ -28,6 +28,7 @@ from runtime.live.transport.messages import (
     LoadCheckpoint,
     Loaded,
     Message,
+    NormPart,
     Pace,
     Paced,
     SaveCheckpoint,
@@ -130,7 +131,9 @@ class Server:
             begun = time.perf_counter()
             for reader in self.links.values():
                 reader.detach_params()
-            self.store.apply(message.apply)
+            sqr_norm = self.store.apply(message.apply)
+            if message.apply.measure is not None:
+                self.send(NormPart(ticket=message.apply.measure, sqr_norm=sqr_norm))
             self._sleep(message, time.perf_counter() - begun)
             self.busy_s += time.perf_counter() - begun
             self.updates += 1

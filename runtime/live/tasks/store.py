@@ -15,6 +15,7 @@ from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.buffers import SharedBuffers, SlotTable
 from runtime.live.transport.messages import SaveCheckpoint, Saved
 from runtime.record.checkpoint import path_of, write_checkpoint
+from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import Optimizer, make_optimizer
 
 PREFIX = "optimizer."
@@ -125,9 +126,13 @@ class Store:
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 
-    def apply(self, order: ApplyOrder) -> None:
-        """Apply one update. Raises ``KeyError`` for a gradient that is not here."""
+    def apply(self, order: ApplyOrder) -> float:
+        """Apply one update; returns the squared norm of the weighted sum if it is to be measured, otherwise 0.
+
+        Raises ``KeyError`` for a gradient that is not here.
+        """
         grads = [self._take(grad_id) for grad_id in order.grads]
+        sqr_norm = 0.0 if order.measure is None else sum_sqr_norm(grads, order.weights)
         self.table.release(order.grads)
         before = self.params
         if self.shares_memory:
@@ -136,6 +141,7 @@ class Store:
         self.version = order.version
         for grad_id, grad in zip(order.grads, grads, strict=True):
             self._free(grad_id, grad)
+        return sqr_norm
 
     def dump(self) -> dict[str, Any]:
         """Parameters and the optimizer's state, by name."""

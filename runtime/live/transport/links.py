@@ -30,8 +30,6 @@ class ServerLinks:
         self.grad: FloatVector = (
             buffers.grads[identity.id] if buffers and self.shares_grad else aligned_vector(num_floats)
         )
-        self.shortcuts: dict[Address, Address] = {}
-        """Servers on this task's own host are reached directly, without the relay of emulated latency."""
         self.received_s = 0.0
         self.rate: int | None = None
         """Bytes per second at which each connection may send; None: no limit."""
@@ -57,7 +55,7 @@ class ServerLinks:
         return min((rate for rate in held if rate is not None), default=None)
 
     def _call(self, address: Address) -> socket.socket:
-        sock = connect(self.shortcuts.get(address, address))
+        sock = connect(address)
         try:
             me = self.identity
             call(sock, self.secret, Identity(me.role, me.id, me.incarnation, self.generation))

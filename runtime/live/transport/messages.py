@@ -304,6 +304,13 @@ class ScoreParts(Message, frozen=True, kw_only=True, tag=True):
     part: Products
 
 
+class NormPart(Message, frozen=True, kw_only=True, tag=True):
+    """A server's part of the squared norm of an update; of a replica: all of it."""
+
+    ticket: int
+    sqr_norm: float
+
+
 class Saved(Message, frozen=True, kw_only=True, tag=True):
     """A part of a checkpoint is on disk."""
 
@@ -372,6 +379,7 @@ AnyMessage = (
     | VersionEvaluated
     | ReferenceReady
     | ScoreParts
+    | NormPart
     | Saved
     | Loaded
     | Busy

@@ -24,7 +24,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     """Port on which a server listens; 0: any free one."""
     known_as: Address | None = None
-    """Address at which others reach a server, if different: a relay that adds latency."""
+    """Address at which tasks on other hosts reach a server, if different: a relay that adds latency."""
     side_path: str = ""
     """Path of a server's second address, for auxiliary tasks, outside the emulated network."""
     device: dict[str, float] | None = None
@@ -77,13 +77,3 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.devices:
             return self.devices[worker if worker < len(self.devices) else 0]
         return self.place("worker", worker).device or self.device
-
-    def shortcuts(self, role: str, number: int) -> dict[Address, Address]:
-        """Direct addresses of servers on a task's own host, by the address at which others reach them."""
-        home = self.place(role, number).host
-        near = [place for place in self.places.values() if place.host == home and place.known_as is not None]
-        return {
-            place.known_as: Address(transport="tcp", host=place.address, port=place.port)
-            for place in near
-            if place.known_as is not None
-        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from injectors.plan import target_of
@@ -12,9 +13,10 @@ from runtime.cluster.hosts import Hosts
 from runtime.core.job import Job
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import SHARED, Machines, ModelledMachines
+from runtime.virtual.machines.interface import Machines, one_thread
+from runtime.virtual.machines.machines import SHARED, ModelledMachines
 from runtime.virtual.machines.network import Network
-from runtime.virtual.machines.sites import sites_of, sites_of_hosts
+from runtime.virtual.machines.sites import THREAD_CORES, sites_of, sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
@@ -73,13 +75,21 @@ def assemble(
     if isinstance(machines, Tenancy):
         homes = sites_of(hosts, costs, job.num_workers, job.num_servers)
         disturbed = {change.target for change in schedule.changes(SHARED | {"kill"})}
-        machines.admit({task: site.name for task, site in homes.items()}, disturbed)
+        machines.admit({task: site.name for task, site in homes.items()}, disturbed, uses_of(costs))
     on_hosts = replicas or HostServers(machines, costs, *sizes)
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # for workers that move between hosts, if all have the same
     host_workers = HostWorkers(
-        machines, costs, paced, on_hosts, default=default, shares_memory=shares_memory, seed=job.seed, arrived=arrived
+        machines,
+        costs,
+        paced,
+        on_hosts,
+        default=default,
+        uses_cores=THREAD_CORES if hosts is None else costs.worker_cores,
+        shares_memory=shares_memory,
+        seed=job.seed,
+        arrived=arrived,
     )
     return Modelled(on_hosts, host_workers, machines)
 
@@ -88,7 +98,14 @@ def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts
     """Machines of this job alone."""
     routes = sorted({change.target for change in schedule.changes(SHARED) if target_of(change.target).form == "route"})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
-    return ModelledMachines(clock, sites_of(hosts, costs, job.num_workers, job.num_servers), routes, others)
+    sites = sites_of(hosts, costs, job.num_workers, job.num_servers)
+    return ModelledMachines(clock, sites, routes, others, one_thread if hosts is None else uses_of(costs))
+
+
+def uses_of(costs: Costs) -> Callable[[str], float]:
+    """The cores of a host that a task's computing uses at full speed, by the task's name."""
+    uses = {"worker": costs.worker_cores, "server": costs.server_cores}
+    return lambda task: uses[NodeId.parse(task).role]
 
 
 def device_of(worker: int, profile: DeviceProfile | None, hosts: Hosts | None) -> DeviceProfile | None:

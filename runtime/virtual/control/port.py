@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
@@ -33,8 +34,12 @@ class Nodes(Protocol):
         """Let these servers hold the parameters."""
         ...
 
-    def allocate(self, t: float, node: str, cpu_cores: float | None) -> None:
-        """Change the cores that a node may use; None: as many as it can."""
+    def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+        """Reserve what a node is about to be given; returns why that is impossible."""
+        ...
+
+    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a node may use; None: as much as it can."""
         ...
 
 
@@ -106,10 +111,9 @@ class VirtualPort:
         self._orders.append(lambda sent_s: self._nodes.repartition(sent_s, shares))
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        if link_bytes_per_s is not None:
-            return f"link_bytes_per_s={link_bytes_per_s:g}: the virtual clock does not model a task's rate of sending"
-        self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores))
-        return None
+        if (denied := self._nodes.book(node, cpu_cores, link_bytes_per_s)) is None:
+            self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores, link_bytes_per_s))
+        return denied
 
     def wake(self, at_s: float, tag: str) -> None:
         self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
@@ -129,5 +133,13 @@ class VirtualPort:
         self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
 
     def _apply(self, order: ApplyOrder, sent_s: float) -> None:
+        parts = [] if order.measure is None else self.learner.sqr_norms(order, self.servers.sizes)
         self.learner.apply(order)
         self.servers.update(sent_s, len(order.grads))
+        for place, part in enumerate(parts):
+            assert order.measure is not None
+            answer = inputs.NormPart(self.servers.numbers[place], order.measure, part)
+            self.servers.measure(place, sent_s, partial(self._answer, answer))
+
+    def _answer(self, answer: inputs.NormPart, at_s: float) -> None:
+        self.clock.at(at_s + self.servers.costs.control_s, MESSAGE, self.tell, answer)

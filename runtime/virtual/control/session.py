@@ -10,7 +10,7 @@ from collections.abc import Callable
 from injectors.schedule import Schedule
 from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
-from runtime.cluster.hosts import Hosts
+from runtime.cluster.hosts import Hosts, Placement
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.stuck import awaits, declare, expects_quote
@@ -18,6 +18,8 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.nodes import Nodes
+from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.usage import Usage
@@ -29,7 +31,7 @@ from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
+from strategies.protocol import Evaluated, ProtocolError, Timings
 
 
 class Stopwatch:
@@ -97,6 +99,8 @@ class VirtualSession:
             self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
         )
         self.servers, self.workers, self.machines = modelled
+        placement = None if hosts is None else Placement(hosts)
+        self.places = Places(placement, self.machines, self.servers, self.workers, costs)
         self.port = VirtualPort(
             self.clock,
             learner,
@@ -105,7 +109,7 @@ class VirtualSession:
             tell=self._tell,
             evaluation_s=costs.evaluation_s,
             checkpointed=lambda *about: self.supervisor.save(*about),
-            nodes=lambda: self.supervisor,
+            nodes=lambda: self.nodes,
             scorer=Scorer(
                 self.clock,
                 costs,
@@ -126,7 +130,7 @@ class VirtualSession:
             disturb=schedule.delay_for,
             stopwatch=self.stopwatch,
             scheduler=experiment.scheduler,
-            place_of=self._place_of,
+            place_of=self.places.host_of,
         )
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
@@ -137,7 +141,7 @@ class VirtualSession:
             learner,
             self.servers,
             self.workers,
-            self.machines,
+            self.places,
             lease_s=lease_s,
             drive=self._drive,
             discard=self.port.discard,
@@ -145,12 +149,15 @@ class VirtualSession:
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
         )
-        self.windows = Windows(self.clock, schedule, hosts, self.machines, self.supervisor, self._tell)
+        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self._tell)
+        self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
         self._telemetry_every_s = telemetry_every_s
-        self.usage = Usage(self._living, self.machines, self.windows.placement, self._cores_of)
+        self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
         self._busy_until_s = 0.0
         self._inbox: deque[Callable[[float], None]] = deque()
+        self._serving = False
+        """Whether the next waiting input has its time."""
 
     @property
     def over(self) -> bool:
@@ -220,13 +227,15 @@ class VirtualSession:
             self._handle(call)
             return
         self._inbox.append(call)
-        if len(self._inbox) == 1:
+        if not self._serving:
+            self._serving = True
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _serve(self) -> None:
         """Process the next waiting input, in order."""
         self._handle(self._inbox.popleft())
-        if self._inbox:
+        self._serving = bool(self._inbox)
+        if self._serving:
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _handle(self, call: Callable[[float], None]) -> None:
@@ -263,23 +272,10 @@ class VirtualSession:
     def _note(self, kind: str, **fields: object) -> None:
         self.record.note(self.clock.now, kind, **fields)
 
-    def _place_of(self, node: str) -> str | None:
-        placement = self.windows.placement
-        return None if placement is None else placement.name_of(node)
-
     def _living(self) -> list[str]:
         """Tasks that have a process, or will have one again soon."""
         layout, awaited = self.coordinator.executor.layout, self.coordinator.elastic.awaited
         return [str(node) for node in layout.nodes if node not in awaited]
-
-    def _cores_of(self, task: str) -> tuple[float, float | None]:
-        """Cores that a task uses while it works, and those that it may use."""
-        role, number = NodeId.parse(task)
-        if role == "server":
-            uses, has = self.costs.server_cores, self.servers.cores.get(task)
-        else:
-            uses, has = self.costs.worker_cores, self.workers.cores.get(number)
-        return (uses if has is None else min(uses, has)), has
 
     def _observe(self, every_s: float) -> None:
         """Report what everybody has used, and do so again."""

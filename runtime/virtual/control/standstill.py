@@ -10,7 +10,7 @@ from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.task import REACHABLE
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.interface import Machines
 from strategies.protocol import NodeId
 
 

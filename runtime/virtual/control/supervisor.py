@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, assert_never, final
 
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
@@ -18,9 +17,10 @@ from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.files import File, Files
+from runtime.virtual.control.places import Places
 from runtime.virtual.control.standstill import Standstill
+from runtime.virtual.control.starts import Starts
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
@@ -49,7 +49,7 @@ class VirtualSupervisor:
         learner: ModelState,
         servers: ServerGroup,
         workers: WorkerModel,
-        machines: Machines | None,
+        places: Places,
         *,
         lease_s: float,
         drive: Callable[[Call], None],
@@ -59,8 +59,8 @@ class VirtualSupervisor:
         moved: Callable[[str], None],
     ) -> None:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
-        self.servers, self.workers, self.machines, self.lease_s = servers, workers, machines, lease_s
-        self.drive, self.discard, self.note, self.fail, self.moved = drive, discard, note, fail, moved
+        self.servers, self.workers, self.places, self.lease_s = servers, workers, places, lease_s
+        self.drive, self.discard, self.note, self.fail = drive, discard, note, fail
         job = coordinator.job
         self._copies = isinstance(servers, Replicas) and job.failover == "shards"
         """A returning replica copies the parameters of those that stayed."""
@@ -82,16 +82,28 @@ class VirtualSupervisor:
         rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
         self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
         self._standstill = Standstill(
-            clock, costs, machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
+            clock, costs, places.machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
         )
-        self._tell(0.0, inputs.Begin())
+        self._starts = Starts(
+            clock,
+            costs,
+            self.recovery,
+            self._standstill,
+            workers,
+            copy_s=self._copy_s,
+            holds=lambda: self._holds,
+            tell=self.tell,
+            drive=drive,
+            moved=moved,
+        )
+        self.tell(0.0, inputs.Begin())
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
         """The servers write a checkpoint; it is complete when the last has done so."""
         self._files.add(self.recovery.state.checkpoints.next, File(version, state, dumped), asked_s)
-        self._tell(asked_s, inputs.Save(version, state))
+        self.tell(asked_s, inputs.Save(version, state))
 
     def _store(self, effect: effects.Store) -> None:
         stored = partial(self._stored, effect.number, effect.keepers)
@@ -100,7 +112,7 @@ class VirtualSupervisor:
     def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:
             for keeper in keepers:
-                self._tell(self.clock.now, inputs.Saved(keeper, number))
+                self.tell(self.clock.now, inputs.Saved(keeper, number))
 
     def _checkpointed(self, effect: effects.Checkpointed) -> None:
         took_s = self.clock.now - self._files.complete(effect.number)
@@ -118,48 +130,15 @@ class VirtualSupervisor:
 
     def _lose(self, t: float, key: Key, reason: str, *, for_good: bool = False) -> None:
         incarnation = self.recovery.tasks[key].incarnation
-        self._tell(t, inputs.Gone(key, incarnation, reason, for_good=for_good))
-
-    def restart(self, t: float, node: str, pending_s: float) -> None:
-        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
-        self._tell(t, inputs.Restart(NodeId.parse(node), pending_s))
-
-    def launch(self, t: float, order: LaunchOrder) -> None:
-        """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
-        node = NodeId.parse(order.node)
-        if self.machines is not None:
-            self.machines.enter(order.node, str(NodeId(node.role, 0)))
-        if node.role == "worker":
-            self.workers.add(node.number, t)
-        self.allocate(t, order.node, order.cpu_cores)
-        self._tell(t, inputs.Admit(node, order.pending_s))
-
-    def allocate(self, t: float, node: str, cpu_cores: float | None) -> None:
-        """A task may use so many cores from its next work on."""
-        role, number = NodeId.parse(node)
-        if role == "server":
-            self.servers.allocate(node, cpu_cores)
-            return
-        self.workers.cores.pop(number, None)
-        if cpu_cores is not None:
-            self.workers.cores[number] = cpu_cores
-
-    def retire(self, t: float, node: str, reason: str) -> None:
-        """A node ends now, for good."""
-        self._tell(t, inputs.Dismiss(NodeId.parse(node), reason))
-
-    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Other servers read the checkpoint that was ordered just before; iterations in progress are void."""
-        self.workers.lose_all()
-        self._tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
+        self.tell(t, inputs.Gone(key, incarnation, reason, for_good=for_good))
 
     def hold(self, task: str) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
-        self.drive(lambda t: self._tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
+        self.drive(lambda t: self.tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
 
     def release(self, task: str) -> None:
         """Allow the task's next incarnation to start."""
-        self.drive(lambda t: self._tell(t, inputs.Release(NodeId.parse(task))))
+        self.drive(lambda t: self.tell(t, inputs.Release(NodeId.parse(task))))
 
     def remember(self, version: int) -> None:
         """An update of this version is ordered."""
@@ -174,11 +153,11 @@ class VirtualSupervisor:
 
     def _silent(self, t: float, task: str, living: int) -> None:
         if self._standstill.living(task) == living:
-            self._tell(t, inputs.Silent(NodeId.parse(task), living, f"no heartbeat for {self.lease_s:.1f} s"))
+            self.tell(t, inputs.Silent(NodeId.parse(task), living, f"no heartbeat for {self.lease_s:.1f} s"))
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
-    def _tell(self, t: float, given: inputs.AnyInput) -> None:
+    def tell(self, t: float, given: inputs.AnyInput) -> None:
         """Pass an input at ``t``, which may be when the coordinator's orders leave it."""
         self._t = t
         for effect in self.recovery.receive(given):
@@ -197,7 +176,7 @@ class VirtualSupervisor:
     def _of_process(self, effect: effects.OfProcess) -> None:
         match effect:
             case effects.Launch():
-                self._launch(effect)
+                self._starts.launch(self._t, effect.key, effect.incarnation, effect.cause)
             case effects.Fence():
                 role, number = effect.key
                 self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
@@ -205,43 +184,16 @@ class VirtualSupervisor:
                     self.workers.lose(number)
                 elif effect.key in self.recovery.state.layout.holders:
                     self._away.add(number)
+                if self.recovery.tasks[effect.key].state == TaskState.LEFT:
+                    self.places.leave(effect.key)
             case effects.Wait():
-                self._wait(effect)
+                self._starts.wait(self._t, effect)
             case effects.Kill():
                 if effect.reason:
                     role, number = effect.key
                     self.note("Fenced", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
             case _:
                 assert_never(effect)
-
-    def _launch(self, effect: effects.Launch) -> None:
-        """The time at which a task is ready: now, if it starts with the job or had to wait for a place."""
-        match effect.cause:
-            case "start":
-                self._tell(self._t, inputs.Ready(effect.key, effect.incarnation))
-            case "place":
-                self._built(effect.key, effect.incarnation)
-            case "crash":
-                self._build(effect, self._t + self.costs.restart_s)
-            case "released" | "new":
-                self._build(effect, self._t + self.costs.launch_s)
-            case _:
-                assert_never(effect.cause)
-
-    def _build(self, effect: effects.Launch, ready_s: float) -> None:
-        heard_s = ready_s if effect.key.role == "server" else ready_s + self.costs.control_s
-        self.clock.at(heard_s, MESSAGE, self._built, effect.key, effect.incarnation)
-
-    def _built(self, key: Key, incarnation: int) -> None:
-        """A server's late start shows when the checkpoint has been read: see :meth:`_read`."""
-        role, number = key
-        if not self.recovery.tasks[key].expects(incarnation):
-            return
-        if role == "server":
-            self._tell(self.clock.now, inputs.Ready(key, incarnation))
-        elif not self._standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
-            self.workers.ready(number, self.clock.now)
-            self.drive(lambda t: self._tell(t, inputs.Ready(key, incarnation, self._holds)))
 
     @property
     def _holds(self) -> int:
@@ -250,23 +202,6 @@ class VirtualSupervisor:
         So nothing is lost even if all replicas are; live, the last checkpoint is used then.
         """
         return self._held.version if self._agreeing else self.coordinator.version
-
-    def _wait(self, effect: effects.Wait) -> None:
-        """The wait for a place, the launch and a replica's copy are one delay, for which no recovery waits.
-
-        Live, a recovery waits for a worker that has its place and is launching.
-        """
-        if not effect.moves:
-            free = inputs.PlaceFree(effect.key, effect.incarnation)
-            self.clock.at(self._t + effect.pending_s, MESSAGE, lambda: self._tell(self.clock.now, free))
-            return
-        self.moved(str(effect.key))
-        if effect.key.role == "server":
-            there_s = self._t + (effect.pending_s + self.costs.launch_s)
-        else:
-            there_s = self._t + effect.pending_s + self.costs.launch_s + self._copy_s + self.costs.control_s
-        free = inputs.PlaceFree(effect.key, effect.incarnation)
-        self.clock.at(there_s, MESSAGE, lambda: self._tell(self.clock.now, free))
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 
@@ -278,7 +213,7 @@ class VirtualSupervisor:
                 self._checkpointed(effect)
             case effects.MayLeave():
                 leave = inputs.Leave(effect.key, effect.incarnation)
-                self.drive(lambda t: self._tell(t, leave))
+                self.drive(lambda t: self.tell(t, leave))
             case effects.Load():
                 self.servers.divide(self.recovery.state.layout)
                 self.clock.at(self._read_by(), MESSAGE, self._read, effect.number, effect.generation)
@@ -308,16 +243,16 @@ class VirtualSupervisor:
         self._away.clear()
         self._held = self._files.read(number)
         for server in state.layout.holders:
-            self._tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
+            self.tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
 
     def _of_group(self, effect: effects.OfGroup) -> None:
         """Replicas agree: only copying takes time."""
         incarnation = self.recovery.tasks[effect.key].incarnation
         match effect:
             case effects.Attach():
-                self._tell(self._t, inputs.Attached(effect.key, incarnation, effect.generation))
+                self.tell(self._t, inputs.Attached(effect.key, incarnation, effect.generation))
             case effects.Halt():
-                self._tell(self._t, inputs.Halted(effect.key, incarnation, effect.generation, self._holds))
+                self.tell(self._t, inputs.Halted(effect.key, incarnation, effect.generation, self._holds))
             case effects.Reconfigure():
                 self._reconfigure(effect)
             case effects.Donate():
@@ -331,7 +266,7 @@ class VirtualSupervisor:
         task = self.recovery.tasks[effect.key]
         if state.phase == Phase.RUNNING or not state.started:
             if task.state == TaskState.READY:
-                self._tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
+                self.tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
             return
         if state.rules.failover == "checkpoint":
             self._held = self._files.read(effect.number)
@@ -349,7 +284,7 @@ class VirtualSupervisor:
     def _formed(self, t: float, forming: tuple[int, float]) -> None:
         if forming == self._forming:
             for key in self.recovery.policy.ring:
-                self._tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
+                self.tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
 
     # ---- the coordinator ---------------------------------------------------------------------------------------------
 

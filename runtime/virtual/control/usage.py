@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement, limits_of
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.interface import Machines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from strategies.protocol import NodeId, NodeUse
 
@@ -74,7 +74,8 @@ class Usage:
         return used
 
     def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
-        host = None if self.placement is None else self.placement.host(task)
+        on_host = self.placement is not None and task in self.placement.host_of
+        host = self.placement.host(task) if self.placement is not None and on_host else None
         limits = limits_of(host)
         if (may_use := self.cores(task)[1]) is not None:
             limits["limit_cores"] = may_use
@@ -91,7 +92,9 @@ class Usage:
         return [
             NodeUse(
                 node=(name := f"host:{host.number}"),
-                cpu_cores=sum(tasks[task].cpu_cores or 0.0 for task in self.placement.tasks_on[host.number]),
+                cpu_cores=sum(
+                    tasks[task].cpu_cores or 0.0 for task in self.placement.tasks_on[host.number] if task in tasks
+                ),
                 out_bytes_per_s=used[f"out {name}"] / PAYLOAD_FRAC / period_s,
                 in_bytes_per_s=used[f"in {name}"] / PAYLOAD_FRAC / period_s,
                 **limits_of(host),

@@ -7,11 +7,11 @@ from typing import final
 
 from injectors.plan import OF_MEMBERS, Kind, target_of
 from injectors.schedule import Change, Schedule
-from runtime.cluster.hosts import Hosts, Placement
 from runtime.core.inputs import Operated
 from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.control.places import Places
 from runtime.virtual.control.supervisor import VirtualSupervisor
-from runtime.virtual.machines.machines import SHARED, Machines
+from runtime.virtual.machines.machines import SHARED
 
 ACTIVE: frozenset[Kind] = SHARED | OF_MEMBERS | {"kill"}
 """Kinds that need an action. Delays and slow-downs are looked up where work begins."""
@@ -25,13 +25,12 @@ class Windows:
         self,
         clock: Clock,
         schedule: Schedule,
-        hosts: Hosts | None,
-        machines: Machines | None,
+        places: Places,
         supervisor: VirtualSupervisor,
         operate: Callable[[Operated], None],
     ) -> None:
-        self.clock, self.machines, self.supervisor, self.operate = clock, machines, supervisor, operate
-        self.placement = None if hosts is None else Placement(hosts)
+        self.clock, self.places, self.supervisor, self.operate = clock, places, supervisor, operate
+        self.machines = places.machines
         self.schedule = schedule
         self._changes = schedule.changes(ACTIVE)
         self._next = self._epoch = 0
@@ -52,9 +51,7 @@ class Windows:
     def moved(self, task: str) -> None:
         """A task moves to another machine: disturbances of the old one do not follow."""
         now = self.clock.now
-        if self.placement is not None and self.machines is not None and self.placement.move(task):
-            self.machines.move(task, f"host:{self.placement.host_of[task]}")
-            self.supervisor.workers.moved(task, self.placement.host(task).device)
+        self.places.move(task)
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
         if not self.schedule.moved(task, now):
             return
@@ -66,6 +63,12 @@ class Windows:
         for kind, level in before:
             if self.machines is not None and (new := self.schedule.level(task, kind, now)) != level:
                 self._disturb(Change(now, task, kind, new))
+
+    def entered(self, task: str) -> None:
+        """A newcomer: on a host that the plan keeps dead, it cannot start."""
+        if self.places.host_of(task) in self._killing and task not in self._dead:
+            self._dead.add(task)
+            self.supervisor.hold(task)
 
     def _turn(self, epoch: int) -> None:
         """Apply all changes of one moment: a task whose window closes while its host's opens stays dead."""
@@ -95,7 +98,7 @@ class Windows:
 
     def _kill(self, target: str) -> None:
         for task in self._tasks_of(target):
-            dies = task in self._killing or self._host_of(task) in self._killing
+            dies = task in self._killing or self.places.host_of(task) in self._killing
             if dies and task not in self._dead:
                 self._dead.add(task)
                 self.supervisor.hold(task)
@@ -105,7 +108,4 @@ class Windows:
 
     def _tasks_of(self, target: str) -> list[str]:
         form, number = target_of(target).form, target_of(target).number
-        return self.placement.tasks_on[number] if self.placement is not None and form == "host" else [target]
-
-    def _host_of(self, task: str) -> str:
-        return "" if self.placement is None else f"host:{self.placement.host_of[task]}"
+        return self.places.tasks_on(number) if form == "host" else [target]

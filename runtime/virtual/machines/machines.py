@@ -6,82 +6,20 @@ downlink. A plan's windows change all of these at once, also for work in progres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from functools import partial
 from math import inf
-from typing import Protocol, final
+from typing import final
 
 from injectors.plan import RULES, Kind, target_of
 from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sharing import Sharing
 from runtime.virtual.machines.sites import THREAD_CORES, Site
 
-Then = Callable[[], object]
-
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""
-
-
-class Machines(Protocol):
-    """What the tasks and the plan of one job may do: on machines of its own, or on such as it shares."""
-
-    clock: Clock
-
-    @property
-    def paused_since_s(self) -> Mapping[str, float]:
-        """Tasks that are paused, and since when."""
-        ...
-
-    @property
-    def resumed_s(self) -> Mapping[str, float]:
-        """When tasks that were paused continued, the last time."""
-        ...
-
-    def awake(self, task: str, then: Then) -> None:
-        """Call ``then()`` now, or when the task is no longer paused."""
-        ...
-
-    def sleep(self, task: str, seconds: float, then: Then) -> None:
-        """Wait without a processor; a task that is paused at the end wakes up late."""
-        ...
-
-    def work(self, task: str, core_seconds: float, then: Then) -> None:
-        """Compute; one thing at a time."""
-        ...
-
-    def send(
-        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
-    ) -> None:
-        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
-
-        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
-        """
-        ...
-
-    def forget(self, task: str) -> None:
-        """Its process is gone, and what it was doing never ends."""
-        ...
-
-    def change(self, target: str, kind: Kind, level: float) -> list[str]:
-        """From now on a kind of disturbance has another level; returns the tasks that are paused from now on."""
-        ...
-
-    def move(self, task: str, name: str) -> None:
-        """Its next process lives on another machine."""
-        ...
-
-    def enter(self, task: str, like: str) -> None:
-        """A task that was not there at the start has a machine of its own, such as ``like`` has."""
-        ...
-
-    def core_seconds(self, task: str) -> float:
-        """Work that a task has done so far, with the part of what it is doing."""
-        ...
-
-    def bytes_of(self, site: str) -> tuple[float, float]:
-        """Payload bytes that have left a machine and that have reached it so far, whosever they are."""
-        ...
 
 
 @final
@@ -93,10 +31,16 @@ class ModelledMachines:
         sites: of every task, by its name.
         routes: those (``link:0>2``) that a plan throttles.
         others: sites without a task so far.
+        uses_cores: of a task, by its name: those that its computing uses at full speed.
     """
 
     def __init__(
-        self, clock: Clock, sites: Mapping[str, Site], routes: Collection[str] = (), others: Collection[Site] = ()
+        self,
+        clock: Clock,
+        sites: Mapping[str, Site],
+        routes: Collection[str] = (),
+        others: Collection[Site] = (),
+        uses_cores: UsesCores = one_thread,
     ) -> None:
         self.clock, self.sites = clock, dict(sites)
         self.paused_since_s: dict[str, float] = {}
@@ -106,6 +50,10 @@ class ModelledMachines:
         self._named = {site.name: site for site in (*sites.values(), *others)}
         self._routes = frozenset(routes)
         self._levels: dict[tuple[str, Kind], float] = {}
+        self._uses: dict[str, float] = {}
+        """Cores that a task's computing uses at full speed."""
+        self._allotted: dict[str, float] = {}
+        """Cores of the tasks that were given some."""
         self._waiting: dict[str, list[Then]] = {}
         self._lives: dict[str, int] = {}
         self._messages: dict[str, dict[str, list[Hashable]]] = {}
@@ -114,35 +62,49 @@ class ModelledMachines:
             self._set_cores(name)
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
-        self.admit(sites)
+        self.admit(sites, uses_cores)
 
     # ---- who lives here ----------------------------------------------------------------------------------------------
 
-    def admit(self, sites: Mapping[str, Site]) -> None:
-        """Tasks, each at a site that there is."""
+    def admit(self, sites: Mapping[str, Site], uses_cores: UsesCores = one_thread) -> None:
+        """Tasks, each at a site that there is; ``uses_cores(task)``: cores that its computing uses at full speed."""
         self.sites |= sites
         self._lives |= dict.fromkeys(sites, 0)
         self._messages |= {task: {} for task in sites}
+        self._uses |= {task: uses_cores(task) for task in sites}
         gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
-        self._processors.add(dict.fromkeys((f"quota of {task}" for task in sites), THREAD_CORES) | gates)
-        self._links.add(gates)
+        quotas = {f"quota of {task}": max(THREAD_CORES, self._uses[task]) for task in sites}
+        self._processors.add(quotas | gates)
+        self._links.add(gates | dict.fromkeys((f"up of {task}" for task in sites), inf))
 
-    def enter(self, task: str, like: str) -> None:
-        site = self.sites[like]._replace(name=task)
-        self._named[task] = site
-        self._processors.add({f"cores of {task}": inf})
-        self._links.add({f"{way} {task}": site.link_bytes_per_s for way in ("up", "down")})
-        self.admit({task: site})
+    def enter(self, task: str, name: str, uses_cores: float = THREAD_CORES) -> None:
+        """A task that was not there at the start; where each has its own machine, all of these are alike."""
+        if name not in self._named:
+            site = self._named[name] = next(iter(self._named.values()))._replace(name=name)
+            self._processors.add({f"cores of {name}": inf})
+            self._links.add({f"{way} {name}": site.link_bytes_per_s for way in ("up", "down")})
+        self.admit({task: self._named[name]}, lambda task: uses_cores)
+        self._set_cores(task)
+        self._pause(task)
+
+    def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
+        if cores != self._allotted.get(task):
+            self._allotted.pop(task, None)
+            if cores is not None:
+                self._allotted[task] = cores
+            self._set_cores(task)
+        self._links.set_capacity(f"up of {task}", inf if link_bytes_per_s is None else link_bytes_per_s)
 
     def dismiss(self, tasks: Collection[str]) -> None:
-        """Tasks that will never do anything again: their job is over."""
+        """Tasks that will never do anything again: they have left, or their job is over."""
         for task in tasks:
             self.forget(task)
         for task in tasks:
-            del self.sites[task], self._lives[task], self._messages[task]
+            del self.sites[task], self._lives[task], self._messages[task], self._uses[task]
+            self._allotted.pop(task, None)
             self.paused_since_s.pop(task, None)
         gates = [f"gate of {task}" for task in tasks]
-        self._links.remove(gates)
+        self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
         self._processors.remove([*(f"quota of {task}" for task in tasks), *gates])
 
     def site(self, name: str) -> Site:
@@ -163,9 +125,17 @@ class ModelledMachines:
         self._later(task, seconds, partial(self.awake, task, then))
 
     def work(self, task: str, core_seconds: float, then: Then) -> None:
-        """Compute for ``core_seconds``; a task does one thing at a time."""
+        self._work(task, core_seconds, THREAD_CORES, then)
+
+    def compute(self, task: str, seconds: float, then: Then) -> None:
+        self._work(task, seconds * self._uses[task], self._uses[task], then)
+
+    def _work(self, task: str, core_seconds: float, cores: float, then: Then) -> None:
+        """Work at up to ``cores``, which matter only where the task's own resource has more."""
         if core_seconds:
-            self._processors.start(task, core_seconds, self._cores_of(task), partial(self.awake, task, then), (task,))
+            limit = cores if cores < max(THREAD_CORES, self._uses[task]) else inf
+            about = self._cores_of(task), partial(self.awake, task, then), (task,)
+            self._processors.start(task, core_seconds, *about, limit=limit)
         else:
             self.awake(task, then)
 
@@ -192,7 +162,9 @@ class ModelledMachines:
         ends = () if source is target else (f"out {source.name}", f"in {target.name}")
         self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label), ends)
         for end in path if carry_s else ():
-            self._processors.start((label, end), carry_s, self._cores_of(end), partial(done, (label, end)), (end,))
+            limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
+            about = self._cores_of(end), partial(done, (label, end)), (end,)
+            self._processors.start((label, end), carry_s, *about, limit=limit)
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
@@ -210,8 +182,8 @@ class ModelledMachines:
         return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
 
     def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
-        """The link resources that a message uses; none between tasks of one site."""
-        gates = tuple(f"gate of {task}" for task in path)
+        """The link resources that a message uses; between tasks of one site only their own."""
+        gates = (f"up of {path[0]}", *(f"gate of {task}" for task in path))
         if source is target:
             return gates
         ways = (f"up {source.name}", f"down {target.name}", *gates)
@@ -263,13 +235,17 @@ class ModelledMachines:
         return self._levels.get((target, kind), RULES[kind].neutral)
 
     def _set_cores(self, target: str) -> None:
-        """A task's quota is a part of its allotment, within the host's. A new quota begins unused."""
+        """A task's quota is what it was given, or a part of its allotment, within the host's. New ones begin unused."""
         level = self._level(target, "cpu")
         if target in self.sites:
-            cores = self.sites[target].allotment * level if level < 1 else inf
+            cores = self._allotment(target) * level if level < 1 else self._allotted.get(target, inf)
             self._set_quota(f"quota of {target}", cores)
         elif target in self._named:
             self._set_quota(f"cores of {target}", self._named[target].cores * level)
+
+    def _allotment(self, task: str) -> float:
+        """Cores that an undisturbed task may use."""
+        return min(self.sites[task].cores, max(THREAD_CORES, self._uses[task]), self._allotted.get(task, inf))
 
     def _set_quota(self, resource: str, cores: float) -> None:
         quota = Quota(cores, self.clock.now) if cores < inf else None

@@ -44,13 +44,23 @@ class Sharing:
             self._quotas.pop(name, None)
 
     def start(
-        self, key: Hashable, amount: float, resources: tuple[str, ...], then: Then, accounts: tuple[str, ...] = ()
+        self,
+        key: Hashable,
+        amount: float,
+        resources: tuple[str, ...],
+        then: Then,
+        accounts: tuple[str, ...] = (),
+        *,
+        limit: float = math.inf,
     ) -> None:
-        """Begin an activity now; ``then()`` is called at the end. What is done of it is booked on ``accounts``."""
+        """Begin an activity now, at no more than ``limit``; ``then()`` is called at the end.
+
+        What is done of it is booked on ``accounts``.
+        """
         self._then[key] = then
         if accounts:
             self._open[key] = (amount, accounts)
-        self._fluid.start(self.clock.now, key, amount, resources)
+        self._fluid.start(self.clock.now, key, amount, resources, limit)
         self._settle_soon()
 
     def stop(self, key: Hashable) -> None:

@@ -12,7 +12,7 @@ from runtime.virtual.costs import Costs
 PAYLOAD_FRAC = 1448 / 1514
 """Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
 THREAD_CORES = 1.0
-"""Cores of a task without hosts: it computes in one thread."""
+"""Cores that a task can use at the same time: one thread, unless the cost model says that it computes in more."""
 
 
 class Site(NamedTuple):
@@ -23,11 +23,6 @@ class Site(NamedTuple):
     link_bytes_per_s: float = inf
     """Rate of payload in each direction."""
     latency_s: float = 0.0
-
-    @property
-    def allotment(self) -> float:
-        """Cores that one task of the site may use while undisturbed."""
-        return min(self.cores, THREAD_CORES)
 
 
 def tasks_of(num_workers: int, num_servers: int) -> list[str]:

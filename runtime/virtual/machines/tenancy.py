@@ -8,7 +8,9 @@ from typing import final
 from injectors.plan import Kind
 from runtime.errors import ConfigError
 from runtime.virtual.clock import Clock
-from runtime.virtual.machines.machines import ModelledMachines, Then
+from runtime.virtual.machines.interface import Then, UsesCores, one_thread
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import THREAD_CORES
 
 
 @final
@@ -24,7 +26,12 @@ class Tenancy:
         self._machines = machines
         self._tasks: dict[str, str] = {}
 
-    def admit(self, homes: Mapping[str, str], disturbed: Collection[str]) -> None:
+    def admit(
+        self,
+        homes: Mapping[str, str],
+        disturbed: Collection[str],
+        uses_cores: UsesCores = one_thread,
+    ) -> None:
         """The job's tasks, each with the name of its machine; its plan may disturb these, and nobody else's."""
         shared = sorted(set(disturbed) - set(homes))
         if shared:
@@ -32,7 +39,9 @@ class Tenancy:
                 f"straggler: disturbs {shared[0]}, which {self.name} shares with other jobs; name its tasks"
             )
         self._tasks = {task: f"{self.name}/{task}" for task in homes}
-        self._machines.admit({self._tasks[task]: self._machines.site(name) for task, name in homes.items()})
+        sites = {self._tasks[task]: self._machines.site(name) for task, name in homes.items()}
+        uses = {self._tasks[task]: uses_cores(task) for task in homes}
+        self._machines.admit(sites, uses.__getitem__)
 
     def leave(self) -> None:
         """The job is over."""
@@ -51,14 +60,25 @@ class Tenancy:
     def work(self, task: str, core_seconds: float, then: Then) -> None:
         self._there().work(self._tasks[task], core_seconds, self._back(then))
 
+    def compute(self, task: str, seconds: float, then: Then) -> None:
+        self._there().compute(self._tasks[task], seconds, self._back(then))
+
     def send(
         self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
     ) -> None:
         source, target = (self._tasks[end] for end in path)
         self._there().send(self._tasks[task], (source, target), num_bytes, latency_s, self._back(then), carry_s)
 
-    def enter(self, task: str, like: str) -> None:
-        raise NotImplementedError(f"{task}: a newcomer has no place on shared machines; see why_fixed")
+    def enter(self, task: str, name: str, uses_cores: float = THREAD_CORES) -> None:
+        there = self._there()
+        self._tasks[task] = f"{self.name}/{task}"
+        there.enter(self._tasks[task], there.site(name).name, uses_cores)
+
+    def dismiss(self, tasks: Collection[str]) -> None:
+        self._there().dismiss([self._tasks.pop(task) for task in tasks])
+
+    def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
+        self._there().allot(self._tasks[task], cores, link_bytes_per_s)
 
     def forget(self, task: str) -> None:
         self._there().forget(self._tasks[task])
@@ -66,6 +86,8 @@ class Tenancy:
     # ---- what a plan does to them ------------------------------------------------------------------------------------
 
     def change(self, target: str, kind: Kind, level: float) -> list[str]:
+        if target not in self._tasks:  # it has left
+            return []
         return self._ours(self._there().change(self._tasks[target], kind, level))
 
     def move(self, task: str, name: str) -> None:

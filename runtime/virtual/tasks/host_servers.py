@@ -10,7 +10,7 @@ from typing import final
 from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines, Then
+from runtime.virtual.machines.interface import Machines, Then
 from runtime.virtual.tasks.servers import ServerGroup
 
 Work = Callable[[Then], object]
@@ -83,7 +83,7 @@ class HostServers(ServerGroup):
 
         def compare(done: Then) -> None:
             end = partial(compared, self.machines.clock.now, done)
-            self.machines.work(self.names[server], self._compare_s(server), end)
+            self.machines.compute(self.names[server], self._compare_s(server), end)
 
         self._order(server, sent_s, compare)
 
@@ -111,9 +111,15 @@ class HostServers(ServerGroup):
 
     def halt(self) -> None:
         for queue in self._queues:
-            queue.void = True
-            self.machines.forget(queue.task)
+            if not queue.void:
+                queue.void = True
+                self.machines.forget(queue.task)
         self._queues = [Queue(self.machines, name) for name in self.names]
+
+    def leave(self, server: str) -> None:
+        for queue in self._queues:
+            if queue.task == server:
+                queue.void = True
 
     def begin_again(self, at_s: float) -> None:
         """Nothing to do: no order was given since they were halted."""
@@ -132,7 +138,7 @@ class HostServers(ServerGroup):
     def _update(self, server: int, num_grads: int, injected: tuple[float, float], done: Then) -> None:
         seconds = self.update_s(server, num_grads)
         updated = partial(self._updated, server, self.machines.clock.now, injected, done)
-        self.machines.work(self.names[server], seconds, updated)
+        self.machines.compute(self.names[server], seconds, updated)
 
     def _updated(self, server: int, begun_s: float, injected: tuple[float, float], done: Then) -> None:
         """After the work it sleeps for its injected delay."""

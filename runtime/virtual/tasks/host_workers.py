@@ -1,7 +1,8 @@
 """Workers on shared machines: an iteration is a chain of work, messages and sleep, with durations known at the end.
 
-A worker has one thread: it loads its batch, receives the parameters, computes and pushes its gradient, one after
-another, and all of that is core-seconds on its host; only pacing and injected delays are sleep.
+A worker loads its batch, receives the parameters, computes and pushes its gradient, one after another, and all of that
+is core-seconds on its host; only pacing and injected delays are sleep. It is one thread, as live, unless the cost model
+says that loading and computing use more cores at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.machines import Machines
+from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
@@ -26,7 +28,10 @@ Step = Callable[[Iteration], object]
 
 @final
 class HostWorkers(WorkerModel):
-    """``profiles[k]`` paces worker k; ``default`` a worker that moves to a host without a device of its own."""
+    """``profiles[k]`` paces worker k; ``default`` a worker that comes to a host without a device of its own.
+
+    ``uses_cores``: cores of a host on which a worker computes as fast as the cost model says.
+    """
 
     def __init__(
         self,
@@ -36,6 +41,7 @@ class HostWorkers(WorkerModel):
         servers: HostServers | Replicas,
         *,
         default: DeviceProfile | None = None,
+        uses_cores: float = THREAD_CORES,
         shares_memory: bool,
         seed: int,
         arrived: Arrived,
@@ -50,7 +56,7 @@ class HostWorkers(WorkerModel):
             arrived=arrived,
         )
         self.machines, self.servers = machines, servers
-        self.default = default
+        self.default, self.uses_cores = default, uses_cores
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
 
@@ -68,7 +74,7 @@ class HostWorkers(WorkerModel):
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
         iteration = Iteration(order, result)
         send_s = 0.0 if self.shares_memory else self._copy_s + self.costs.carry_per_byte_s * self.model_bytes
-        iteration.cpu_s = self.costs.data_s(iteration.samples) + send_s
+        iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + send_s
         self.under_way[order.worker] = iteration
         iteration.missing = len(self.servers.names) + 1  # and the batch
         self.servers.deliver(sent_s, partial(self._deliver, iteration))
@@ -82,7 +88,7 @@ class HostWorkers(WorkerModel):
         now = self.clock.now
         iteration.wait_s = max(0.0, now - self.idle_since_s[iteration.order.worker])
         seconds = self.costs.data_s(iteration.samples) * self.stretch(iteration.order.worker)
-        self.machines.work(self._name(iteration), seconds, partial(self._loaded, iteration, now))
+        self.machines.compute(self._name(iteration), seconds, partial(self._loaded, iteration, now))
 
     def _loaded(self, iteration: Iteration, begun_s: float) -> None:
         iteration.loaded_s = self.clock.now
@@ -126,8 +132,9 @@ class HostWorkers(WorkerModel):
         factor = self.jitter[worker].factor()
         real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
         assert iteration.cpu_s is not None
-        iteration.cpu_s += real_s
-        self.machines.work(self.names[worker], real_s * self.stretch(worker), partial(self._worked, iteration, factor))
+        iteration.cpu_s += real_s * self.uses_cores
+        seconds = real_s * self.stretch(worker)
+        self.machines.compute(self.names[worker], seconds, partial(self._worked, iteration, factor))
 
     def _worked(self, iteration: Iteration, factor: float) -> None:
         """The real computation is done; the emulated device may take longer."""

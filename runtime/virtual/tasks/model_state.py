@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +24,7 @@ from runtime.core.scoring import Products, products
 from runtime.core.shards import Cut
 from runtime.core.vectors import FloatVector, aligned_vector, server_range
 from runtime.record.checkpoint import publish_array
+from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import Optimizer, make_optimizer
 from runtime.training.progress import Progress
 
@@ -44,6 +47,13 @@ class ModelState(Protocol):
         ...
 
     def apply(self, order: ApplyOrder) -> None: ...
+
+    def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
+        """The squared norm of the weighted sum, before it is applied, in consecutive parts of so many elements.
+
+        Empty without gradients.
+        """
+        ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Discard gradients (unknown ones are ignored)."""
@@ -109,6 +119,11 @@ class RealLearner:
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         self._spare += grads
 
+    def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
+        grads = [self._grads[grad_id] for grad_id in order.grads]
+        cuts = pairwise(accumulate(sizes, initial=0))
+        return [sum_sqr_norm([grad[lo:hi] for grad in grads], order.weights) for lo, hi in cuts]
+
     def drop(self, grads: tuple[int, ...]) -> None:
         self._spare += [self._grads.pop(grad_id) for grad_id in grads if grad_id in self._grads]
 
@@ -163,6 +178,9 @@ class NoLearner:
         """Advance the progress model by the update's samples."""
         if self.progress is not None:
             self.progress.update(order.samples, order.lr / self.progress.model.lr)
+
+    def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
+        return []
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Nothing to do: there are no gradients."""

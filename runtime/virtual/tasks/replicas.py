@@ -23,7 +23,7 @@ class Replicas(ServerGroup):
 
     def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
         super().__init__(costs, num_parameters, 0, lambda target, t: (0.0, 0.0))
-        self.names = ["replicas"]  # a worker waits for their delivery
+        self.names, self.numbers = ["replicas"], [0]  # a worker waits for their delivery
         self.clock = clock
         self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
@@ -42,6 +42,16 @@ class Replicas(ServerGroup):
         self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, self.here()))
         self.summed_s = self.idle_s
         self.idle_s += self.costs.update_s(self.model_bytes, 1)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of all replicas as one: the whole vector."""
+        return [self.num_parameters]
+
+    def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """Every replica computes the squared norm of the sum, in one more pass."""
+        self._busy_for(sent_s, self.costs.update_per_byte_s * self.model_bytes)
+        then(self.idle_s)
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """One replica writes all parameters; the others, which would wait in the next ring, wait now."""

@@ -79,6 +79,15 @@ class ServerGroup(ABC):
         """A server compares a gradient with the reference; ``then`` is called at its end."""
         raise NotImplementedError("there are no servers that could compare gradients")
 
+    @property
+    def sizes(self) -> list[int]:
+        """Elements of the parameter vector that each of them holds, by place."""
+        return [num_bytes // PARAMETER_BYTES for num_bytes in self.num_bytes]
+
+    def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
+        """A server computes its part of a squared norm: one more pass, like a score; ``then`` is called at its end."""
+        self.inner_products(place, sent_s, then)
+
     @abstractmethod
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """All servers write a checkpoint; ``then`` is called when the last has done so."""
@@ -86,6 +95,9 @@ class ServerGroup(ABC):
     @abstractmethod
     def halt(self) -> None:
         """Void all work in progress: one of them is lost."""
+
+    def leave(self, server: str) -> None:  # noqa: B027  (without hosts nothing is pending there)
+        """A server has left for good, and gets no orders any more."""
 
     @abstractmethod
     def begin_again(self, at_s: float) -> None:

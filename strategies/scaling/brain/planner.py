@@ -21,10 +21,11 @@ class BrainPlanner:
     Args:
         settings: of the Brain.
         initial: from the history of finished jobs.
+        unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.scaling.fleet`.
     """
 
-    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None) -> None:
-        self.settings, self.initial = settings, initial
+    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None, unit_cores: float = 1.0) -> None:
+        self.settings, self.initial, self.unit_cores = settings, initial, unit_cores
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
         """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
@@ -57,14 +58,20 @@ class BrainPlanner:
             self.brain.out_of_memory(node, given)
 
     def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
-        """Only observations of all nodes count."""
-        uses = {
-            NodeId.parse(use.node): Use(
-                cores=use.cpu_cores, busy_frac=use.busy_frac or 0.0, memory_bytes=use.memory_bytes or 0
-            )
-            for use in event.nodes
-            if use.cpu_cores is not None and not use.node.startswith("host:")
-        }
+        """Only observations of all nodes count.
+
+        Nobody uses more cores than it was given: a quota holds over its own periods, so within others a busy node may
+        seem to use 1.01 of its core, for which a plan in whole cores would give it two.
+        """
+        uses: dict[NodeId, Use] = {}
+        for use in event.nodes:
+            node = NodeId.parse(use.node)
+            if use.cpu_cores is not None and node in given:
+                uses[node] = Use(
+                    cores=min(use.cpu_cores / self.unit_cores, given[node].cores),
+                    busy_frac=use.busy_frac or 0.0,
+                    memory_bytes=use.memory_bytes or 0,
+                )
         if given and uses.keys() >= given.keys():
             idle_s = {node: event.t - self._progress_s.get(node, event.t) for node in given if node.role == "worker"}
             self.brain.observe(given, uses, self._steps, idle_s)

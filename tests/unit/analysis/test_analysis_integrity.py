@@ -172,6 +172,20 @@ def scored() -> Story:
     return told_of(told_of(story, 0, 0, [apply(0)]), 1, 1, [apply(1)])
 
 
+def measured(versions: Sequence[int], asked: bool = True) -> Story:
+    """The first of two updates was measured, if it was asked for; these versions were reported."""
+    story = pair()
+    story.arrived(0.1, 0, 0, [{**apply(0), "measure": asked}])
+    story.arrived(0.2, 1, 1, [apply(1)], version=0)
+    for version in versions:
+        story.event(0.3, "Measured", [], version=version, sqr_norm=1.0)
+    return story
+
+
+def test_measured_updates_are_sound(tmp_path: Path) -> None:
+    assert problems(end(measured([1])), tmp_path) == ""
+
+
 def test_scored_gradients_are_sound(tmp_path: Path) -> None:
     assert problems(end(scored()), tmp_path) == ""
 
@@ -213,6 +227,9 @@ def reference_of_the_future() -> Story:
         (scored_after_use, "Score of gradient 0, which was not available or is being scored"),
         (told_although_used, "Scored of gradient 0, which was not asked for"),
         (told_unasked, "Scored of gradient 0, which was not asked for"),
+        (lambda: measured([1], asked=False), "Measured of version 1, which was not asked for"),
+        (lambda: measured([2]), "Measured of version 2, which was not asked for"),
+        (lambda: measured([1, 1]), "Measured of version 1, which was not asked for"),
         (reference_of_the_future, "Scored of gradient 0 against version 1, which does not exist yet"),
         (applied_twice, "Apply of gradient 0, which was not available"),
         (applied_after_drop, "Apply of gradient 0, which was not available"),

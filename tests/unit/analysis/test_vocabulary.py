@@ -39,6 +39,8 @@ def test_values_are_read_as_they_are_written(values: type[Any]) -> None:
     assert getattr(schema, values.__name__) is values
 
 
-@pytest.mark.parametrize("values", [Timings, NodeUse, protocol.Observed, protocol.Scored, protocol.Scheduling])
+@pytest.mark.parametrize(
+    "values", [Timings, NodeUse, protocol.Observed, protocol.Scored, protocol.Measured, protocol.Scheduling]
+)
 def test_the_document_names_every_field(values: type[Any]) -> None:
     assert [name for name in values.__struct_fields__ if name != "t" and name not in RECORD] == []

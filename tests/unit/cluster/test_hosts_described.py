@@ -105,3 +105,15 @@ def test_a_task_moves_to_the_host_with_the_fewest_tasks_but_its_own() -> None:
 
 def test_where_there_is_one_host_there_is_no_other() -> None:
     assert not Placement(parse_hosts({"count": 1}, 1, 1)).move("worker:0")
+
+
+def test_a_task_that_moves_takes_its_cores_along_or_stays() -> None:
+    """Two hosts of 0.4 cores: the other one is too full, until somebody there has less."""
+    placement = Placement(parse_hosts({**FOUR, "count": 2}, 2, 1))
+    placement.allocate("worker:0", 0.3)
+    placement.allocate("worker:1", 0.2)
+    assert not placement.move("worker:0")
+    assert placement.host_of["worker:0"] == 0
+    placement.allocate("worker:1", 0.1)
+    assert placement.move("worker:0")
+    assert (placement.cores_left(0), placement.cores_left(1)) == (pytest.approx(0.4), pytest.approx(0.0))

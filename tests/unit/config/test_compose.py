@@ -67,7 +67,15 @@ hydra:
 """
 
 
-@pytest.mark.parametrize("line", [*SWEEPS, "--config-name mine", "--config-name mine seed=7 max_time_s=9"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *SWEEPS[::4],
+        *(pytest.param(line, marks=pytest.mark.long) for number, line in enumerate(SWEEPS) if number % 4),
+        pytest.param("--config-name mine", marks=pytest.mark.long),
+        "--config-name mine seed=7 max_time_s=9",
+    ],
+)
 def test_every_job_of_a_sweep_is_what_hydra_composes(line: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(PARAMS)
     with composing(parse_arguments(["--config-dir", str(tmp_path), *shlex.split(line)])) as composer:

@@ -127,7 +127,6 @@ def test_a_worker_that_left_cannot_join_again() -> None:
         ({"transport": "shm", "data": "dynamic"}, "topology.transport=shm"),
         ({"transport": "tcp", "collective": "ddp"}, "topology.collective=ddp"),
         ({"transport": "tcp", "data": "even"}, "data=even"),
-        ({"transport": "tcp", "hosts": True}, "cluster.hosts"),
         ({"transport": "tcp", "collective": "", "data": "shared"}, None),
     ],
 )

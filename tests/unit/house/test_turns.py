@@ -18,6 +18,16 @@ def test_grid(number):
 def test_short():
     pass
 """
+LIKE = """
+import pytest
+
+@pytest.mark.long(like="test_small")
+def test_large():
+    pass
+
+def test_small():
+    pass
+"""
 ALL_LONG = """
 import pytest
 
@@ -57,8 +67,19 @@ def test_a_grid_without_a_small_case_is_refused(pytester: pytest.Pytester) -> No
     pytester.makepyfile(ALL_LONG)
     result = pytester.runpytest_inprocess("-p", "tests.support.turns", "-p", "no:cacheprovider", "--long")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_grid: all of its cases are long; leave a small one for `make test`"])
-    assert without_small_case([("a[1]", True), ("a[2]", False), ("b", True)]) == ["b"]
+    result.stderr.fnmatch_lines(["*test_grid: all of its cases are long; leave a small one, or name a test like it"])
+    assert without_small_case([("a[1]", True, ""), ("a[2]", False, ""), ("b", True, "")]) == ["b"]
+
+
+def test_a_long_test_may_name_one_like_it_that_runs_every_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(LIKE)
+    assert run(pytester) == {"test_small"}
+    assert run(pytester, "--long") == {"test_large", "test_small"}
+    others = [("f.py::test_small[1]", True, ""), ("g.py::test_small", False, "")]
+    assert without_small_case([("f.py::test_large", True, "test_small"), *others]) == [
+        "f.py::test_large",
+        "f.py::test_small",
+    ], "neither a long one nor one of another file takes its place"
 
 
 def test_a_commit_has_a_turn() -> None:

@@ -25,6 +25,7 @@ from runtime.live.transport.messages import (
     LoadCheckpoint,
     MalformedMessage,
     Message,
+    NormPart,
     ReferenceReady,
     SaveCheckpoint,
     ScoreParts,
@@ -112,6 +113,7 @@ MESSAGES: list[Message] = [
     ComputeReference(ticket=1 << 49),
     ReferenceReady(ticket=1 << 49),
     Update(inner_products=((7, 1 << 49),)),
+    NormPart(ticket=3, sqr_norm=1e76),
     ScoreParts(grad_id=7, ticket=1 << 49, part=Products(dot=0.1, sqr_grad=1e-300, sqr_ref=1e76)),
 ]
 

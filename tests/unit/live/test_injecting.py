@@ -192,6 +192,31 @@ def test_a_task_is_away_as_long_as_any_window_says_so() -> None:
     assert scene.said[-1] == ("release", "worker:0")
 
 
+def test_who_has_moved_away_comes_back_when_the_kill_of_its_old_host_ends() -> None:
+    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
+    scene.injector.start()
+    scene.clock.run_until(3)
+    assert scene.machines.placement is not None
+    scene.machines.placement.move("worker:1")
+    scene.clock.run_until(5)
+    assert ("release", "worker:1") in scene.said
+
+
+def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
+    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
+    scene.injector.start()
+    scene.clock.run_until(2)
+    assert scene.machines.placement is not None
+    scene.machines.placement.add("worker:2", not_on=["host:1"])
+    scene.machines.placement.add("worker:3", not_on=["host:0"])
+    del scene.said[:]
+    for newcomer in ("worker:2", "worker:3"):
+        scene.injector.admitted(newcomer)
+    assert scene.said == [("hold", "worker:3")]
+    scene.clock.run_until(5)
+    assert ("release", "worker:3") in scene.said
+
+
 def test_at_the_end_nobody_stays_throttled() -> None:
     scene = Scene(
         window("cpu", "worker:0", 0.5, end_s=50),

@@ -62,7 +62,7 @@ class Rank:
         self.look: Callable[[], None] = lambda: None
         me = Identity("worker", worker, incarnation)
         self.acceptor = Acceptor(SECRET, [self.door])
-        self.ring = Ring(me, SECRET, self.acceptor, {}, lambda: self.look())
+        self.ring = Ring(me, SECRET, self.acceptor, lambda: self.look())
         self.peer = Peer(worker, incarnation, self.address)
 
 

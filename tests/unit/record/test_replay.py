@@ -299,7 +299,7 @@ def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
     line = spoil(lines, "more samples")
     seq, grad, before = line["seq"], line["event"]["grad"], len(received([*lines[: line["seq"]], line]))
     out = assert_different(replayed(rewrite(asp, lines)), seq).splitlines()
-    apply = f"        -> Apply: grads [{grad['id']}], weights [0.5], lr_scale 0.25"
+    apply = f"        -> Apply: grads [{grad['id']}], weights [0.5], lr_scale 0.25, measure False"
     compute = f"        -> Compute: worker {grad['worker']}, num_samples"
     assert out[2] == f"seq {seq}, t {line['t']}"
     assert out[3].startswith(f"    Arrived: grad (id {grad['id']}, worker {grad['worker']}, incarnation ")

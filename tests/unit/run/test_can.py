@@ -57,7 +57,6 @@ REFUSALS = [
     ),
     (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
-    ("cluster=hosts", "Repartition", "cluster.hosts: tasks are placed on them before the job; "),
     (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
 ]
 CAN = [
@@ -66,6 +65,7 @@ CAN = [
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, COMMANDS),
+    ("cluster=hosts", COMMANDS),
     (f"{VIRTUAL} backend=none backend.progress=digits_mlp", ("Evaluate", "Partition", "Restart")),
     (f"{VIRTUAL} record=iterations", ("Restart", "Score", "Drop")),
 ]
@@ -109,7 +109,10 @@ def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--config-dir", str(tmp_path), "strategy=needy", "straggler=none"]
 
 
-@pytest.mark.parametrize(("line", "command", "reason"), REFUSALS)
+@pytest.mark.parametrize(
+    ("line", "command", "reason"),
+    [pytest.param(*case, marks=[pytest.mark.long] if number % 4 else []) for number, case in enumerate(REFUSALS)],
+)
 def test_a_strategy_that_needs_it_is_refused_in_one_line(
     line: str, command: str, reason: str, needy: list[str], tmp_path: Path
 ) -> None:

@@ -35,7 +35,6 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
     [
         (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
         (("strategy=asp",), "data=even: every epoch is cut into one part per worker"),
-        (("cluster=hosts",), "cluster.hosts: tasks are placed on them before the job"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -126,6 +126,7 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long(like="test_hydra_s_own_main_writes_where_the_directory_is_locked")
 @pytest.mark.timeout(400)  # two sweeps with their reports
 def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], anew: Anew, tmp_path: Path) -> None:
     words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=1", "max_time_s=60", "+hydra.job.env_set.MINE=a"]

@@ -8,10 +8,13 @@ import pandas as pd
 import pytest
 
 from predictors import STRAGGLER_PREDICTORS
+from predictors.registry import OF_RESOURCES
 from scripts.score_predictors import main
 from tests.support.records import Story, asp_story, bsp_story, disturbance
 
 PLAN = [disturbance(0.1, 0.3, "worker:1", 0.1), disturbance(0.4, 0.7, "worker:2", 0.1)]
+BY_TIME = [name for name in STRAGGLER_PREDICTORS if name not in OF_RESOURCES]
+"""What can be asked about a record without processor times."""
 LONG = {"epochs": 6, "plan": PLAN}
 
 
@@ -30,13 +33,31 @@ def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, caps
     shown = capsys.readouterr().out
     assert "bsp: 2 jobs, 192 iterations, " in shown
     assert "asp: 1 job, 96 iterations, " in shown
-    assert all(shown.count(f" {name} ") == 2 for name in STRAGGLER_PREDICTORS)
+    assert all(shown.count(f" {name} ") == 2 for name in BY_TIME)
     out = sweep / "prediction"
     assert (out / "predictors.png").stat().st_size > 10_000
     jobs, everything = (pd.read_csv(out / name) for name in ("predictors.csv", "predictors_all.csv"))
-    assert len(jobs) == 3 * len(STRAGGLER_PREDICTORS)
-    assert len(everything) == 3 * len(STRAGGLER_PREDICTORS) * (4 + 2)
-    assert set(pd.read_csv(out / "lead_times.csv")["predictor"]) == set(STRAGGLER_PREDICTORS)
+    assert len(jobs) == 3 * len(BY_TIME)
+    assert len(everything) == 3 * len(BY_TIME) * (4 + 2)
+    assert set(pd.read_csv(out / "lead_times.csv")["predictor"]) == set(BY_TIME)
+
+
+@pytest.mark.parametrize("name", OF_RESOURCES)
+def test_what_needs_resources_needs_a_record_of_them(
+    name: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert main([str(sweep), "--predictors", f"last_value,{name}", "--out", out]) == 2
+    assert f"--predictors: {name} needs the processor time of iterations" in capsys.readouterr().err
+    story = bsp_story(seed=0, **LONG)
+    for line in story.lines:
+        if line.get("event", {}).get("type") == "Arrived":
+            line["event"]["timings"]["cpu_s"] = 0.03
+        elif line.get("event", {}).get("type") == "Started":
+            line["event"]["model_bytes"] = 4_000
+    story.write(tmp_path / "known" / "bsp_0")
+    assert main([str(tmp_path / "known"), "--predictors", f"last_value,{name}", "--out", out]) == 0
+    assert set(pd.read_csv(tmp_path / "out" / "predictors.csv")["predictor"]) == {"last_value", name}
 
 
 @pytest.mark.parametrize("labels", ["plan", "realised"])

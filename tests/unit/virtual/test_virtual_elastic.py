@@ -14,6 +14,7 @@ import pytest
 
 from injectors.plan import build_plan
 from runtime.api import RunSpec
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
 from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
@@ -32,6 +33,8 @@ from tests.support.virtual_runs import (
     World,
     draw_costs,
     draw_host_world,
+    draw_hosts,
+    draw_windows,
     draw_world,
 )
 
@@ -113,21 +116,26 @@ class StormRun(VirtualRun):
 
 
 @cache
-def stormy(seed: int, failover: str) -> tuple[StormRun, Wanderer]:
-    """Every third world has processors, links and pauses that a plan disturbs."""
+def stormy(seed: int, failover: str, *, on_hosts: bool = False) -> tuple[StormRun, Wanderer]:
+    """With hosts, and in every third world without, a plan disturbs processors, links and tasks."""
     drawn = draw_host_world(3, 3 * seed) if seed % 3 == 0 else draw_world(3, seed)
-    assert drawn.hosts is None
+    chance = Chance("elastic", seed)
     job = msgspec.structs.replace(drawn.job, num_samples=180, failover=failover, num_servers=2)
-    costs = draw_costs(Chance("elastic", seed), 4 * job.num_samples)
+    costs = draw_costs(chance, 4 * job.num_samples)
     world = msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", accidents=())
+    if on_hosts:
+        hosts = draw_hosts(chance, job)
+        plan = draw_windows(chance, job, hosts, seed)
+        world = msgspec.structs.replace(world, hosts=hosts, plan=plan, lease_s=chance.random.choice((1.5, 3.0)))
     strategy = Wanderer(seed, often=0.25)
     return StormRun(world, strategy, seed), strategy
 
 
+@pytest.mark.parametrize("on_hosts", [False, True], ids=["machines", "hosts"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str) -> None:
-    run, _ = stormy(seed, failover)
+def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str, on_hosts: bool) -> None:
+    run, _ = stormy(seed, failover, on_hosts=on_hosts)
     assert run.refused == ""
     assert (run.end["note"]["status"], set(run.uses())) == ("done", {float(EPOCHS)})
     assert problems(run.lines) == []
@@ -180,12 +188,13 @@ class RegressionRun(VirtualRun):
         return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
 
 
-def grown(strategy: Growing, seed: int = 2) -> RegressionRun:
+def grown(strategy: Growing, seed: int = 2, hosts: Hosts | None = None) -> RegressionRun:
     drawn = draw_world(3, 2)
     job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=seed)
     costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25)
     undisturbed = {"plan": build_plan("none", seed, LIMIT_S, []), "accidents": (), "profile": None}
-    return RegressionRun(msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", **undisturbed), strategy)
+    world = msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", hosts=hosts, **undisturbed)
+    return RegressionRun(world, strategy)
 
 
 def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
@@ -200,6 +209,20 @@ def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
     assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
     assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
     assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
+
+
+def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job_without_hosts() -> None:
+    """The new servers take the hosts of the fewest tasks, and leave them."""
+    hosts = parse_hosts({"count": 3, "cpu_cores": 2.0, "link_mbps": 100}, 3, 1)
+    still, moved = grown(Growing(None, None)), grown(Growing(3, 9, num_new=2), hosts=hosts)
+    assert (moved.refused, moved.end["note"]["status"], problems(moved.lines)) == ("", "done", [])
+    assert [line["event"]["servers"] for line in moved.events("Restored")] == [[0, 1, 2], [0]]
+    places = {line["event"]["server"]: line["event"]["place"] for line in moved.events("ServerJoined")}
+    assert places == {1: "host:0", 2: "host:1"}
+    placement = moved.session.places.placement
+    assert placement is not None
+    assert placement.tasks_on == [list(host.tasks) for host in hosts.hosts]
+    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
 
 
 def test_another_order_of_samples_trains_other_bits() -> None:

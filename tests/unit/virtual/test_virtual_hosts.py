@@ -90,7 +90,6 @@ def test_hosts_are_sites_in_real_cores_and_payload() -> None:
     assert sites["server:0"] is sites["worker:2"]
     assert sites["worker:0"] == Site("host:0", 0.4, GIGABIT * PAYLOAD_FRAC, 0.002)
     assert sites["worker:1"].cores == math.inf
-    assert [sites[task].allotment for task in ("worker:0", "worker:1")] == [0.4, 1.0], "one thread"
     assert list(sites) == ["server:0", "worker:0", "worker:1", "worker:2"]
 
 

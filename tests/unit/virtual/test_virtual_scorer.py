@@ -114,3 +114,24 @@ def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
         replicas.inner_products(0, 0.0, print)
     with pytest.raises(NotImplementedError):
         replicas.free(0.0, print)
+
+
+@pytest.mark.parametrize("kind", ["alone", "hosts"])
+def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
+    """Updates of one gradient take 8 + 64 / 8 and 8 + 128 / 8 seconds, the passes 8 and 16, the orders 0.5."""
+    clock, servers, _, _ = scorer_of(kind)
+    heard: list[float] = []
+    servers.update(0.0, 1)
+    for place in range(2):
+        servers.measure(place, 0.0, heard.append)
+    run(clock)
+    assert sorted(heard) == [0.5 + 16.0 + 8.0, 0.5 + 24.0 + 16.0]
+    assert servers.sizes == [16, 32]
+
+
+def test_replicas_measure_the_sum_all_at_once() -> None:
+    replicas, heard = Replicas(Clock(), COSTS, FLOATS, 1), list[float]()
+    replicas.update(0.0, 1)
+    replicas.measure(0, 0.0, heard.append)
+    assert heard == [0.5 + 8.0 + 24.0 + 24.0]
+    assert replicas.sizes == [FLOATS]

@@ -42,7 +42,7 @@ def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Call
         from runtime.live.tasks.collectives.native_ddp import NativeGroup
 
         return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address, look)
-    return Ring(me, spec.secret, acceptor, spec.shortcuts(me.role, me.id), look)
+    return Ring(me, spec.secret, acceptor, look)
 
 
 def with_collective(model: Model, collective: Collective) -> Model:

@@ -44,20 +44,10 @@ def steps(num_ranks: int, rank: int) -> Iterator[Step]:
 
 
 class Ring:
-    """One replica's end of the ring. ``look`` is called while it waits; an exception from it ends the wait.
+    """One replica's end of the ring. ``look`` is called while it waits; an exception from it ends the wait."""
 
-    ``shortcuts``: neighbours on the same host are reached directly, without the relay of emulated latency.
-    """
-
-    def __init__(
-        self,
-        me: Identity,
-        secret: bytes,
-        acceptor: Acceptor,
-        shortcuts: dict[Address, Address],
-        look: Callable[[], None],
-    ) -> None:
-        self.me, self.secret, self.acceptor, self.shortcuts, self.look = me, secret, acceptor, shortcuts, look
+    def __init__(self, me: Identity, secret: bytes, acceptor: Acceptor, look: Callable[[], None]) -> None:
+        self.me, self.secret, self.acceptor, self.look = me, secret, acceptor, look
         self.generation = 0
         self.peers: Sequence[Peer] = ()
         self._next: tuple[Identity, socket.socket] | None = None
@@ -115,7 +105,7 @@ class Ring:
         return make()
 
     def _call(self, address: Address, ours: Identity) -> socket.socket:
-        sock = connect(self.shortcuts.get(address, address))
+        sock = connect(address)
         try:
             call(sock, self.secret, ours)
             set_deadline(sock, CALL_DEADLINE_S)

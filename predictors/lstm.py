@@ -1,0 +1,136 @@
+"""Inference of a fitted LSTM in numpy, for all workers at once, and the file that holds one.
+
+Training is a script (``scripts/train_predictor.py``, torch); the file has the weights, the z-scores of the training
+data and the command that made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
+from zipfile import BadZipFile
+
+import numpy as np
+
+from predictors.history import Floats
+
+FORMAT = "stragglab-lstm-1"
+FITTED = Path(__file__).parent / "fitted"
+LAYERS = 2
+SERIES = {"resources": 2, "deviation": 1}
+"""What a file may predict, and how many values at a time: (processor share, relative bandwidth); deviation."""
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Lstm:
+    """Two layers and a linear head that predicts the next value of a series from those before.
+
+    ``layers`` holds (from the input, from the state, bias) of each: float [4 hidden, inputs], [4 hidden, hidden],
+    [4 hidden]; gates are in torch's order: input, forget, cell, output.
+    """
+
+    series: str
+    mean: Floats
+    scale: Floats
+    layers: tuple[tuple[Floats, Floats, Floats], ...]
+    head: Floats
+    head_bias: Floats
+    command: str = ""
+
+    def roll_out(self, history: Floats, horizon: int) -> Floats:
+        """The next ``horizon`` values of every worker's series, float [workers, horizon, values].
+
+        Args:
+            history: float [workers, steps, values], oldest first; each prediction is an input of the next.
+            horizon: 1 or more.
+        """
+        scaled = (history - self.mean) / self.scale
+        workers, steps, _ = scaled.shape
+        states = [(np.zeros((workers, len(bias) // 4)),) * 2 for _, _, bias in self.layers]
+        ahead = np.empty((workers, horizon, scaled.shape[2]))
+        value = scaled[:, 0]
+        for step in range(steps + horizon - 1):
+            if step < steps:
+                value = scaled[:, step]
+            inputs = value
+            for number, weights in enumerate(self.layers):
+                states[number] = _cell(weights, inputs, states[number])
+                inputs = states[number][0]
+            if step >= steps - 1:
+                value = inputs @ self.head.T + self.head_bias
+                ahead[:, step - steps + 1] = value
+        return ahead * self.scale + self.mean
+
+
+def _cell(
+    weights: tuple[Floats, Floats, Floats], inputs: Floats, state: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """(hidden, cell) after one more step; both float [workers, hidden]."""
+    into, again, bias = weights
+    gates = inputs @ into.T + state[0] @ again.T + bias
+    entered, kept, fresh, shown = np.split(gates, 4, axis=1)
+    cell = _sigmoid(kept) * state[1] + _sigmoid(entered) * np.tanh(fresh)
+    return _sigmoid(shown) * np.tanh(cell), cell
+
+
+def _sigmoid(values: Floats) -> Floats:
+    return 0.5 * (1.0 + np.tanh(0.5 * values))
+
+
+def relative(resources: Floats) -> Floats:
+    """(processor share, bandwidth) with the bandwidth as a fraction of the largest of each worker's history.
+
+    So a file fitted on one network serves another. ``resources`` is float [workers, steps, 2].
+    """
+    largest = resources[:, :, 1].max(axis=1, keepdims=True)
+    return np.stack([resources[:, :, 0], resources[:, :, 1] / largest], axis=2)
+
+
+@lru_cache(maxsize=8)
+def load_lstm(path: str, series: str) -> Lstm:
+    """The fitted LSTM in a file, or the one that comes along (an empty ``path``).
+
+    Raises:
+        ValueError: there is no such file, or it holds something else; in one line that starts with ``weights=``.
+    """
+    place = Path(path) if path else FITTED / f"{series}.npz"
+    cure = f"fit one with scripts/train_predictor.py --series {series}"
+    try:
+        with np.load(place, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise ValueError(f"weights={place}: no such file; {cure}") from None
+    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError):
+        raise ValueError(f"weights={place}: is not a file of weights (.npz); {cure}") from None
+    if str(found.get("format", "")) != FORMAT:
+        raise ValueError(f"weights={place}: was not made by scripts/train_predictor.py; {cure}")
+    if str(found.get("series", "")) != series:
+        raise ValueError(f"weights={place}: predicts {found.get('series')}, not {series}; {cure}")
+    return _lstm(found, place, series, cure)
+
+
+def _lstm(found: dict[str, Any], place: Path, series: str, cure: str) -> Lstm:
+    try:
+        layers = tuple(
+            (found[f"into{n}"].astype(float), found[f"again{n}"].astype(float), found[f"bias{n}"].astype(float))
+            for n in range(LAYERS)
+        )
+        whole = Lstm(
+            series=series,
+            mean=found["mean"].astype(float),
+            scale=found["scale"].astype(float),
+            layers=layers,
+            head=found["head"].astype(float),
+            head_bias=found["head_bias"].astype(float),
+            command=str(found["command"]),
+        )
+        fitted = bool((whole.scale > 0).all())
+        fitted = fitted and bool(np.isfinite(whole.roll_out(np.zeros((1, 2, SERIES[series])), 2)).all())
+    except (KeyError, ValueError, IndexError) as error:
+        raise ValueError(f"weights={place}: has not the arrays of a fitted LSTM ({error}); {cure}") from None
+    if not fitted:
+        raise ValueError(f"weights={place}: is not fitted: weights that are not finite, or scales of zero; {cure}")
+    return whole

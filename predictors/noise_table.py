@@ -1,0 +1,94 @@
+"""The gradient noise scale from profiled runs: a table by model, batch and step (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from predictors.checks import check_whole
+from predictors.noise_scale import NoiseTerms
+
+COLUMNS = ("model", "batch_samples", "step", "sqr", "var")
+"""Of the CSV that scripts/profile_noise.py writes."""
+
+
+class NoiseRow(NamedTuple):
+    """Estimates at one step of a run of ``model`` whose gradients have ``batch_samples`` each."""
+
+    model: str
+    batch_samples: int
+    step: int
+    sqr: float
+    var: float
+
+
+def rows_of(records: Iterable[Mapping[str, str]]) -> list[NoiseRow]:
+    """The rows of a CSV file; raises ``ValueError`` for a table with other columns or values."""
+    rows = []
+    for number, record in enumerate(records, start=2):
+        try:
+            batch, step = int(record["batch_samples"]), int(record["step"])
+            rows.append(NoiseRow(record["model"], batch, step, float(record["sqr"]), float(record["var"])))
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"table: line {number} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py"
+            ) from None
+    return rows
+
+
+@final
+@dataclass(kw_only=True)
+class NoiseTable:
+    """STAR's table of PGNS values: the newest step that was profiled, interpolated in the batch.
+
+    ``sqr`` and ``var`` are interpolated separately, then divided. A batch outside the profiled ones counts as the
+    nearest of them, a step after the last as the last; so does one before the first. Single estimates are noisy, so
+    each is the mean over ``smooth_rows`` steps that end there.
+
+    Attributes:
+        rows: the table.
+        model: which of its models.
+        smooth_rows: 3.
+    """
+
+    rows: list[NoiseRow]
+    model: str
+    smooth_rows: int = 3
+
+    def __post_init__(self) -> None:
+        check_whole("smooth_rows", self.smooth_rows, 1)
+        own = [row for row in self.rows if row.model == self.model]
+        if not own:
+            there = ", ".join(sorted({row.model for row in self.rows})) or "nothing"
+            raise ValueError(f"model={self.model}: is not in the table of the noise scale, which has {there}")
+        self._by_batch = {
+            batch: sorted((row for row in own if row.batch_samples == batch), key=lambda row: row.step)
+            for batch in sorted({row.batch_samples for row in own})
+        }
+        self._step = 0
+
+    def at(self, step: int) -> None:
+        """So many updates have been applied now."""
+        self._step = step
+
+    def terms(self, batch_samples: float) -> NoiseTerms:
+        """``sqr`` and ``var`` for gradients of so many samples."""
+        found = [self._of_batch(rows) for rows in self._by_batch.values()]
+        sqr, var = (np.interp(batch_samples, list(self._by_batch), column) for column in zip(*found, strict=True))
+        return NoiseTerms(float(sqr), float(var))
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float]:
+        """(phi in samples, steps since the row that it is from)."""
+        newest = max(self._newest(rows).step for rows in self._by_batch.values())
+        return self.terms(batch_samples).phi, float(max(0, self._step - newest))
+
+    def _newest(self, rows: list[NoiseRow]) -> NoiseRow:
+        return max((row for row in rows if row.step <= self._step), key=lambda row: row.step, default=rows[0])
+
+    def _of_batch(self, rows: list[NoiseRow]) -> tuple[float, float]:
+        last = rows.index(self._newest(rows))
+        used = rows[max(0, last + 1 - self.smooth_rows) : last + 1]
+        return float(np.mean([row.sqr for row in used])), float(np.mean([row.var for row in used]))

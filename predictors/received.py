@@ -1,0 +1,67 @@
+"""What every worker has received lately, and what it will receive next (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import isfinite
+from statistics import median
+from typing import final
+
+import numpy as np
+
+from predictors.history import Floats
+from predictors.lstm import load_lstm, relative
+from predictors.stragglers import Observation
+
+RESOURCES = ("lstm", "ema", "last")
+EMA_ALPHA = 0.2
+
+
+@final
+class Received:
+    """The last ``size`` iterations of one worker."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: deque[tuple[float, float]] = deque(maxlen=size)
+        """(processor share, bytes per second)."""
+        self.times: deque[float] = deque(maxlen=size)
+        self.samples = 1.0
+
+    def add(self, observation: Observation) -> None:
+        """Add an iteration whose processor share is known; an unknown bandwidth counts as constant."""
+        speed = observation.bytes_per_s if isfinite(observation.bytes_per_s) else 1.0
+        self.rows.append((observation.cpu_frac, speed))
+        self.times.append(observation.iter_s)
+        self.samples = observation.samples
+
+    @property
+    def median_s(self) -> float:
+        """The median of the times."""
+        return median(self.times)
+
+    def table(self) -> Floats:
+        """Float [size, 2], oldest first; the oldest stands for what came before it."""
+        rows = [self.rows[0]] * (self.size - len(self.rows)) + list(self.rows)
+        return np.array(rows)
+
+
+def forecast(name: str, weights: str, histories: Sequence[Received], horizon: int) -> Floats:
+    """(processor share, bytes per second) of every worker's ``horizon``-th iteration from now, float [workers, 2].
+
+    ``name`` is one of ``RESOURCES``. Both are at least a hundredth of the last, and a share is at most 1.
+    """
+    tables = np.stack([each.table() for each in histories])
+    newest = tables[:, -1]
+    if name == "lstm":
+        largest = tables[:, :, 1].max(axis=1)
+        ahead = load_lstm(weights, "resources").roll_out(relative(tables), horizon)[:, -1]
+        ahead = np.column_stack([ahead[:, 0], ahead[:, 1] * largest])
+    elif name == "ema":
+        powers = (1.0 - EMA_ALPHA) ** np.arange(tables.shape[1] - 1, -1, -1)
+        ahead = np.einsum("wsv,s->wv", tables, powers / powers.sum())
+    else:
+        ahead = newest
+    found: Floats = np.maximum(np.column_stack([np.minimum(ahead[:, 0], 1.0), ahead[:, 1]]), newest / 100)
+    return found

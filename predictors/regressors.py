@@ -1,0 +1,88 @@
+"""Regressors of iteration times: from what a worker receives to how long its iteration takes (pure).
+
+STAR, section IV-A, names the inputs (received processor share and bandwidth, the model, the batch) and no regressor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from predictors.history import Floats
+from predictors.iteration_time import Coefficients, fit_times, predict_times
+
+REGRESSORS = ("linear", "mlp", "lightgbm")
+LARGE = (256, 128)
+"""Hidden units of the network, by layer."""
+
+
+class Regressor(Protocol):
+    """``inputs`` are float [rows, 2]: samples / processor share, and bytes / bandwidth (a constant factor is free)."""
+
+    def fit(self, inputs: Floats, seconds: Floats) -> None:
+        """Learn from iterations that took so long; float [rows], above zero."""
+        ...
+
+    def predict(self, inputs: Floats) -> Floats:
+        """Predicted seconds, float [rows]; only after :meth:`fit`."""
+        ...
+
+
+@final
+@dataclass
+class Linear:
+    """T = a + c1 samples / cpu + c2 bytes / bandwidth (:mod:`predictors.iteration_time`)."""
+
+    coefficients: Coefficients = field(default_factory=lambda: Coefficients(0.0, 0.0, 0.0))
+
+    def fit(self, inputs: Floats, seconds: Floats) -> None:
+        self.coefficients = fit_times(inputs, seconds)
+
+    def predict(self, inputs: Floats) -> Floats:
+        return predict_times(self.coefficients, inputs)
+
+
+@final
+class Learnt:
+    """A regressor of a library, on the logarithms of inputs and times: what counts are ratios."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def fit(self, inputs: Floats, seconds: Floats) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few rows, or too few iterations: what was learnt is used anyway
+            self._model.fit(np.log(inputs), np.log(seconds))
+
+    def predict(self, inputs: Floats) -> Floats:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seconds: Floats = np.exp(np.asarray(self._model.predict(np.log(inputs)), dtype=float))
+        return seconds
+
+
+def regressor(name: str) -> Regressor:
+    """A new regressor from ``REGRESSORS``; raises ``ValueError`` for another, or for one that is not installed."""
+    match name:
+        case "linear":
+            return Linear()
+        case "mlp":
+            from sklearn.neural_network import MLPRegressor
+            from sklearn.pipeline import make_pipeline
+            from sklearn.preprocessing import StandardScaler
+
+            return Learnt(
+                make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=LARGE, random_state=0, max_iter=100))
+            )
+        case "lightgbm":
+            if find_spec("lightgbm") is None:
+                raise ValueError("regressor=lightgbm: lightgbm is not installed; pip install 'stragglab[ml]'")
+            from lightgbm import LGBMRegressor
+
+            few = {"n_estimators": 50, "min_child_samples": 5, "verbose": -1}
+            return Learnt(LGBMRegressor(deterministic=True, force_col_wise=True, num_threads=1, random_state=0, **few))
+    raise ValueError(f"regressor={name}: must be one of {', '.join(REGRESSORS)}")

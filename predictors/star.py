@@ -1,0 +1,122 @@
+"""STAR's straggler predictor: first the resources of the next iterations, then the time that these take."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import isfinite
+from typing import final
+
+import numpy as np
+
+from predictors.by_speed import ROUNDING
+from predictors.checks import check_number, check_whole
+from predictors.iteration_time import inputs_of, plausible
+from predictors.lstm import load_lstm
+from predictors.received import RESOURCES, Received, forecast
+from predictors.regressors import regressor
+from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations
+
+ROWS = 1000
+"""Iterations of all workers that the regressor learns from: the last so many."""
+
+
+@final
+@dataclass(kw_only=True)
+class Star:
+    """Tags workers whose predicted time exceeds the fastest worker's by more than ``tolerance_frac``.
+
+    Source: STAR, section IV-A. An LSTM continues the processor share and the bandwidth that each worker received in its
+    last ``history_iters`` iterations; a regressor, fitted on all workers' iterations of the job so far, makes a time of
+    them. A prediction is kept within a fifth and five times of the worker's median. With fewer than ``min_records``
+    iterations, and for one whose processor share is unknown, the last time is the prediction.
+
+    Departures: bandwidths are fractions of the worker's largest (:func:`predictors.lstm.relative`), times are fitted on
+    one job, so the model's name is no input. What is slept (delays, device pacing) shows in neither resource.
+
+    Attributes:
+        resources: how they are continued: ``lstm``, ``ema`` (weight 0.2 of the newest) or ``last``.
+        regressor: ``linear``, ``mlp`` or ``lightgbm`` (needs the package).
+        weights: a file of scripts/train_predictor.py; empty: the one that comes along.
+        history_iters: 100 in the paper.
+        horizon_iters: how many iterations ahead; at most ``history_iters``.
+        min_records: iterations of a worker before its resources are continued.
+        refit_every: iterations of all workers between two fits of the regressor.
+        tolerance_frac: STAR's 0.2.
+    """
+
+    resources: str = "lstm"
+    regressor: str = "linear"
+    weights: str = ""
+    history_iters: int = 100
+    horizon_iters: int = 1
+    min_records: int = 10
+    refit_every: int = 100
+    tolerance_frac: float = STRAGGLER_FRAC
+
+    def __post_init__(self) -> None:
+        if self.resources not in RESOURCES:
+            raise ValueError(f"resources={self.resources}: must be one of {', '.join(RESOURCES)}")
+        for name in ("history_iters", "horizon_iters", "min_records", "refit_every"):
+            check_whole(name, getattr(self, name), 1)
+        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
+        if self.horizon_iters > self.history_iters:
+            raise ValueError(
+                f"horizon_iters={self.horizon_iters}: must be at most history_iters ({self.history_iters}), or it "
+                "predicts further than it looks back"
+            )
+        if self.resources == "lstm":
+            load_lstm(self.weights, "resources")
+        self._model = regressor(self.regressor)
+        self._received: dict[int, Received] = {}
+        self._last_s: dict[int, float] = {}
+        self._predicted_s: dict[int, float] = {}
+        self._rows: deque[tuple[float, float, float, float]] = deque(maxlen=ROWS)
+        self._unlearnt = 0
+        self._is_fitted = False
+
+    def update(self, observation: Observation) -> None:
+        """Add one iteration of its worker."""
+        worker = observation.worker
+        self._last_s[worker] = observation.iter_s
+        self._predicted_s.pop(worker, None)
+        if not isfinite(observation.cpu_frac) or observation.cpu_frac <= 0:
+            return
+        own = self._received.setdefault(worker, Received(self.history_iters))
+        own.add(observation)
+        self._rows.append((own.samples, *own.rows[-1], observation.iter_s))
+        self._unlearnt += 1
+
+    def forget(self, worker: int) -> None:
+        for known in (self._received, self._last_s, self._predicted_s):
+            known.pop(worker, None)
+
+    def seconds(self) -> dict[int, float]:
+        """Predicted time of each worker's ``horizon_iters``-th next iteration, in seconds."""
+        wanted = [worker for worker in self._last_s if worker not in self._predicted_s]
+        for worker in wanted:
+            self._predicted_s[worker] = self._last_s[worker]
+        ready = [w for w in wanted if w in self._received and len(self._received[w].rows) >= self.min_records]
+        if ready:
+            if self._unlearnt >= self.refit_every or not self._is_fitted:
+                self._fit()
+            for worker, predicted_s in zip(ready, self._times(ready), strict=True):
+                self._predicted_s[worker] = float(predicted_s)
+        return self._predicted_s
+
+    def tags(self, t: float) -> frozenset[int]:
+        """Workers whose predicted time exceeds the tolerance."""
+        bound = self.tolerance_frac + ROUNDING
+        return frozenset(worker for worker, frac in deviations(self.seconds()).items() if frac > bound)
+
+    def _fit(self) -> None:
+        samples, cpu_frac, bytes_per_s, seconds = np.array(self._rows).T
+        self._model.fit(inputs_of(samples, cpu_frac, np.ones(len(samples)), bytes_per_s), seconds)
+        self._unlearnt, self._is_fitted = 0, True
+
+    def _times(self, workers: list[int]) -> list[float]:
+        histories = [self._received[worker] for worker in workers]
+        ahead = forecast(self.resources, self.weights, histories, self.horizon_iters)
+        samples = np.array([each.samples for each in histories], dtype=float)
+        seconds = self._model.predict(inputs_of(samples, ahead[:, 0], np.ones(len(samples)), ahead[:, 1]))
+        return list(plausible(seconds, np.array([each.median_s for each in histories])))

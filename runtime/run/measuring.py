@@ -1,0 +1,34 @@
+"""Whether the norms of updates, from which a strategy estimates the gradient noise scale, mean anything in a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.config.parse import Config
+from runtime.errors import ConfigError
+from strategies.protocol import Strategy
+
+PRECONDITIONED = ("adagrad", "adam")
+"""Optimizers that scale every coordinate by a state of its own, which only the servers hold."""
+
+
+def check_measuring(strategy: Strategy, backend: Any, config: Config) -> None:
+    """Check that a strategy that measures updates has gradients of the workers to compare them with."""
+    if not strategy.measures:
+        return
+    asking = f"strategy={config.names.strategy} measures the gradient noise scale"
+    if not backend.computes:
+        raise ConfigError(
+            f"backend={config.names.backend}: computes no gradients, and {asking}; choose a backend that does, or give "
+            "the strategy a noise scale"
+        )
+    if config.topology.collective == "ddp":
+        raise ConfigError(
+            f"topology.collective=ddp: workers report the norm of the mean instead of their own, and {asking}; use "
+            "topology.collective=ring"
+        )
+    if (name := config.workload.optimizer["name"]) in PRECONDITIONED:
+        raise ConfigError(
+            f"workload.optimizer.name={name}: steps along gradients that are scaled on the servers, whose norms nobody "
+            f"knows, and {asking}; use workload.optimizer.name=sgd, or give the strategy a noise scale"
+        )

@@ -1,0 +1,72 @@
+"""Orders about nodes on the virtual clock: they become inputs of the recovery, and places on machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from runtime.core.coordinator import Coordinator
+from runtime.core.inputs import did_not_start
+from runtime.core.job import LaunchOrder
+from runtime.core.recovery import inputs
+from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.places import Places
+from runtime.virtual.control.supervisor import VirtualSupervisor
+from strategies.protocol import NodeId
+
+
+@final
+class Nodes:
+    """Carries out what a port orders, see :class:`runtime.virtual.control.port.Nodes`.
+
+    ``entered`` is called with the name of every newcomer that has a place.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        coordinator: Coordinator,
+        supervisor: VirtualSupervisor,
+        places: Places,
+        entered: Callable[[str], None],
+    ) -> None:
+        self.clock, self.coordinator, self.supervisor = clock, coordinator, supervisor
+        self.places, self.entered = places, entered
+
+    def restart(self, t: float, node: str, pending_s: float) -> None:
+        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
+        self.supervisor.tell(t, inputs.Restart(NodeId.parse(node), pending_s))
+
+    def launch(self, t: float, order: LaunchOrder) -> None:
+        """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
+        node = NodeId.parse(order.node)
+        try:
+            self.places.enter(t, node, order.cpu_cores, order.not_on)
+        except ValueError as error:
+            self.clock.at(t, MESSAGE, self.supervisor.drive, lambda t, reason=str(error): self._deny(t, node, reason))
+            return
+        self.supervisor.tell(t, inputs.Admit(node, order.pending_s))
+        self.clock.at(t, MESSAGE, self.entered, order.node)
+
+    def _deny(self, t: float, node: NodeId, reason: str) -> None:
+        """No host takes it; its request may have been taken back meanwhile."""
+        if node in self.coordinator.elastic.awaited:
+            self.coordinator.receive(t, did_not_start(node, reason))
+
+    def retire(self, t: float, node: str, reason: str) -> None:
+        """A node ends now, for good; one without a place never was there."""
+        if (key := NodeId.parse(node)) in self.supervisor.recovery.tasks:
+            self.supervisor.tell(t, inputs.Dismiss(key, reason))
+
+    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
+        """Other servers read the checkpoint that was ordered just before; iterations in progress are void."""
+        self.supervisor.workers.lose_all()
+        self.supervisor.tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
+
+    def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+        """Reserve what a node is about to be given; returns why that is impossible."""
+        return self.places.book(node, cpu_cores, link_bytes_per_s)
+
+    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """A node may use what was booked for it."""
+        self.places.allocate(node, cpu_cores, link_bytes_per_s)

@@ -1,0 +1,193 @@
+"""Emulated hosts whose tasks come and go: each in the network and within the quota of one, and gone without a trace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.live.machines.doctor import missing
+from tests.live.test_disturbances import write_plan
+from tests.live.test_elastic import CONF, GROUPS, GROW, SHRINK, enforced, finish, holders, quota_of, steps
+from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.live.test_hosts import listening, namespace
+from tests.support.invariants import problems
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+HOSTS = ("cluster=hosts", "cluster.hosts.cpu_cores=4", "cluster.hosts.real_cores_per_core=0.1")
+SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
+SWITCHING = (*LEDGER, *HOSTS, *PACED, *CONF, *SMALL, "save_parameters=true")
+ENDLESS = (*SWITCHING, "workload.epochs=null")
+
+
+@pytest.fixture(autouse=True)
+def _hosts_here() -> None:
+    if lack := missing("network") or missing("links"):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+
+
+def places(run: Run) -> dict[str, str]:
+    """The host of every task, as the strategy learns it."""
+    joined = {f"worker:{event['worker']}": event["place"] for event in run.events("Joined")}
+    servers = {f"server:{event['server']}": event["place"] for event in run.events("ServerJoined")}
+    return {**run.events("Started")[0]["places"], **joined, **servers}
+
+
+def group(run: Run, worker: int) -> str:
+    """The control group that a worker is in."""
+    found = re.search(r"stragglab-\S+", Path(f"/proc/{run.pid_of('worker', worker)}/cgroup").read_text())
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("latency_ms", [0, 1])
+def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latency_ms: int) -> None:
+    """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
+    orders = ("workers 4", *GROW, "workers 3", *SHRINK, "workers 2", "wait 5")
+    latency = f"cluster.hosts.latency_ms={latency_ms}"
+    run = start("run", *SWITCHING, latency, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
+    run.finish()
+    assert run.finished["status"] == "done"
+    assert (run.parameters() == 12).all()
+    assert holders(run) == [[0, 1, 2, 3], [0]]
+    assert {(event["worker"], event["cause"]) for event in run.events("Lost")} == {(2, "retired"), (3, "retired")}
+    assert {event["grad"]["worker"] for event in run.events("Arrived")} == {0, 1, 2, 3}
+    at = places(run)
+    assert [at[f"worker:{number}"] for number in range(4)] == ["host:0", "host:1", "host:2", "host:0"]
+    assert [at[f"server:{number}"] for number in range(4)] == ["host:3", "host:1", "host:2", "host:3"]
+    assert problems(run.lines()) == []
+
+
+def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
+    task = (*DIGITS, *CONF, *SMALL, "workload.epochs=2")
+    still = start("still", *task, steps(), env=ALLOW).finish()
+    moving = ("wait 5", "servers 3", "divide 3", "wait 8", *SHRINK)
+    elsewhere = (*HOSTS, *PACED, "checkpoint_every_s=null")
+    moved = start("moved", *task, *elsewhere, steps(*moving), env=ALLOW).finish()
+    assert holders(moved) == [[0, 1, 2], [0]]
+    assert moved.sha256 == still.sha256
+
+
+def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) -> None:
+    """Host 2 is the first without a task that is not excluded. It holds worker 2, and then server 1."""
+    more = ("strategy.rule=asp", "strategy.not_on=['host:0','host:1','host:3']")
+    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 3", "servers 2", "divide 2", "wait 300"), env=ALLOW)
+    run.await_events("Restored")
+    assert (places(run)["worker:2"], places(run)["server:1"]) == ("host:2", "host:2")
+    home = namespace(run.pid_of("server", 1))
+    assert home == namespace(run.pid_of("worker", 2))
+    assert home not in {namespace(run.pid_of(*key)) for key in [("worker", 0), ("worker", 1), ("server", 0)]}
+    assert len(listening(run.pid_of("server", 1))) == 1
+    assert run.unregister(("worker", 2))
+    run.await_events("Joined", 2)
+    assert run.unregister(("server", 1))
+    run.await_events("Restored", 2)
+    run.await_progress(10)
+    assert namespace(run.pid_of("worker", 2)) == namespace(run.pid_of("server", 1)) == home
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+@GROUPS
+def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> None:
+    """0.25 of the 0.4 cores of a host: the second finds room on another host only. A successor has the same."""
+    more = ("strategy.cpu_cores=0.25", "strategy.not_on=['host:0','host:1']", "strategy.rule=asp")
+    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 4", "wait 300"), env=ALLOW)
+    run.await_events("Joined", 2)
+    assert sorted(places(run)[f"worker:{number}"] for number in (2, 3)) == ["host:2", "host:3"]
+    assert sorted(enforced(run, "cpu_cores")) == [("worker:2", 0.25), ("worker:3", 0.25)]
+    for worker in (2, 3):
+        assert places(run)[f"worker:{worker}"].replace(":", "-") in group(run, worker)
+    assert run.unregister(("worker", 2))
+    run.await_events("Joined", 3)
+    assert quota_of(run, 2) == pytest.approx(0.25)
+    run.interrupt()
+    assert_uses_are_exact(run)
+
+
+@GROUPS
+@pytest.mark.parametrize(
+    ("setting", "step", "reason"),
+    [
+        ("strategy.cpu_cores=0.5", "workers 3", "cpu_cores=0.5: no host has so many left (the most is 0.4)"),
+        ("strategy.cpu_cores=null", "cores worker:0 0.5", "cpu_cores=0.5: host:0 has only 0.4 left"),
+        (
+            "strategy.not_on=['host:0','host:1','host:2','host:3']",
+            "servers 2",
+            "not_on: excludes every host",
+        ),
+    ],
+)
+def test_what_no_host_has_is_denied_with_the_reason(start: Start, setting: str, step: str, reason: str) -> None:
+    run = start("run", *ENDLESS, "strategy.insists=false", setting, steps("wait 3", step, "wait 5"), env=ALLOW)
+    (denied,) = run.await_events("Denied")
+    assert denied["reason"].removeprefix("did not join: ") == reason
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: Path) -> None:
+    """Killed, throttled and paused; who is not on the host any more when the kill ends is not waited for."""
+    words = write_plan(
+        tmp_path / "plan.csv",
+        (1.5, 0.5, "host:2", "kill", 1),
+        (2.5, 0.5, "host:2", "pause", 1),
+        (3.2, 0.5, "host:2", "cpu", 0.5),
+    )
+    more = ("cluster.device=null", "strategy.rule=asp", steps("wait 2", "workers 3", "wait 100000"))
+    run = start("run", *ENDLESS, *words, *more, env=ALLOW)
+    run.await_events("Joined")
+    assert places(run)["worker:2"] == "host:2"
+    (lost,) = run.await_events("Lost")
+    assert (lost["worker"], lost["reason"]) == (2, "killed by the plan")
+    run.await_events("Joined", 2)
+    run.await_notes("Injected", 6)
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -> None:
+    orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
+    run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
+    run.await_events("Lost")
+    run.await_progress(30)
+    run.interrupt()
+    seen = [{use["node"]: use for use in event["nodes"]} for event in run.events("Observed")]
+    with_it = [nodes for nodes in seen if nodes.get("worker:2", {}).get("cpu_cores")]
+    assert with_it
+    assert all(nodes["host:2"]["cpu_cores"] == nodes["worker:2"]["cpu_cores"] for nodes in with_it)
+    assert with_it[0]["worker:2"]["limit_cores"] == pytest.approx(0.4)
+    assert "worker:2" not in seen[-1]
+    assert problems(run.lines()) == []
+
+
+@pytest.mark.parametrize("latency_ms", [0, 1])
+def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms: int) -> None:
+    words = write_plan(tmp_path / "plan.csv", (0.5, 0.1, "worker:3", "join", 1), (1.0, 0.1, "worker:0", "leave", 1))
+    replicas = ("topology=allreduce", "strategy=lb_bsp", f"cluster.hosts.latency_ms={latency_ms}")
+    shape = ("cluster.num_workers=3", "workload.epochs=null", "save_parameters=true")
+    run = start("run", *LEDGER, *HOSTS, *PACED, *shape, *replicas, *words)
+    run.await_events("Joined")
+    run.await_events("Lost")
+    assert places(run)["worker:3"] == "host:3"
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+def test_a_death_of_a_server_while_newcomers_start(start: Start) -> None:
+    run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
+    run.await_notes("Requested", 2)
+    assert run.unregister(("server", 0))
+    finish(run)
+    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]

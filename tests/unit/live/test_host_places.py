@@ -1,0 +1,200 @@
+"""Places of a job's tasks on emulated hosts: groups, ports and cores of newcomers, and what those leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.containment import Isolation
+from runtime.core.job import LaunchOrder
+from runtime.live.control.allotting import Allotter
+from runtime.live.hosts.latency import RelayFailed
+from runtime.live.machines.machines import HostMachines
+from runtime.live.machines.mechanisms import NOTHING, Mechanisms
+from runtime.live.machines.shared import SharedMachines
+from runtime.live.transport.address import Address
+from strategies.protocol import NodeId
+
+TASKS = ["server:0", "worker:0", "worker:1"]
+HOSTS = {"count": 3, "cpu_cores": 4.0, "real_cores_per_core": 0.1}
+WORKER = NodeId.worker(0)
+
+
+class Group:
+    """A control group with its name and those above it."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.process_files = (name,)
+        self.limits: list[float | int | None] = []
+
+    def create(self, name: str) -> Group:
+        return Group(f"{self.name}/{name}")
+
+    def set_cores(self, cores: float | None) -> float | None:
+        self.limits.append(cores)
+        return cores
+
+    def set_memory_bytes(self, limit: int) -> int:
+        self.limits.append(limit)
+        return limit
+
+    def remove(self) -> None: ...
+
+
+class Relay:
+    """What a relay was asked to listen for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.routes: list[tuple[int, tuple[str, int]]] = []
+        self.works = True
+        self.ended = False
+        for name in ("start_relay", "add_routes", "stop_relay"):
+            monkeypatch.setattr(f"runtime.live.hosts.latency.{name}", getattr(self, name))
+
+    def start_relay(self, host: str, routes: list[Any]) -> Relay:
+        self.routes += [(route.port, route.target) for route in routes]
+        return self
+
+    def add_routes(self, relay: object, host: str, routes: list[Any]) -> None:
+        if not self.works:
+            raise RelayFailed("the relay cannot listen")
+        self.start_relay(host, routes)
+
+    def stop_relay(self, relay: object) -> None:
+        self.ended = True
+
+
+def hosts_of(fields: dict[str, Any] | None = None) -> Hosts:
+    return parse_hosts({**HOSTS, **(fields or {})}, 2, 1)
+
+
+def shared_by(hosts: Hosts, latency: Any = "none") -> SharedMachines:
+    """Machines without a kernel: groups that remember, and a network of addresses."""
+    shared = SharedMachines("0" * 16, hosts, NOTHING)
+    shared.mechanisms = Mechanisms(
+        isolation=Isolation.NETWORK,
+        host_quotas="cgroup",
+        throttles="none",
+        latency=latency,
+        network=True,
+        memory=True,
+        allocations=True,
+    )
+    shared.groups = {"": Group(), **{f"host:{one.number}": Group(f"host-{one.number}") for one in hosts.hosts}}  # type: ignore[dict-item]
+    numbers = range(len(hosts.hosts))
+    shared.network = SimpleNamespace(  # type: ignore[assignment]
+        lab_address="lab",
+        addresses=[f"10.0.0.{number}" for number in numbers],
+        namespace_fds=[100 + number for number in numbers],
+    )
+    return shared
+
+
+def machines_on(hosts: Hosts, shared: SharedMachines | None = None, name: str = "") -> HostMachines:
+    return HostMachines(shared or shared_by(hosts), name, hosts, list(TASKS), 1.0)
+
+
+def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]]) -> Allotter:
+    note: Callable[..., None] = lambda kind, **fields: notes.append((kind, fields))  # noqa: E731
+    return Allotter(machines, lambda target: 1.0, lambda node, message: None, note, lambda reason: None)
+
+
+def test_a_newcomer_gets_a_place_on_a_host() -> None:
+    """The first of those with fewest tasks; server 0 is on the last."""
+    machines = machines_on(hosts_of())
+    machines.admit("worker:2", not_on=["host:0"])
+    machines.admit("server:1")
+    worker, server = machines.places["worker:2"], machines.places["server:1"]
+    assert (worker.host, worker.namespace_fd, worker.address, worker.port) == ("host:1", 101, "10.0.0.1", 0)
+    assert worker.cgroup_files == ("host-1/worker-2",)
+    assert (server.host, server.port, server.known_as) == ("host:0", 5001, None)
+    assert server.side_path.endswith("server-1")
+    assert machines.tasks_on("host:1") == ["worker:1", "worker:2"]
+
+
+def test_ports_of_newcomers_are_nobody_else_s_in_the_lab() -> None:
+    hosts = hosts_of()
+    shared = shared_by(hosts)
+    first, second = (machines_on(hosts, shared, name) for name in ("a", "b"))
+    for machines in (first, second):
+        machines.admit("server:1")
+    first.dismiss("server:1")
+    first.admit("server:2")
+    ports = [first.places[f"server:{one}"].port for one in range(3)] + [
+        second.places[f"server:{one}"].port for one in range(2)
+    ]
+    assert ports == [5000, 5002, 5004, 5001, 5003]
+
+
+def test_cores_are_those_that_a_host_has_left() -> None:
+    machines = machines_on(hosts_of())
+    notes: list[tuple[str, dict[str, Any]]] = []
+    allotter = allotter_of(machines, notes)
+    assert allotter.refuses(WORKER, 0.5) == "cpu_cores=0.5: host:0 has only 0.4 left"
+    assert allotter.refuses(WORKER, 0.3) is None
+    allotter.allocate(WORKER, 0.3, None)
+    assert machines.quota("worker:0", 0.5) == pytest.approx(0.15)
+    order = LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",))
+    assert allotter.admit(order).host == "host:1"
+    with pytest.raises(ValueError, match=r"^cpu_cores=0.3: no host has so many left \(the most is 0.1\)$"):
+        allotter.admit(LaunchOrder(node="worker:3", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",)))
+    allotter.keep([NodeId.worker(0), NodeId.worker(1), NodeId.server(0)])
+    assert (
+        allotter.admit(LaunchOrder(node="worker:4", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",))).host == "host:1"
+    )
+    assert [fields.get("cpu_cores") for _, fields in notes] == [0.3, 0.3, 0.3]
+
+
+def test_who_has_left_asks_for_nothing() -> None:
+    machines = machines_on(hosts_of())
+    allotter = allotter_of(machines, [])
+    allotter.dismiss(WORKER)
+    assert allotter.refuses(WORKER, 9.0) is None
+    assert machines.move("worker:0") is None
+    assert machines.host_of("worker:0") is None
+    assert machines.quota("worker:0", 0.5) == 0.5
+
+
+def test_who_moves_keeps_its_limits() -> None:
+    machines = machines_on(hosts_of())
+    allotter = allotter_of(machines, [])
+    allotter.admit(LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.2, memory_bytes=4096))
+    old = machines.groups["worker:2"]
+    assert machines.move("worker:2") is not None
+    allotter.moved(NodeId.worker(2))
+    assert machines.groups["worker:2"] is not old
+    assert machines.groups["worker:2"].limits == [0.2, 4096]  # type: ignore[attr-defined]
+    assert machines.move("worker:0") is not None
+    allotter.moved(WORKER)
+    assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]
+
+
+def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = Relay(monkeypatch)
+    hosts = hosts_of({"latency_ms": 1})
+    machines = machines_on(hosts, shared_by(hosts, "relay"))
+    machines.admit("server:1")
+    machines.admit("worker:2")
+    place = machines.move("server:0")
+    assert place is not None
+    assert (place.host, place.port) == ("host:0", 5000)
+    assert place.known_as == Address(transport="tcp", host="lab", port=6002)
+    assert relay.routes == [(6000, ("10.0.0.2", 5000)), (6001, ("10.0.0.0", 5001)), (6002, ("10.0.0.0", 5000))]
+    machines.close()
+    assert relay.ended
+
+
+def test_a_newcomer_that_the_relay_does_not_reach_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = Relay(monkeypatch)
+    hosts = hosts_of({"latency_ms": 1})
+    machines = machines_on(hosts, shared_by(hosts, "relay"))
+    relay.works = False
+    with pytest.raises(ValueError, match=r"^server:1: the relay cannot listen$"):
+        machines.admit("server:1", cores=0.3)
+    assert machines.placement is not None
+    assert (machines.host_of("server:1"), machines.placement.cores) == (None, {})

@@ -1,0 +1,116 @@
+"""The gradient noise scale: worked numbers, unbiased estimates, averages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from predictors.noise_scale import FixedNoise, NoiseTerms, OnlineNoise, differenced_terms, noise_terms
+
+MEANS = np.array([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
+
+
+def of(samples: list[int], means: np.ndarray) -> NoiseTerms:
+    sums = means * np.array(samples)[:, None]
+    mean = sums.sum(axis=0) / sum(samples)
+    return noise_terms(samples, list((sums**2).sum(axis=1)), float(mean @ mean))
+
+
+@pytest.mark.parametrize(
+    ("samples", "sqr", "var", "phi"), [([4, 4, 4], 2 / 3, 8 / 3, 4.0), ([2, 4, 6], 0.95833, 2.16667, 2.26087)]
+)
+def test_worked_numbers(samples: list[int], sqr: float, var: float, phi: float) -> None:
+    """L = 1.33333, T2 = 0.88889, and 1.5, 1.13889."""
+    terms = of(samples, MEANS)
+    assert (terms.sqr, terms.var) == pytest.approx((sqr, var), rel=1e-5)
+    assert terms.phi == pytest.approx(phi, rel=1e-5)
+
+
+def test_both_are_unbiased_for_unequal_batches() -> None:
+    """|E g|^2 = 0.2, trace of the covariance 7.25; a plain mean of |g_i|^2 would give 22.8."""
+    rng, samples = np.random.default_rng(0), [2, 8, 16, 32]
+    mean, deviation = np.array([0.4, 0.2]), np.sqrt(np.array([5.0, 2.25]))
+    drawn = np.array(
+        [of(samples, mean + deviation * rng.standard_normal((4, 2)) / np.sqrt(samples)[:, None]) for _ in range(10_000)]
+    )
+    error = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert abs(drawn.mean(axis=0) - (0.2, 7.25)) / error == pytest.approx((0.0, 0.0), abs=4.0)
+    assert error[1] < 0.1, "the plain mean would be found out"
+
+
+def test_consecutive_gradients_are_two_of_one_update() -> None:
+    one, other = np.array([3.0, 1.0]), np.array([1.0, 5.0])
+    apart = differenced_terms((2, 4), (float(one @ one), float(other @ other)), float(one @ other))
+    together = of([2, 4], np.array([one / 2, other / 4]))
+    assert apart == pytest.approx(together)
+
+
+@pytest.mark.parametrize("samples", [[], [4]])
+def test_one_gradient_has_no_noise(samples: list[int]) -> None:
+    with pytest.raises(ValueError, match="needs two or more"):
+        noise_terms(samples, [1.0] * len(samples), 1.0)
+
+
+def test_negative_estimates_do_not_count() -> None:
+    assert NoiseTerms(-1.0, 2.0).phi == 2.0 / 1e-12
+    assert NoiseTerms(2.0, -1.0).phi == 1e-6 / 2.0
+
+
+def test_averages_are_corrected_for_starting_at_zero() -> None:
+    """theta = 0.5^(8 / 4) = 0.25: after 4 and 1 the mean is (0.25 x 4 + 1) / 1.25."""
+    noise = OnlineNoise(smoothing=0.5, batch_samples=4)
+    assert noise.phi_of(4) is None
+    noise.update(1, 8, NoiseTerms(4.0, 8.0))
+    assert noise.terms == NoiseTerms(4.0, 8.0)
+    noise.update(2, 8, NoiseTerms(1.0, 13.0))
+    assert noise.terms == pytest.approx((1.6, 12.0))
+    noise.at(5)
+    assert noise.phi_of(4) == pytest.approx((7.5, 3.0))
+
+
+def test_the_ratio_of_averages_is_not_the_average_of_ratios() -> None:
+    noise = OnlineNoise(smoothing=0.999)
+    for sqr in (1.0, 3.0):
+        noise.update(1, 1, NoiseTerms(sqr, 6.0))
+    phi = noise.phi_of(1)
+    assert phi is not None
+    assert phi[0] == pytest.approx(3.0, rel=1e-3), "not (6 + 2) / 2"
+
+
+def test_its_age_is_counted_in_updates() -> None:
+    noise = OnlineNoise()
+    noise.update(10, 1, NoiseTerms(1.0, 2.0))
+    noise.at(17)
+    assert noise.phi_of(1) == (2.0, 7.0)
+    noise.at(4)
+    assert noise.phi_of(1) == (2.0, 0.0), "a rollback"
+
+
+def test_biased_estimates_last_until_there_are_others() -> None:
+    noise = OnlineNoise()
+    noise.update(1, 1, NoiseTerms(1.0, 50.0), biased=True)
+    assert noise.biased
+    noise.update(2, 1, NoiseTerms(1.0, 2.0))
+    assert (noise.biased, noise.terms) == (False, pytest.approx((1.0, 2.0)))
+    noise.update(3, 1, NoiseTerms(1.0, 50.0), biased=True)
+    assert (noise.biased, noise.terms, noise.skipped) == (False, pytest.approx((1.0, 2.0)), 1)
+
+
+def test_what_is_not_finite_is_skipped() -> None:
+    noise = OnlineNoise()
+    noise.update(1, 1, NoiseTerms(float("nan"), 1.0))
+    noise.update(1, 1, NoiseTerms(1.0, float("inf")))
+    assert (noise.terms, noise.skipped) == (None, 2)
+
+
+def test_a_number_is_a_source_too() -> None:
+    assert FixedNoise(phi=300.0).phi_of(128) == (300.0, 0.0)
+    for phi in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=r"phi="):
+            FixedNoise(phi=phi)
+
+
+@pytest.mark.parametrize("settings", [{"smoothing": 1.0}, {"smoothing": 0.0}, {"batch_samples": 0.0}])
+def test_settings_are_refused_by_name(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        OnlineNoise(**settings)

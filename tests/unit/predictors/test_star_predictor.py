@@ -1,0 +1,246 @@
+"""STAR's predictor: times from resources, an LSTM in numpy, the files that hold one, and what it tags."""
+
+from __future__ import annotations
+
+import pickle
+from importlib.util import find_spec
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from predictors import Observation, straggler_predictor
+from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
+from predictors.lstm import FITTED, FORMAT, Lstm, load_lstm, relative
+from predictors.received import RESOURCES, Received, forecast
+from predictors.regressors import REGRESSORS, regressor
+from predictors.star import Star
+
+RNG = np.random.default_rng(0)
+BATCH = RNG.choice([32.0, 64.0, 128.0], 60)
+CPU, SPEED = RNG.uniform(0.2, 1.0, 60), RNG.uniform(1e7, 1e8, 60)
+TIMES = 0.02 + 0.0005 * BATCH / CPU + 8e6 / SPEED
+INPUTS = inputs_of(BATCH, CPU, np.full(60, 8e6), SPEED)
+
+
+# ---- times from resources -------------------------------------------------------------------------------------------
+
+
+def test_a_fit_recovers_the_law() -> None:
+    """T = 0.02 + 0.0005 b / cpu + bytes / bandwidth; 128 samples, half a processor, 8 MB at 40 MB/s: 0.348 s."""
+    found = fit_times(INPUTS, TIMES)
+    assert found == pytest.approx((0.02, 0.0005, 1.0), rel=1e-6)
+    one = inputs_of(*(np.array([value]) for value in (128.0, 0.5, 8e6, 40e6)))
+    assert predict_times(found, one) == pytest.approx([0.348])
+    assert predict_times(Coefficients(0.02, 0.0005, 1.0), one) == pytest.approx([0.02 + 0.128 + 0.2])
+
+
+def test_what_never_changed_explains_nothing_wrong() -> None:
+    """A constant bandwidth: its part may go to the constant, predictions are the same."""
+    constant = inputs_of(BATCH, CPU, np.full(60, 8e6), np.full(60, 4e7))
+    assert predict_times(fit_times(constant, 0.2 + 0.0005 * BATCH / CPU), constant) == pytest.approx(
+        0.2 + 0.0005 * BATCH / CPU
+    )
+
+
+def test_less_never_predicts_less_time() -> None:
+    assert min(fit_times(INPUTS, TIMES[::-1])) >= 0.0
+
+
+def test_predictions_are_kept_near_the_median() -> None:
+    assert list(plausible(np.array([0.1, 9.0, 1.0, nan]), np.array([1.0, 1.0, 1.0, 1.0]))) == [0.2, 5.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_every_regressor_learns_and_is_deterministic(name: str) -> None:
+    if name == "lightgbm" and find_spec(name) is None:
+        pytest.skip("lightgbm is not installed")
+    times = []
+    for _ in range(2):
+        model = regressor(name)
+        model.fit(INPUTS, TIMES)
+        times.append(model.predict(INPUTS))
+    assert (times[0] == times[1]).all()
+    assert np.median(np.abs(times[0] / TIMES - 1)) < 0.1
+
+
+def test_a_regressor_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictors.regressors.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"^star:regressor=lightgbm: lightgbm is not installed; pip install 'stragg"):
+        straggler_predictor("star", {"regressor": "lightgbm"})
+
+
+# ---- the network ----------------------------------------------------------------------------------------------------
+
+
+def network(values: int, hidden: int = 7) -> tuple[Lstm, Any, Any]:
+    torch.manual_seed(0)
+    lstm, head = torch.nn.LSTM(values, hidden, 2, batch_first=True), torch.nn.Linear(hidden, values)
+    layers = []
+    for n in range(2):
+        into, again, one, other = (
+            getattr(lstm, f"{name}_l{n}").detach().numpy().astype(float)
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        layers.append((into, again, one + other))
+    own = Lstm(
+        series="resources",
+        mean=np.array([0.5, 2.0][:values]),
+        scale=np.array([0.25, 3.0][:values]),
+        layers=tuple(layers),
+        head=head.weight.detach().numpy().astype(float),
+        head_bias=head.bias.detach().numpy().astype(float),
+    )
+    return own, lstm, head
+
+
+@pytest.mark.parametrize("values", [1, 2])
+def test_inference_is_that_of_torch(values: int) -> None:
+    """Rolled out: every prediction is the next input."""
+    own, lstm, head = network(values)
+    history = RNG.normal(1.0, 2.0, (3, 11, values))
+    scaled = torch.tensor((history - own.mean) / own.scale, dtype=torch.float32)
+    expected = []
+    with torch.no_grad():
+        for _ in range(4):
+            following = head(lstm(scaled)[0][:, -1:])
+            expected.append(following.numpy()[:, 0] * own.scale + own.mean)
+            scaled = torch.cat([scaled, following], dim=1)
+    assert own.roll_out(history, 4) == pytest.approx(np.stack(expected, axis=1), rel=1e-4, abs=1e-5)
+
+
+def test_bandwidths_are_fractions_of_the_largest() -> None:
+    assert relative(np.array([[[0.5, 10.0], [0.7, 40.0]]])).tolist() == [[[0.5, 0.25], [0.7, 1.0]]]
+
+
+@pytest.mark.parametrize("series", ["resources", "deviation"])
+def test_the_files_that_come_along_are_small_and_say_how_they_were_made(series: str) -> None:
+    own = load_lstm("", series)
+    assert "scripts/train_predictor.py" in own.command
+    assert f"--series {series}" in own.command
+    assert (FITTED / f"{series}.npz").stat().st_size <= 200_000
+    last = np.ones((1, 50, 2 if series == "resources" else 1)) * 0.25
+    assert own.roll_out(last, 1)[0, 0] == pytest.approx(last[0, 0], abs=0.15), "what is steady stays"
+
+
+def written(path: Path, **changes: Any) -> Path:
+    with np.load(FITTED / "resources.npz") as arrays:
+        fields = {name: arrays[name] for name in arrays.files} | changes
+    np.savez(path, **{name: value for name, value in fields.items() if value is not None})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: None, "no such file"),
+        (lambda path: path.write_bytes(b"no zip"), "is not a file of weights"),
+        (lambda path: path.write_bytes(b""), "is not a file of weights"),
+        (lambda path: np.savez(path, weights=np.ones(3)), "was not made by scripts/train_predictor.py"),
+        (lambda path: written(path, series="deviation"), "predicts deviation, not resources"),
+        (lambda path: written(path, again1=None), "has not the arrays of a fitted LSTM"),
+        (lambda path: written(path, head=np.ones((2, 3))), "has not the arrays of a fitted LSTM"),
+        (lambda path: written(path, head_bias=np.array([nan, 0.0])), "is not fitted"),
+        (lambda path: written(path, scale=np.zeros(2)), "is not fitted"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_in_one_line(spoil: Any, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "given.npz"
+    spoil(path)
+    with pytest.raises(ValueError, match=words) as caught:
+        straggler_predictor("star", {"weights": str(path)})
+    assert str(caught.value).startswith(f"star:weights={path}: ")
+    assert str(caught.value).endswith("scripts/train_predictor.py --series resources")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_format_is_in_the_file() -> None:
+    with np.load(FITTED / "deviation.npz") as arrays:
+        assert str(arrays["format"]) == FORMAT
+
+
+# ---- what is tagged -------------------------------------------------------------------------------------------------
+
+
+def seen(worker: int, number: int, cpu_frac: float, samples: float = 64.0) -> Observation:
+    iter_s = 0.02 + 0.0005 * samples / cpu_frac
+    return Observation(number, worker, number, iter_s, cpu_frac=cpu_frac, bytes_per_s=1e8, samples=samples)
+
+
+@pytest.mark.parametrize("resources", RESOURCES)
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_who_is_left_with_less_processor_is_tagged(resources: str, model: str) -> None:
+    predictor = Star(resources=resources, regressor=model, history_iters=30, refit_every=50)
+    for number in range(60):
+        for worker, cpu_frac in enumerate((0.4, 0.4 + 0.001 * (number % 7), 0.1 if number > 29 else 0.41)):
+            predictor.update(seen(worker, number, cpu_frac))
+    assert predictor.tags(60.0) == {2}
+    assert predictor.seconds()[2] == pytest.approx(0.02 + 0.0005 * 64 / 0.1, rel=0.25)
+
+
+def test_the_next_batch_is_as_large_as_the_last() -> None:
+    """The same resources, but four times the samples."""
+    predictor = Star(resources="last", history_iters=30)
+    for number in range(40):
+        for worker in range(2):
+            predictor.update(seen(worker, number, 0.4, samples=256.0 if worker and number > 20 else 64.0))
+    assert predictor.tags(40.0) == {1}
+
+
+def test_without_known_resources_the_last_time_is_expected() -> None:
+    predictor = Star()
+    for number in range(20):
+        for worker, iter_s in enumerate((1.0, 1.0 + 0.5 * (number == 19))):
+            predictor.update(Observation(number, worker, number, iter_s))
+    assert predictor.seconds() == {0: 1.0, 1: 1.5}
+    assert predictor.tags(20.0) == {1}
+
+
+def test_its_state_is_small_enough_to_pickle() -> None:
+    """The weights belong to the module."""
+    predictor = Star()
+    for number in range(20):
+        for worker in range(2):
+            predictor.update(seen(worker, number, 0.4 - 0.2 * worker))
+    again = pickle.loads(pickle.dumps(predictor))
+    assert len(pickle.dumps(predictor)) < 20_000
+    assert again.tags(20.0) == predictor.tags(20.0) == {1}
+
+
+def test_forecasts_stay_possible() -> None:
+    """An average of growing shares, and never more than a processor."""
+    own = Received(4)
+    for number, cpu_frac in enumerate((0.2, 0.6, 1.0)):
+        own.add(seen(0, number, cpu_frac))
+    assert own.table()[:, 0].tolist() == [0.2, 0.2, 0.6, 1.0], "the oldest stands for what came before"
+    weights = np.array([0.8**3, 0.8**2, 0.8, 1.0])
+    assert forecast("ema", "", [own], 1)[0, 0] == pytest.approx((own.table()[:, 0] * weights).sum() / weights.sum())
+    assert forecast("last", "", [own], 3)[0].tolist() == [1.0, 1e8]
+    assert 0.0 < forecast("lstm", "", [own], 4)[0, 0] <= 1.0
+
+
+def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
+    predictor = straggler_predictor("lstm_ratio")
+    for number in range(40):
+        for worker, iter_s in enumerate((0.1, 0.1, 0.3 if number > 20 else 0.1)):
+            predictor.update(Observation(number, worker, number, iter_s))
+    assert predictor.tags(40.0) == {2}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("star", {"horizon_iters": 101}, "horizon_iters=101: must be at most history_iters"),
+        ("star", {"resources": "guess"}, "resources=guess: must be one of lstm, ema, last"),
+        ("star", {"regressor": "guess"}, "regressor=guess: must be one of linear, mlp, lightgbm"),
+        ("star", {"history_iters": 0}, "history_iters=0"),
+        ("lstm_ratio", {"min_records": 0}, "min_records=0"),
+        ("lstm_ratio", {"weights": "nowhere.npz"}, "weights=nowhere.npz: no such file"),
+    ],
+)
+def test_settings_are_refused_by_name(name: str, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        straggler_predictor(name, settings)

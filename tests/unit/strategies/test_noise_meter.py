@@ -1,0 +1,129 @@
+"""The noise meter: which updates it has measured, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strategies.composed import Composed
+from strategies.composition.parts import Parts
+from strategies.gates import AllGate, EachGate
+from strategies.gates.base import Gate
+from strategies.monitoring.noise import NoiseMeter
+from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Restored, Started, Timings
+from tests.contract.scenarios import make_job
+from tests.support.harness import HeapRun
+from tests.support.laws import unlawful
+
+SUMS = ((4.0, 0.0), (0.0, 4.0), (4.0, 4.0))
+
+
+def arrived(number: int, samples: int = 4, sqr_norm: float | None = 16.0, version: int = 0) -> Arrived:
+    grad = Grad(
+        id=number, worker=number, incarnation=0, iteration=0, version=version, samples=samples, assigned_samples=samples
+    )
+    return Arrived(t=0.0, grad=grad, timings=Timings(), sqr_norm=sqr_norm)
+
+
+def meter(every: int = 1) -> NoiseMeter:
+    noise = NoiseMeter(every_updates=every)
+    noise.start(Started(t=0.0, workers=(0, 1, 2), batch_samples=(4, 4, 4), num_servers=1))
+    return noise
+
+
+def measures(noise: NoiseMeter, *events: Arrived, weight: float | None = None) -> bool:
+    """Whether an update of these gradients is measured."""
+    for event in events:
+        noise.observe_event(event)
+    samples = sum(event.grad.samples for event in events)
+    weights = (1.0 / samples if weight is None else weight,) * len(events)
+    (command,) = noise.settle(events[-1], [Apply(grads=tuple(e.grad.id for e in events), weights=weights)], None)  # type: ignore[arg-type]
+    assert isinstance(command, Apply)
+    return command.measure
+
+
+def test_the_worked_number() -> None:
+    """g = (1, 0), (0, 1), (1, 1) of four samples each: phi 4."""
+    noise = meter()
+    assert measures(noise, *(arrived(n, sqr_norm=x * x + y * y) for n, (x, y) in enumerate(SUMS)))
+    assert noise.phi_of(4) is None
+    noise.observe_event(Measured(t=1.0, version=1, sqr_norm=8 / 9))
+    assert noise.phi_of(4) == (pytest.approx(4.0), 0.0)
+    assert noise.log_state()["noise_scale_samples"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (arrived(0),),
+        (arrived(0), arrived(1, version=1)),
+        (arrived(0), arrived(1, sqr_norm=None)),
+    ],
+    ids=["single", "two versions", "unknown norm"],
+)
+def test_what_cannot_be_used_is_not_measured(events: tuple[Arrived, ...]) -> None:
+    noise = meter()
+    assert not measures(noise, *events)
+    assert noise.noise.skipped == 1
+    assert measures(noise, arrived(7), arrived(8)), "the next one is"
+
+
+def test_an_update_that_is_no_mean_is_not_measured() -> None:
+    assert not measures(meter(), arrived(0), arrived(1), weight=1.0)
+
+
+def test_every_so_many_updates() -> None:
+    noise = meter(every=3)
+    asked = [measures(noise, arrived(2 * n), arrived(2 * n + 1)) for n in range(8)]
+    assert asked == [True, False, False, True, False, False, True, False]
+    noise.observe_event(Measured(t=1.0, version=7, sqr_norm=1.0))
+    assert noise.phi_of(4) == (pytest.approx(noise.noise.terms.phi), 1.0)  # type: ignore[union-attr]
+
+
+def test_a_rollback_forgets_what_was_to_come() -> None:
+    noise = meter()
+    assert measures(noise, arrived(0), arrived(1))
+    noise.observe_event(Restored(t=2.0, version=0, workers=(0, 1, 2)))
+    noise.observe_event(Measured(t=3.0, version=1, sqr_norm=1.0))
+    assert noise.phi_of(4) is None
+    assert measures(noise, arrived(5), arrived(6))
+
+
+def test_dropped_gradients_are_not_kept() -> None:
+    noise = meter()
+    noise.observe_event(arrived(0))
+    drop = Drop(grads=(0,))
+    assert noise.settle(arrived(0), [drop], None) == [drop]  # type: ignore[arg-type]
+    assert not noise._fresh
+
+
+def run_of(gate: Gate, **changes: Any) -> HeapRun:
+    strategy = Composed(gate=gate, detectors={"noise": NoiseMeter(every_updates=2)})
+    job = make_job(num_samples=64, epochs=2, max_time_s=500.0, num_servers=2, **changes)
+    return HeapRun(strategy, job, [1.0, 1.5, 2.0, 1.0]).run()
+
+
+def test_whole_jobs_are_lawful_and_hear_what_they_asked_for() -> None:
+    run = run_of(AllGate())
+    assert run.core.strategy.measures
+    assert unlawful(run) == []
+    asked = [command.measure for command in run.commands if isinstance(command, Apply)]
+    assert asked[:4] == [True, False, True, False]
+    assert len(run.received(Measured)) in (sum(asked), sum(asked) - 1), "the last may be of the job's last update"
+    assert run.core.status == "done"
+
+
+def test_asynchronous_updates_are_never_measured() -> None:
+    run = run_of(EachGate())
+    assert not any(command.measure for command in run.commands if isinstance(command, Apply))
+
+
+def test_a_detector_that_measures_needs_nobody_who_looks_at_it() -> None:
+    assert isinstance(Composed(gate=AllGate(), detectors={"noise": NoiseMeter()}).parts, Parts)
+
+
+@pytest.mark.parametrize("settings", [{"every_updates": 0}, {"smoothing": 0.0}, {"smoothing": 1.0}])
+def test_settings_are_refused_by_name(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        NoiseMeter(**settings)

@@ -1,0 +1,402 @@
+"""Nodes that come to emulated hosts and leave them, on the virtual clock: worked numbers, and who lives where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.core.quota import Quota
+from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of_hosts
+from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import (
+    Allocate,
+    AnyCommand,
+    Apply,
+    Arrived,
+    Compute,
+    Denied,
+    Joined,
+    Launch,
+    Restored,
+    Retire,
+    Started,
+    Strategy,
+    Wake,
+    Woke,
+)
+from tests.support.harness import make_job, make_run_spec
+from tests.support.labs import run_alone
+from tests.unit.virtual.test_virtual_session import Tape
+
+pytestmark = pytest.mark.usefixtures("even_quotas")
+
+# ---- machines --------------------------------------------------------------------------------------------------------
+
+
+class Lab:
+    """Two hosts of one core each, with links of 8 bytes per second; a worker on the first, a server on the other."""
+
+    def __init__(self, cores: float = 1.0) -> None:
+        self.clock = Clock()
+        first, second = Site("host:0", cores, 8.0), Site("host:1", cores, 8.0)
+        self.machines = ModelledMachines(self.clock, {"worker:0": first, "server:0": second})
+        self.ended: dict[str, float] = {}
+
+    def at(self, t: float, act: Callable[..., object], *args: Any) -> None:
+        self.clock.at(t, PLAN, act, *args)
+
+    def then(self, name: str) -> Callable[[], None]:
+        return lambda: self.ended.update({name: self.clock.now})
+
+    def work(self, t: float, task: str, core_seconds: float) -> None:
+        self.at(t, self.machines.work, task, core_seconds, self.then(task))
+
+    def compute(self, t: float, task: str, seconds: float) -> None:
+        self.at(t, self.machines.compute, task, seconds, self.then(task))
+
+    def send(self, t: float, source: str, num_bytes: int) -> None:
+        self.at(t, self.machines.send, source, (source, "server:0"), num_bytes, 0.0, self.then(source))
+
+    def run(self) -> dict[str, float]:
+        while self.clock.next_s < math.inf:
+            self.clock.step()
+        return self.ended
+
+
+def test_a_newcomer_takes_half_of_the_processor_of_who_is_alone() -> None:
+    """10 core-seconds from 0, 4 from 2: both at half speed until the newcomer has done 4 at 10; the rest takes 4."""
+    lab = Lab()
+    lab.work(0.0, "worker:0", 10.0)
+    lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
+    lab.work(2.0, "worker:1", 4.0)
+    assert lab.run() == pytest.approx({"worker:1": 10.0, "worker:0": 14.0})
+
+
+def test_who_leaves_gives_its_share_back() -> None:
+    """Half speed from 2 to 4 only: one core-second late."""
+    lab = Lab()
+    lab.work(0.0, "worker:0", 10.0)
+    lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
+    lab.work(2.0, "worker:1", 4.0)
+    lab.at(4.0, lab.machines.dismiss, ["worker:1"])
+    assert lab.run() == pytest.approx({"worker:0": 11.0})
+    assert set(lab.machines.sites) == {"worker:0", "server:0"}
+
+
+def test_a_quarter_of_a_core_takes_four_times_as_long_and_half_of_that_twice_as_long_again() -> None:
+    lab = Lab()
+    lab.machines.allot("worker:0", 0.25)
+    lab.work(0.0, "worker:0", 1.0)
+    assert lab.run() == pytest.approx({"worker:0": 4.0})
+    lab = Lab()
+    lab.machines.allot("worker:0", 0.25)
+    lab.machines.change("worker:0", "cpu", 0.5)
+    lab.work(0.0, "worker:0", 1.0)
+    assert lab.run() == pytest.approx({"worker:0": 8.0})
+
+
+def test_cores_that_are_given_back_or_taken_during_work_count_from_then_on() -> None:
+    """1 core-second: a quarter core for 2 s, then all of it for the other half."""
+    lab = Lab()
+    lab.machines.allot("worker:0", 0.25)
+    lab.work(0.0, "worker:0", 1.0)
+    lab.at(2.0, lab.machines.allot, "worker:0", None)
+    assert lab.run() == pytest.approx({"worker:0": 2.5})
+
+
+@pytest.mark.parametrize(("host_cores", "given", "seconds"), [(8.0, None, 1.0), (2.0, None, 2.0), (8.0, 1.0, 4.0)])
+def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores(
+    host_cores: float, given: float | None, seconds: float
+) -> None:
+    lab = Lab(host_cores)
+    lab.machines.enter("worker:1", "host:0", 4.0)
+    lab.machines.allot("worker:1", given)
+    lab.compute(0.0, "worker:1", 1.0)
+    assert lab.run() == pytest.approx({"worker:1": seconds})
+
+
+def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
+    """Copies and the work of messages, on a task that computes in four threads."""
+    lab = Lab(8.0)
+    lab.machines.enter("worker:1", "host:0", 4.0)
+    lab.work(0.0, "worker:1", 1.0)
+    assert lab.run() == pytest.approx({"worker:1": 1.0})
+    lab.machines.send("worker:1", ("worker:1", "worker:0"), 0, 0.0, lab.then("carried"), 1.0)
+    assert lab.run()["carried"] == pytest.approx(2.0)
+
+
+def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
+    lab = Lab()
+    lab.machines.enter("worker:1", "host:0", 0.5)
+    lab.compute(0.0, "worker:1", 1.0)
+    lab.run()
+    assert lab.ended == pytest.approx({"worker:1": 1.0})
+    assert lab.machines.core_seconds("worker:1") == pytest.approx(0.5)
+
+
+def test_messages_of_two_newcomers_share_the_uplink_of_their_host() -> None:
+    """8 bytes each over 8 bytes per second."""
+    lab = Lab()
+    for task in ("worker:1", "worker:2"):
+        lab.machines.enter(task, "host:0")
+        lab.send(0.0, task, 8)
+    assert lab.run() == pytest.approx({"worker:1": 2.0, "worker:2": 2.0})
+
+
+def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
+    """At 2 bytes per second 8 bytes take 4 s; the other has 6 of 8 for its 12. Receiving is not limited."""
+    lab = Lab()
+    for task in ("worker:1", "worker:2"):
+        lab.machines.enter(task, "host:0")
+    lab.machines.allot("worker:1", None, 2.0)
+    lab.send(0.0, "worker:1", 8)
+    lab.send(0.0, "worker:2", 12)
+    assert lab.run() == pytest.approx({"worker:1": 4.0, "worker:2": 2.0})
+    lab.machines.send("worker:1", ("server:0", "worker:1"), 8, 0.0, lab.then("received"))
+    assert lab.run()["received"] == pytest.approx(5.0)
+
+
+def test_who_comes_to_a_paused_host_begins_when_it_continues() -> None:
+    lab = Lab()
+    lab.machines.change("host:0", "pause", 1.0)
+    lab.machines.enter("worker:1", "host:0")
+    lab.work(0.0, "worker:1", 1.0)
+    lab.at(3.0, lab.machines.change, "host:0", "pause", 0.0)
+    assert lab.run() == pytest.approx({"worker:1": 4.0})
+
+
+# ---- whole jobs ------------------------------------------------------------------------------------------------------
+
+
+class Scripted(Strategy):
+    """Everybody computes one sample at a time; gives each command of a script at its time."""
+
+    watches_use = True
+
+    def __init__(self, *script: tuple[float, AnyCommand]) -> None:
+        self.script = script
+        self.compute_s: dict[int, list[float]] = {}
+        self.denied: dict[str, str] = {}
+        self.joined: dict[int, tuple[float, str | None]] = {}
+        self.retired: set[int] = set()
+        self.use: dict[str, Any] = {}
+
+    def handle(self, event: Any) -> Sequence[AnyCommand]:
+        match event:
+            case Started():
+                timers = [Wake(at_s=t, tag=str(number)) for number, (t, _) in enumerate(self.script)]
+                return [*timers, *(Compute(worker=worker, num_samples=1) for worker in event.workers)]
+            case Woke():
+                commands = [command for t, command in self.script if t == self.script[int(event.tag)][0]]
+                if commands[0] is not self.script[int(event.tag)][1]:
+                    return []
+                self.retired |= {int(one.node[7:]) for one in commands if isinstance(one, Retire)}
+                return commands
+            case Arrived(grad=grad):
+                self.compute_s.setdefault(grad.worker, []).append(event.timings.compute_s)
+                again = [] if grad.worker in self.retired else [Compute(worker=grad.worker, num_samples=1)]
+                return [Apply(grads=(grad.id,), weights=(1.0,)), *again]
+            case Joined():
+                self.joined[event.worker] = (event.t, event.place)
+                return [Compute(worker=event.worker, num_samples=1)]
+            case Restored():
+                return [Compute(worker=worker, num_samples=1) for worker in event.workers]
+            case Denied():
+                self.denied[event.node] = event.reason
+        if type(event).__name__ == "Observed":
+            self.use = {use.node: use for use in event.nodes}
+        return []
+
+
+FIELDS = {"count": 2, "cpu_cores": 2.0, "placement": [["worker:0"], ["server:0"]]}
+COSTS = Costs(compute_base_s=0.5, launch_s=1.0)
+
+
+def played(
+    strategy: Scripted,
+    *windows: Disturbance,
+    costs: Costs = COSTS,
+    max_time_s: float = 12.0,
+    telemetry_every_s: float | None = None,
+    scheduler: Any = None,
+    **fields: Any,
+) -> VirtualSession:
+    job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=max_time_s)
+    hosts = parse_hosts({**FIELDS, **fields}, 1, 1)
+    session = VirtualSession(
+        make_run_spec(job, strategy, Tape(), scheduler=scheduler),
+        Schedule(build_plan("test", 0, 100.0, windows)),
+        NoLearner(0, None),
+        costs,
+        None,
+        hosts=hosts,
+        telemetry_every_s=telemetry_every_s,
+    )
+    assert run_alone(session).status == "done"
+    return session
+
+
+def launch(number: int, **about: Any) -> Launch:
+    return Launch(node=f"worker:{number}", **about)
+
+
+def test_newcomers_compute_with_their_cores_and_say_where_they_are() -> None:
+    """Half a second of work on a quarter core takes 2 s, on half of one 1 s. A host with a core less left is not it."""
+    strategy = Scripted(
+        (0.0, Allocate(node="server:0", cpu_cores=1.0)),
+        (1.0, launch(1, cpu_cores=0.25)),
+        (6.5, Allocate(node="worker:1", cpu_cores=0.5)),
+    )
+    session = played(strategy)
+    assert strategy.joined == {1: (2.0, "host:0")}
+    assert strategy.compute_s[1] == pytest.approx([2.0, 2.0, 1.25, 1.0, 1.0, 1.0, 1.0])
+    assert set(strategy.compute_s[0]) == {0.5}
+    assert session.places.placement is not None
+    assert session.places.placement.cores == {"server:0": 1.0, "worker:1": 0.5}
+
+
+def test_who_does_not_fit_is_denied_with_the_reason() -> None:
+    strategy = Scripted(
+        (1.0, launch(1, cpu_cores=1.5)),
+        (2.0, launch(2, cpu_cores=1.5)),
+        (3.0, launch(3, cpu_cores=1.5)),
+        (4.0, Launch(node="server:1", not_on=("host:0", "host:1"))),
+        (5.0, Allocate(node="worker:1", cpu_cores=2.5)),
+        (6.0, Retire(node="worker:1")),
+        (6.0, launch(4, cpu_cores=1.0)),
+    )
+    played(strategy)
+    assert strategy.denied == {
+        "worker:3": "did not join: cpu_cores=1.5: no host has so many left (the most is 0.5)",
+        "server:1": "did not join: not_on: excludes every host",
+        "worker:1": "cpu_cores=2.5: host:0 has only 2 left",
+    }
+    assert {worker: place for worker, (_, place) in strategy.joined.items()} == {1: "host:0", 2: "host:1", 4: "host:0"}
+
+
+def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
+    strategy = Scripted((1.0, launch(1, cpu_cores=9.0)), (1.0, Retire(node="worker:1")), (2.0, launch(2)))
+    session = played(strategy)
+    assert (strategy.denied, set(strategy.joined)) == ({}, {2})
+    assert session.places.tasks_on(0) + session.places.tasks_on(1) == ["worker:0", "worker:2", "server:0"]
+
+
+def test_newcomers_have_the_device_of_their_host() -> None:
+    """Three on the second host's place in turn: the least loaded one, the first of equals."""
+    strategy = Scripted((1.0, launch(1)), (1.0, launch(2)))
+    played(strategy, overrides={1: {"device": {"base_s": 1.5}}})
+    assert {worker: place for worker, (_, place) in strategy.joined.items()} == {1: "host:0", 2: "host:1"}
+    assert (strategy.compute_s[1][0], strategy.compute_s[2][0]) == pytest.approx((0.5, 1.5))
+
+
+def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
+    """The window closes at 5, the launch takes a second. A server holds nothing there yet: it is denied."""
+    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:2", kind="kill", magnitude=1.0)
+    elsewhere = ("host:0", "host:1")
+    script = (2.0, launch(1, not_on=elsewhere)), (3.0, launch(2)), (4.0, Launch(node="server:1", not_on=elsewhere))
+    strategy = Scripted(*script)
+    played(strategy, dead, count=3)
+    assert strategy.joined == {1: (6.0, "host:2"), 2: (4.0, "host:0")}
+    assert strategy.denied == {"server:1": "did not join: killed by the plan"}
+
+
+def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:
+    """A place at 7, on a host that is dead until 3; who is restarted starts when the window closes."""
+    dead = Disturbance(start_s=1.0, end_s=3.0, target="host:1", kind="kill", magnitude=1.0)
+    strategy = Scripted((0.5, launch(1, not_on=("host:0",))))
+    fields = {"placement": [["worker:0", "server:0"]], "scheduler": Quota(cores_total=99, pending_s=6.5)}
+    played(strategy, dead, **fields)
+    assert strategy.joined == {1: (8.0, "host:1")}
+
+
+def test_windows_of_a_host_reach_newcomers() -> None:
+    """A pause of 2 s from 3 s on."""
+    paused = Disturbance(start_s=3.0, end_s=5.0, target="host:0", kind="pause", magnitude=1.0)
+    strategy = Scripted((0.25, launch(1, not_on=("host:1",))))
+    played(strategy, paused)
+    assert max(strategy.compute_s[1]) == pytest.approx(2.5)
+    assert max(strategy.compute_s[0]) == pytest.approx(2.5)
+
+
+def test_use_counts_newcomers_and_their_limits() -> None:
+    """Half of a core for who computes all the time; the host's is the sum."""
+    strategy = Scripted((0.0, launch(1, cpu_cores=0.5, not_on=("host:1",))))
+    played(strategy, telemetry_every_s=2.0)
+    assert strategy.use["worker:1"].cpu_cores == pytest.approx(0.5)
+    assert strategy.use["worker:1"].limit_cores == 0.5
+    assert strategy.use["worker:0"].limit_cores == 2.0
+    assert strategy.use["host:0"].cpu_cores == pytest.approx(1.5)
+
+
+def test_use_is_of_all_cores_that_a_task_computes_on() -> None:
+    """Two core-seconds a second, of a host with two, of a model that could use four: twice as long."""
+    strategy = Scripted()
+    played(strategy, costs=Costs(compute_base_s=0.5, worker_cores=4.0), telemetry_every_s=2.0)
+    assert strategy.compute_s[0][0] == pytest.approx(1.0)
+    assert strategy.use["worker:0"].cpu_cores == pytest.approx(2.0)
+
+
+def test_hosts_have_links_that_newcomers_share_by_their_rates() -> None:
+    """A pushed gradient of 0.5 s alone: with a rate of a quarter it takes 2 s."""
+    rate = 1e6 / 8 * PAYLOAD_FRAC
+    strategy = Scripted((3.0, Allocate(node="worker:0", link_bytes_per_s=rate / 4)))
+    job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=20.0)
+    tape = Tape()
+    session = VirtualSession(
+        make_run_spec(job, strategy, tape),
+        Schedule(build_plan("test", 0, 100.0, [])),
+        NoLearner(round(rate / 2 / 4), None),
+        Costs(compute_base_s=0.5),
+        None,
+        hosts=parse_hosts({**FIELDS, "link_mbps": 1.0}, 1, 1),
+    )
+    run_alone(session)
+    sent_s = [line["event"].timings.send_s for line in tape.lines if isinstance(line.get("event"), Arrived)]
+    assert (sent_s[0], sent_s[-1]) == pytest.approx((0.5, 2.0), rel=1e-4)
+
+
+# ---- hosts that jobs share -------------------------------------------------------------------------------------------
+
+
+def shared_host(cores: float) -> Hosts:
+    return parse_hosts({"count": 1, "cpu_cores": cores}, 1, 1)
+
+
+def test_newcomers_of_two_jobs_share_their_host_and_leave_nothing_there() -> None:
+    """Three who compute all the time on one core, from 2 s on: work of half a second takes 1.5 s."""
+    job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=8.0)
+    hosts = shared_host(1.0)
+    lab = VirtualLab(sites_of_hosts(hosts, COSTS))
+    strategies = {"grows": Scripted((1.0, launch(1)), (6.0, Retire(node="worker:1"))), "stays": Scripted()}
+    for name, strategy in strategies.items():
+        lab.add(
+            name,
+            lambda clock, tenancy, strategy=strategy: VirtualSession(
+                make_run_spec(job, strategy, Tape()),
+                Schedule(build_plan("none", 0, 100.0, [])),
+                NoLearner(0, None),
+                COSTS,
+                None,
+                hosts=hosts,
+                clock=clock,
+                tenancy=tenancy,
+            ),
+        )
+    lab.run()
+    assert strategies["grows"].joined == {1: (2.0, "host:0")}
+    for name, worker in (("grows", 0), ("grows", 1), ("stays", 0)):
+        assert strategies[name].compute_s[worker][1] == pytest.approx(1.5 if worker else 1.0)
+    assert strategies["stays"].compute_s[0][-1] == pytest.approx(1.0, abs=0.01)
+    assert lab._shared is not None
+    assert lab._shared.sites == {}
