@@ -31,9 +31,9 @@ class ModeChooser:
     """Chooses a mode when the stragglers or the clusters change, and from time to time while there are stragglers.
 
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
-    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the first
-    update after the decision (an update during the pause is enough, as nobody has begun to compute since). Without
-    stragglers it is SSGD, which needs no decision.
+    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
+    first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
+    Without stragglers it is SSGD, which needs no decision.
 
     Attributes:
         choice: the candidates, and how one is chosen.
