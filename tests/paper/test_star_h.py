@@ -189,6 +189,16 @@ def test_a_decision_in_the_middle_of_a_round_waits_for_its_update() -> None:
     assert applied[2] == (6.25, 3)
 
 
+def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section IV-C, PGNS: the noise scale is measured while the job trains, and every decision needs it."""
+    measuring, waiting = eager(phi=None), eager(phi=None)
+    monkeypatch.setattr(waiting.parts.detectors["noise"], "phi_of", lambda batch_samples: None)
+    assert measuring.measures
+    assert not eager().measures
+    assert len(sizes(run_of(measuring))) > 1
+    assert sizes(run_of(waiting)) == {4}
+
+
 def test_fixed_durations_tag_later() -> None:
     """Section V-C, /SP: a straggler is known after 5 s of slowness, here from its iteration that ends at 12 s."""
     run = run_of(eager(predictor="fixed_duration"))
