@@ -28,6 +28,9 @@ SWITCHING = (*LEDGER, *PACED, *CONF, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
 GROW = ("wait 5", "servers 4", "divide 4", "wait 8")
 SHRINK = ("divide 1", "servers 1")
+GROUPS = pytest.mark.skipif(
+    bool(missing("cgroup_cpu") or missing("cgroup_memory")), reason="needs control groups for processors and memory"
+)
 LONG_LEASE = "runtime.lease_s=20"
 """So that a process that the test stops is not declared lost."""
 
@@ -86,6 +89,7 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: 
     assert problems(run.lines()) == []
 
 
+@GROUPS
 @pytest.mark.parametrize("seamless", [True, False])
 def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start: Start, seamless: bool) -> None:
     script = ("strategy=resized", f"strategy.seamless={seamless}", "strategy.servers=[[0.3,3],[1.5,1]]")
@@ -219,10 +223,6 @@ def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: St
 
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
 
-GROUPS = pytest.mark.skipif(
-    bool(missing("cgroup_cpu") or missing("cgroup_memory")), reason="needs control groups for processors and memory"
-)
-
 
 def enforced(run: Run, what: str) -> list[tuple[str, float | None]]:
     """The nodes and their limits, as the kernel has them."""
@@ -244,6 +244,27 @@ def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_th
     assert_uses_are_exact(run)
 
 
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -> None:
+    """A newcomer, its next incarnation, and a worker of the start."""
+    more = ("runtime.cpu_by=duty", "strategy.cpu_cores=0.05", "strategy.rule=asp", "cluster.device=null", LONG_LEASE)
+    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 3", "cores worker:0 0.1", "wait 9000"), env=ALLOW)
+    run.await_that(lambda: len(enforced(run, "cpu_cores")) == 2, "both limits")
+    assert enforced(run, "cpu_cores") == [("worker:2", 0.05), ("worker:0", 0.1)]
+    assert {note["by"] for note in run.notes("Enforced")} == {"duty"}
+    for incarnation in (0, 1):
+        run.await_events("Joined", incarnation + 1)
+        run.await_that(lambda: is_stopped(run.pid_of("worker", 2)), "a stop of the newcomer")
+        assert run.unregister(("worker", 2))
+    run.await_that(lambda: is_stopped(run.pid_of("worker", 0)), "a stop of the other")
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
 @GROUPS
 @pytest.mark.parametrize(("step", "nodes"), [("workers 3", ["worker:2", "worker:3"]), ("servers 2", ["server:1"])])
 def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Start, step: str, nodes: list[str]) -> None:
@@ -257,7 +278,6 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     assert problems(run.lines()) == []
 
 
-@GROUPS  # whoever allocates may ask for cores, too
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     """A worker, a server, and the worker's next incarnation."""
     orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")

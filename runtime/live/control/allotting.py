@@ -1,5 +1,7 @@
-"""What the nodes of a live job may use: cores and memory by control groups, the rate of sending by their own sockets.
+"""What the nodes of a live job may use: cores, memory, and the rate at which they send.
 
+Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit), memory by control groups,
+the rate by the node's own sockets.
 A node keeps what it was given through all its incarnations. Every limit is read back, and noted (``Enforced``).
 """
 
@@ -7,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from injectors.actuators.duty import check_cores
 from runtime.core.job import LaunchOrder
-from runtime.live.machines.cgroup_files import QuotaRefused
 from runtime.live.machines.machines import HostMachines
-from runtime.live.transport.messages import Message, Pace, Paced
+from runtime.live.transport.messages import Actuated, Message, Pace, Paced
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
@@ -18,7 +20,8 @@ from strategies.protocol import NodeId
 class Allotter:
     """Allots the cores, memory and rates that a strategy asks for.
 
-    ``level`` is that of the plan's throttling of a target now; ``send`` sends a message to a node's task.
+    ``level`` is that of the plan's throttling of a target now; ``send`` sends a message to a node's task; ``throttle``
+    lets the agent limit a target's cores (:meth:`runtime.live.control.injecting.Injector.throttle`).
     """
 
     def __init__(
@@ -26,10 +29,12 @@ class Allotter:
         machines: HostMachines,
         level: Callable[[str], float],
         send: Callable[[NodeId, Message], None],
+        throttle: Callable[[str, float | None, str, Callable[[Actuated], None]], None],
         note: Callable[..., None],
         failed: Callable[[str], None],
     ) -> None:
-        self.machines, self.level, self.send, self.note, self.failed = machines, level, send, note, failed
+        self.machines, self.level, self.send, self.throttle = machines, level, send, throttle
+        self.note, self.failed = note, failed
         self._rates: dict[NodeId, int] = {}
         """Bytes per second of the nodes whose sending is limited."""
         self._memory_bytes: dict[str, int] = {}
@@ -46,7 +51,7 @@ class Allotter:
                 self._set_cores(order.node, order.cpu_cores)
             if order.memory_bytes is not None:
                 self._set_memory(order.node, order.memory_bytes)
-        except QuotaRefused:
+        except ValueError:
             self.machines.dismiss(order.node)
             raise
         return self.machines.places[order.node]
@@ -71,6 +76,8 @@ class Allotter:
         """A node has left for good."""
         self._rates.pop(node, None)
         self._memory_bytes.pop(str(node), None)
+        if str(node) in self.machines.allocated and self.machines.mechanisms.allocations in ("duty", "cpulimit"):
+            self.throttle(str(node), None, self.machines.mechanisms.allocations, lambda message: None)
         self.machines.dismiss(str(node))
 
     def keep(self, nodes: Collection[NodeId]) -> None:
@@ -105,8 +112,21 @@ class Allotter:
         self._enforce_cores(node)
 
     def _enforce_cores(self, node: str) -> None:
-        held = self.machines.groups[node].set_cores(self.machines.quota(node, self.level(node)))
-        self.note("Enforced", node=node, cpu_cores=held)
+        """Limit a node to what is left of its cores by the plan now; raises ``ValueError``: that cannot be done."""
+        asked, by = self.machines.quota(node, self.level(node)), self.machines.mechanisms.allocations
+        if by in ("duty", "cpulimit"):
+            if asked is not None:
+                check_cores(node, asked)
+            self.throttle(node, asked, by, lambda message: self._throttled(node, message))
+        else:
+            self.note("Enforced", node=node, cpu_cores=self.machines.groups[node].set_cores(asked), by="cgroup")
+
+    def _throttled(self, node: str, message: Actuated) -> None:
+        """The agent says what a node is limited to."""
+        if message.problem:
+            self.failed(f"{node}: its cores could not be allocated: {message.problem}")
+        else:
+            self.note("Enforced", node=node, cpu_cores=message.achieved, by=message.by)
 
     def _set_memory(self, node: str, memory_bytes: int) -> None:
         held = self.machines.groups[node].set_memory_bytes(memory_bytes)

@@ -60,8 +60,8 @@ class Injector:
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
-        self._waiting: deque[tuple[Change, float, float | None]] = deque()
-        """Requests to the agent without an answer: the change, its time, the cores requested."""
+        self._waiting: deque[Callable[[Actuated], None]] = deque()
+        """What follows from the answer to each request to the agent that has none yet."""
         self._levels: dict[tuple[str, Kind], float] = {}
         self._killed_by: dict[str, set[str]] = {}
         """Targets whose windows keep a task from starting: itself, its host, or both."""
@@ -190,24 +190,34 @@ class Injector:
 
     # ---- by the agent ------------------------------------------------------------------------------------------------
 
+    def throttle(self, target: str, cores: float | None, by: str, then: Callable[[Actuated], None]) -> None:
+        """Let the agent limit a target to so many cores (None: no limit), by ``duty`` or ``cpulimit``.
+
+        ``then`` receives what is in effect. It is the only rule of the target, so the level of the plan is a part of
+        it.
+        """
+        self.tell(target, Throttle(target=target, cores=cores, by=by))
+        self._waiting.append(then)
+
     def _ask(self, change: Change, by: str) -> None:
-        cores = None
+        begun_s = self.loop.now
         if change.kind == "pause":
             self.tell(change.target, Freeze(target=change.target, on=change.level > 0))
+            self._waiting.append(lambda message: self._done(change, begun_s, change.level, message))
         else:
             cores = self.machines.quota(change.target, change.level)
-            self.tell(change.target, Throttle(target=change.target, cores=cores, by=by))
-        self._waiting.append((change, self.loop.now, cores))
+            self.throttle(change.target, cores, by, lambda message: self._done(change, begun_s, cores, message))
 
     def answered(self, message: Actuated) -> None:
-        """Record the agent's answer."""
-        change, begun_s, cores = self._waiting.popleft()
+        """Process the agent's answer to the oldest request."""
+        self._waiting.popleft()(message)
+
+    def _done(self, change: Change, begun_s: float, asked: float | None, message: Actuated) -> None:
+        """Record what the agent has done about a change."""
         if message.problem:
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
-        if change.t == BEFORE_S:
-            return
-        asked = cores if change.kind == "cpu" else change.level
-        self._note(change, begun_s, message.by, asked, message.achieved)
+        if change.t != BEFORE_S:
+            self._note(change, begun_s, message.by, asked, message.achieved)
 
     def _note(self, change: Change, begun_s: float, by: str, asked: float | None, achieved: float | None) -> None:
         self.owner.note(

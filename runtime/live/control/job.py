@@ -84,7 +84,8 @@ class LiveJob:
         self.session.injector = self.injector
         note, failed = self.session.note, self.session.failed
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
-        self.session.allotter = Allotter(self.machines, self.injector.level, self.hub.send, note, failed)
+        level, throttle = self.injector.level, self.injector.throttle
+        self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
         self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)
         self.session.served = self.sampler.served

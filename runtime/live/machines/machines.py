@@ -78,8 +78,8 @@ class HostMachines:
         On hosts it is that of :meth:`runtime.cluster.hosts.Placement.add`; ``not_on``: names of hosts that are
         excluded. The limits are set later, and only have to be possible.
         """
-        if cores is not None and not self.mechanisms.allocations:
-            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
+        if cores is not None and self.mechanisms.allocations == "none":
+            raise ValueError(f"cpu_cores={cores:g}: nothing limits the cores of a task here")
         if memory_bytes is not None and not self.mechanisms.memory:
             raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}")
         if self.placement is not None:
@@ -110,8 +110,8 @@ class HostMachines:
 
     def allocate(self, task: str, cores: float | None) -> None:
         """A task may use so many cores, which change what its :meth:`quota` is; raises ``ValueError``: it cannot."""
-        if cores is not None and not self.mechanisms.allocations:
-            raise ValueError(f"cpu_cores={cores:g}: {NO_GROUPS}")
+        if cores is not None and self.mechanisms.allocations == "none":
+            raise ValueError(f"cpu_cores={cores:g}: nothing limits the cores of a task here")
         self.book(task, cores)
         if cores is None:
             self.allocated.pop(task, None)

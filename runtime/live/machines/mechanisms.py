@@ -19,7 +19,8 @@ from runtime.errors import ConfigError
 
 CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
 ALLOCATING = frozenset({"Launch", "Allocate"})
-"""Commands by which a strategy says what a node may use. A ``Launch`` with limits is denied without control groups."""
+"""Commands by which a strategy says what a node may use. A ``Launch`` with a limit of memory is denied without control
+groups."""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +45,13 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     latency: Literal["none", "netem", "relay"]
     network: bool
     memory: bool
-    allocations: bool = False
-    """Whether control groups limit tasks to the cores that a strategy allocates."""
+    allocations: Literal["none", "cgroup", "duty", "cpulimit"] = "none"
+    """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
 
     @property
     def cpu_groups(self) -> bool:
         """Whether control groups limit a task or host to a share of the processor."""
-        return self.allocations or "cgroup" in (self.host_quotas, self.throttles)
+        return "cgroup" in (self.allocations, self.host_quotas, self.throttles)
 
     @property
     def cgroups(self) -> bool:
@@ -78,8 +79,6 @@ def choose_mechanisms(
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
     allocates = not ALLOCATING.isdisjoint(around.commands)
-    if "Allocate" in around.commands:
-        _demand("cgroup_cpu", "strategy: allocates cores (Allocate)", missing, "or choose runtime=virtual")
     return Mechanisms(
         isolation=_isolation(hosts, around, missing),
         host_quotas=quotas,
@@ -87,7 +86,7 @@ def choose_mechanisms(
         latency=_latency_mechanism(hosts, missing),
         network=hosts is not None,
         memory=memory or (allocates and missing("cgroup_memory") is None),
-        allocations=allocates and missing("cgroup_cpu") is None,
+        allocations=_throttle_mechanism(cpu_by, quotas, around, missing) if allocates else "none",
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.containment import Isolation
@@ -13,7 +15,7 @@ from runtime.live.machines.cgroup_files import QuotaRefused
 from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.mechanisms import NOTHING, Mechanisms
 from runtime.live.machines.shared import SharedMachines
-from runtime.live.transport.messages import Message, Pace, Paced
+from runtime.live.transport.messages import Actuated, Message, Pace, Paced
 from strategies.protocol import NodeId
 
 WORKER = NodeId.worker(0)
@@ -24,7 +26,7 @@ GROUPS = Mechanisms(
     latency="none",
     network=False,
     memory=True,
-    allocations=True,
+    allocations="cgroup",
 )
 
 
@@ -64,12 +66,15 @@ class Scene:
         shared.groups[""] = Group()  # type: ignore[assignment]
         self.machines = HostMachines(shared, "", None, ["server:0", "worker:0"], 8.0)
         self.sent: list[tuple[NodeId, Message]] = []
+        self.asked: list[tuple[str, float | None, str, Callable[[Actuated], None]]] = []
+        """Of the agent: whom to limit to how many cores, by what, and what follows from its answer."""
         self.notes: list[dict[str, Any]] = []
         self.failures: list[str] = []
         self.allotter = Allotter(
             self.machines,
             lambda target: level,
             lambda node, message: self.sent.append((node, message)),
+            lambda target, cores, by, then: self.asked.append((target, cores, by, then)),
             lambda kind, **fields: self.notes.append({"type": kind, **fields}),
             self.failures.append,
         )
@@ -86,7 +91,7 @@ def test_a_newcomer_gets_a_group_with_its_limits() -> None:
     assert place.cgroup_files == ("procs",)
     assert scene.group("worker:1").cores == [0.5]
     assert scene.notes == [
-        {"type": "Enforced", "node": "worker:1", "cpu_cores": 0.5},
+        {"type": "Enforced", "node": "worker:1", "cpu_cores": 0.5, "by": "cgroup"},
         {"type": "Enforced", "node": "worker:1", "memory_bytes": 8192},
     ]
 
@@ -104,9 +109,44 @@ def test_the_plan_throttles_what_was_allocated() -> None:
 @pytest.mark.parametrize(("cores", "memory"), [(1.0, None), (None, 10_000)])
 def test_without_groups_there_is_no_place_with_limits(cores: float | None, memory: int | None) -> None:
     scene = Scene(NOTHING)
-    with pytest.raises(ValueError, match=r"^(cpu_cores=1|memory_bytes=10000): needs control groups"):
+    with pytest.raises(ValueError, match=r"^(cpu_cores=1: nothing limits|memory_bytes=10000: needs control groups)"):
         scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=cores, memory_bytes=memory))
     assert scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0)).cgroup_files == ()
+
+
+@pytest.mark.parametrize("by", ["duty", "cpulimit"])
+def test_without_groups_the_agent_limits_cores_to_what_the_plan_leaves(by: Any) -> None:
+    scene = Scene(msgspec.structs.replace(NOTHING, allocations=by), level=0.5)
+    scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5))
+    scene.allotter.allocate(WORKER, 2.0, None)
+    scene.allotter.allocate(WORKER, None, None)
+    assert [asked[:3] for asked in scene.asked] == [
+        ("worker:1", 0.25, by),
+        ("worker:0", 1.0, by),
+        ("worker:0", 4.0, by),  # half of the eight that it can use at once
+    ]
+    assert scene.notes == [], "nothing is claimed before it is done"
+    scene.asked[0][3](Actuated(target="worker:1", kind="cpu", by=by, achieved=0.24))
+    assert scene.notes == [{"type": "Enforced", "node": "worker:1", "cpu_cores": 0.24, "by": by}]
+    scene.asked[1][3](Actuated(target="worker:0", kind="cpu", by=by, achieved=None, problem="it is gone"))
+    assert scene.failures == ["worker:0: its cores could not be allocated: it is gone"]
+
+
+def test_who_leaves_is_limited_no_more() -> None:
+    scene = Scene(msgspec.structs.replace(NOTHING, allocations="duty"))
+    scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5))
+    for node in (NodeId.worker(1), WORKER):
+        scene.allotter.dismiss(node)
+    assert [asked[:3] for asked in scene.asked] == [("worker:1", 0.5, "duty"), ("worker:1", None, "duty")]
+    scene.asked[1][3](Actuated(target="worker:1", kind="cpu", by="duty", achieved=None))
+    assert scene.notes == []
+
+
+def test_fewer_cores_than_a_duty_cycle_can_hold_are_denied() -> None:
+    scene = Scene(msgspec.structs.replace(NOTHING, allocations="duty"))
+    with pytest.raises(ValueError, match=r"^worker:1: 0.001 cores cannot be held"):
+        scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.001))
+    assert (scene.asked, scene.machines.allocated) == ([], {})
 
 
 def test_what_the_kernel_does_not_enforce_is_refused() -> None:

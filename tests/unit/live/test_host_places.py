@@ -83,7 +83,7 @@ def shared_by(hosts: Hosts, latency: Any = "none") -> SharedMachines:
         latency=latency,
         network=True,
         memory=True,
-        allocations=True,
+        allocations="cgroup",
     )
     shared.groups = {"": Group(), **{f"host:{one.number}": Group(f"host-{one.number}") for one in hosts.hosts}}  # type: ignore[dict-item]
     numbers = range(len(hosts.hosts))
@@ -101,7 +101,8 @@ def machines_on(hosts: Hosts, shared: SharedMachines | None = None, name: str = 
 
 def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]]) -> Allotter:
     note: Callable[..., None] = lambda kind, **fields: notes.append((kind, fields))  # noqa: E731
-    return Allotter(machines, lambda target: 1.0, lambda node, message: None, note, lambda reason: None)
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    return Allotter(machines, lambda target: 1.0, nothing, nothing, note, nothing)
 
 
 def test_a_newcomer_gets_a_place_on_a_host() -> None:

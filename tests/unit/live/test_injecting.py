@@ -166,6 +166,23 @@ def test_the_agent_answers_in_order_and_its_answer_is_what_counts() -> None:
     assert (second["target"], second["asked"]) == ("worker:1", 1.0)
 
 
+def test_answers_to_others_do_not_mix_with_those_to_the_plan() -> None:
+    scene, answers = Scene(window("cpu", "worker:0", 0.5), throttles="duty"), []
+    scene.machines.allocated["worker:0"] = 0.1
+    scene.injector.throttle("worker:1", 0.3, "duty", answers.append)
+    scene.injector.start()
+    scene.clock.run_until(10)
+    assert scene.received == [
+        Throttle(target="worker:1", cores=0.3, by="duty"),
+        Throttle(target="worker:0", cores=pytest.approx(0.05), by="duty"),
+        Throttle(target="worker:0", cores=0.1, by="duty"),
+    ], "half of what is allocated to it, then all of that"
+    for target, cores in (("worker:1", 0.3), ("worker:0", 0.05), ("worker:0", 0.1)):
+        scene.injector.answered(Actuated(target=target, kind="cpu", by="duty", achieved=cores))
+    assert [answer.target for answer in answers] == ["worker:1"]
+    assert [(note["target"], note["achieved"]) for _, note in scene.notes] == [("worker:0", 0.05), ("worker:0", 0.1)]
+
+
 def test_what_cannot_be_injected_ends_the_run() -> None:
     scene = Scene(window("cpu", "worker:0", 0.5), throttles="cpulimit")
     scene.injector.start()

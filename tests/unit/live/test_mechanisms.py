@@ -68,6 +68,27 @@ def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:
     assert choose(cpu_by="cpulimit", kinds={"cpu"}, disturbed={"worker:0"}).cgroups is False
 
 
+@pytest.mark.parametrize("commands", [{"Launch"}, {"Allocate"}])
+@pytest.mark.parametrize(
+    ("without", "cpu_by", "hosts", "allocations"),
+    [
+        ((), "auto", None, "cgroup"),
+        (("cgroup_cpu",), "auto", None, "duty"),
+        ((), "duty", None, "duty"),
+        (("cgroup_cpu",), "cpulimit", None, "cpulimit"),
+        (("cgroup_cpu",), "auto", FOUR, "duty"),
+    ],
+)
+def test_allocated_cores_are_limited_by_what_throttles(
+    commands: set[str], without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, allocations: str
+) -> None:
+    around = {"commands": frozenset(commands), "kinds": {"cpu"}, "disturbed": {"worker:0"}}
+    mechanisms = choose(without, hosts, cpu_by, **around)
+    assert (mechanisms.allocations, mechanisms.throttles) == (allocations, allocations)
+    assert mechanisms.cpu_groups == (allocations == "cgroup")
+    assert choose(without, hosts, cpu_by).allocations == "none"
+
+
 def test_latency_by_whatever_there_is() -> None:
     late = {**FOUR, "latency_ms": 5}
     assert choose(hosts=FOUR).latency == "none"
