@@ -92,7 +92,7 @@ class ServerChanges:
         return self._carried_out(self.switch.joined(t, server))
 
     def denied(self, t: float, server: NodeId) -> list[AnyCommand]:
-        """A server does not come; one that is there was denied its cores only."""
+        """A server does not come; a present one was denied its cores only."""
         return [] if server in self.fleet.here else self.gone(t, server)
 
     def gone(self, t: float, server: NodeId) -> list[AnyCommand]:
