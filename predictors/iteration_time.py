@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
 
 from predictors.history import Floats
 
@@ -32,6 +31,8 @@ def fit_times(inputs: Floats, seconds: Floats) -> Coefficients:
     Less processor or bandwidth than ever seen must not predict less time, so the fit is scipy's non-negative one. An
     input that never changed cannot be separated from the constant, and its part of the time may go to either.
     """
+    from scipy.optimize import nnls  # takes 0.5 s to import, and most jobs fit nothing
+
     design = np.column_stack([np.ones(len(inputs)), inputs]) / seconds[:, None]
     scale = np.linalg.norm(design, axis=0)
     scale[scale == 0.0] = 1.0

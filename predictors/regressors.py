@@ -83,6 +83,6 @@ def regressor(name: str) -> Regressor:
                 raise ValueError("regressor=lightgbm: lightgbm is not installed; pip install 'stragglab[ml]'")
             from lightgbm import LGBMRegressor
 
-            few = {"n_estimators": 50, "min_child_samples": 5, "verbose": -1}
-            return Learnt(LGBMRegressor(deterministic=True, force_col_wise=True, num_threads=1, random_state=0, **few))
+            same = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "random_state": 0, "verbose": -1}
+            return Learnt(LGBMRegressor(n_estimators=50, min_child_samples=5).set_params(**same))
     raise ValueError(f"regressor={name}: must be one of {', '.join(REGRESSORS)}")

@@ -13,6 +13,7 @@ from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.fixed_noise import FixedNoise
+from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
 
 
@@ -28,8 +29,9 @@ class Star(Composition):
     best is taken with the next update. What waits is kept. Batches stay B / N, the rate follows the share of the global
     batch. Nobody begins to compute while a decision is made (``pause``); without, it is made that much ahead (STAR-).
 
-    Departures: times are predicted from past times, not from resources; the noise scale is a number; staleness has a
-    price, because the printed equations always choose ASGD. Prevention, placement and trees are not in this strategy.
+    Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
+    past times, not from resources, and give the noise scale as a number. Prevention, placement and trees are not in
+    this strategy.
 
     Attributes:
         predictor: a name of ``predictors.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
@@ -44,7 +46,7 @@ class Star(Composition):
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
         kappa: price of a squared staleness of one update, for ``mode_cost: priced``.
-        phi: gradient noise scale in samples.
+        phi: gradient noise scale in samples; None: measured while the job trains, and nothing is decided before.
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
@@ -64,7 +66,7 @@ class Star(Composition):
     modes: Sequence[str] = MODES
     mode_cost: str = "priced"
     kappa: float = 0.14
-    phi: float = 300.0
+    phi: float | None = None
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
@@ -93,7 +95,7 @@ class Star(Composition):
         )
         return Parts(
             gate=ModalGate(),
-            detectors={"times": times, "noise": FixedNoise(phi=self.phi)},
+            detectors={"times": times, "noise": NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)},
             schedule=schedule,
             lr_rule=self.lr_rule,
         )

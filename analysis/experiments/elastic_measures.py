@@ -52,6 +52,14 @@ def steps_per_s_first(run: Run) -> float:
     return _rate(run, float(times.iloc[0]), float(made["t"].iloc[0] if len(made) else times.iloc[-1]))
 
 
+def steps_per_s_settled(run: Run) -> float:
+    """Throughput from the last change of the nodes to the end; of the whole run if they never changed."""
+    times = _update_times(run)
+    if times.empty:
+        return nan
+    return _rate(run, max(changed_s_last(run), float(times.min())), float(times.max()))
+
+
 def speed_up_frac(run: Run) -> float:
     """Throughput of the last minute over that of as many workers as there are now, each as fast as the first alone."""
     return steps_per_s_last(run) / (workers_last(run) * steps_per_s_first(run))
@@ -128,6 +136,7 @@ def stall_s_sum(run: Run) -> float:
 ELASTIC_MEASURES: dict[str, Callable[[Run], float]] = {
     "steps_per_s_first": steps_per_s_first,
     "steps_per_s_last": steps_per_s_last,
+    "steps_per_s_settled": steps_per_s_settled,
     "speed_up_frac": speed_up_frac,
     "workers_last": workers_last,
     "servers_last": servers_last,

@@ -24,6 +24,7 @@ from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
 from runtime.run.measuring import check_measuring
+from runtime.run.pacing import check_pacing
 from runtime.run.probing import reason
 from runtime.run.resources import check_fits
 from runtime.run.topologies import check_topology
@@ -72,6 +73,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
     check_measuring(strategy, backend, config)
+    check_pacing(strategy, config)
     check_topology(strategy, backend, config)
     check_record(runtime, config)
     check_rules(config)

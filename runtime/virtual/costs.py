@@ -45,7 +45,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One way of a control message between the coordinator and a task."""
     worker_cores: Rate = 1.0
     server_cores: Rate = 1.0
-    """Cores that a task uses while it works at the speed of this model; with fewer it is slower in proportion."""
+    """Cores that a task uses while it loads, computes or updates at the speed of this model; with fewer it is slower in
+    proportion. 1 of models that were fitted to live tasks, which are one thread."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
@@ -16,7 +17,6 @@ from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.factory import device_of
 from runtime.virtual.control.refusals import refuse_hidden
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
@@ -26,6 +26,7 @@ from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.lab import VirtualLab, interruptible
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
+from strategies.protocol import NodeId
 
 HOSTS = "cluster.hosts"
 
@@ -129,6 +130,8 @@ class VirtualRuntime:
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers)
+        if hosts is not None and ("Launch" in around.commands or "join" in around.kinds):
+            self._refuse_timeless_hosts(hosts)
         devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles
         paced_s = max((device.seconds(1) for device in devices if device is not None), default=0.0)
         refuse_hidden(hosts, self._model.values, around, paced_s=paced_s)
@@ -138,13 +141,19 @@ class VirtualRuntime:
         if self.cluster.hosts is None:
             return None
         hosts = parse_hosts(self.cluster.hosts, self.cluster.num_workers, num_servers, HOSTS)
+        of_workers = {hosts.host_of[str(NodeId.worker(worker))] for worker in range(self.cluster.num_workers)}
+        self._refuse_timeless_hosts(hosts, of_workers)
+        return hosts
+
+    def _refuse_timeless_hosts(self, hosts: Hosts, numbers: Collection[int] | None = None) -> None:
+        """Refuse hosts (all, or these) on which an iteration takes no time."""
         try:
-            for worker in range(self.cluster.num_workers):
-                profile = device_of(worker, self._profile, hosts)
-                self._refuse_timeless(profile, "device" if profile is self._profile else "hosts.device")
+            for host in hosts.hosts:
+                if numbers is None or host.number in numbers:
+                    profile = self._profile if host.device is None else host.device
+                    self._refuse_timeless(profile, "device" if host.device is None else "hosts.device")
         except ValueError as error:
             raise ConfigError(f"cluster.{error}") from None
-        return hosts
 
     def machine(self, around: RunContext) -> dict[str, Any]:
         """Nothing: virtual time depends only on modelled machines."""

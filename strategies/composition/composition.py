@@ -90,6 +90,7 @@ class Composition(Strategy):
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
         self.measures = any(getattr(part, "measures", False) for part in everything)
+        self.reads_received = any(getattr(part, "reads_received", False) for part in everything)
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}

@@ -31,9 +31,9 @@ class ModeChooser:
     """Chooses a mode when the stragglers or the clusters change, and from time to time while there are stragglers.
 
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
-    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the first
-    update after the decision (an update during the pause is enough, as nobody has begun to compute since). Without
-    stragglers it is SSGD, which needs no decision.
+    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
+    first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
+    Without stragglers it is SSGD, which needs no decision.
 
     Attributes:
         choice: the candidates, and how one is chosen.
@@ -140,17 +140,20 @@ class ModeChooser:
             return self._changing_to(SSGD, t, t)
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
         groups = tuple(tuple(workers[index] for index in group) for group in clusters)
+        noise = self._noise.phi_of(self._batch_samples * len(workers))
+        if noise is None:
+            return ()
         if self._seen == (outlook.tagged, groups) and self._iters < self.redecide_iters:
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
-        return self._decided(t, workers, outlook, groups)
+        return self._decided(t, workers, outlook, groups, noise)
 
     def _decided(
-        self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups
+        self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups, noise: tuple[float, float]
     ) -> Sequence[Verdict | AnyCommand]:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
         before, times_s, batch = self._gate.mode, outlook.times_s, self._batch_samples
-        phi, age = self._noise.phi_of(batch * len(workers))
+        phi, age = noise
         mode_s = self.choice.priced(workers, times_s, groups, batch, phi, before)
         chosen, why = self.choice.chosen(mode_s, before, len(workers))
         self.decision = Decision(

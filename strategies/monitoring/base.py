@@ -57,6 +57,9 @@ class PredictsStragglers(Protocol):
 class MeasuresNoise(Protocol):
     """A detector that knows the gradient noise scale."""
 
-    def phi_of(self, batch_samples: float) -> tuple[float, float]:
-        """The noise scale in samples at updates of ``batch_samples``, and how many updates old the measurement is."""
+    def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
+        """The noise scale in samples at updates of ``batch_samples``, and how many updates old the measurement is.
+
+        None: nothing is known yet.
+        """
         ...

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isfinite
+from math import ceil, isfinite, isnan, nan
 from statistics import fmean, median
 from typing import Any, final
 
 from predictors import Observation, StragglerPredictor, straggler_predictor
 from predictors.recent import Recent
-from predictors.registry import settings_of
+from predictors.registry import OF_RESOURCES, settings_of
 from predictors.stragglers import STRAGGLER_FRAC, PredictsAhead, PredictsTimes, deviations
 from strategies.checks import check_number, check_whole
 from strategies.monitoring.base import Outlook
@@ -69,25 +69,37 @@ class PredictedTimes:
         self._last_s: dict[int, float] = {}
         self._kept_s: dict[int, float] = {}
         self._predicted_s: dict[int, float] = {}
+        self._model_bytes = nan
         self._of = self._predictor()
 
     def _predictor(self) -> StragglerPredictor:
         settings = dict(self.settings)
         try:
-            if "tolerance_frac" in settings_of(self.predictor):
-                settings.setdefault("tolerance_frac", self.straggler_frac)
+            own = {
+                "tolerance_frac": self.straggler_frac,
+                "history_iters": self.history_iters,
+                "horizon_iters": self.horizon_iters,
+            }
+            known = settings_of(self.predictor)
+            settings = {name: value for name, value in own.items() if name in known} | settings
             return straggler_predictor(self.predictor, settings)
         except ValueError as error:
             raise ValueError(f"predictor={error}") from None
 
+    @property
+    def reads_received(self) -> bool:
+        """Whether the predictor needs what iterations received."""
+        return self.predictor in OF_RESOURCES
+
     def start(self, started: Started) -> None:
         self._forget()
+        self._model_bytes = nan if started.model_bytes is None else float(started.model_bytes)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Pass whole iterations to the predictor, and forget workers whose process is lost."""
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
-                observation = Observation(event.t, grad.worker, grad.iteration, event.timings.own_s)
+                observation = self._observation(event)
                 self._of.update(observation)
                 self._recent.add(observation)
                 self._last_s[grad.worker] = observation.iter_s
@@ -102,6 +114,21 @@ class PredictedTimes:
                 for worker in [worker for worker in self._last_s if worker not in workers]:
                     self._drop(worker)
                 self._kept_s = {worker: time_s for worker, time_s in self._kept_s.items() if worker in workers}
+
+    def _observation(self, event: Arrived) -> Observation:
+        """An iteration with what it received: processor seconds per second awake, bytes per second of sending."""
+        grad, timings = event.grad, event.timings
+        awake_s = timings.iter_s - timings.injected_s
+        cpu_frac = timings.cpu_s / awake_s if timings.cpu_s and awake_s > 0 else nan
+        return Observation(
+            t=event.t,
+            worker=grad.worker,
+            iteration=grad.iteration,
+            iter_s=timings.own_s,
+            cpu_frac=nan if isnan(cpu_frac) else min(1.0, cpu_frac),
+            bytes_per_s=self._model_bytes / timings.send_s if timings.send_s > 0 else nan,
+            samples=float(grad.samples),
+        )
 
     def _drop(self, worker: int) -> None:
         self._of.forget(worker)

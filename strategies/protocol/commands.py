@@ -138,7 +138,7 @@ class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     node: str
     cpu_cores: float | None = None
     link_bytes_per_s: float | None = None
-    """Rate at which it may send; live with servers only, elsewhere ``Denied`` follows."""
+    """Rate at which it may send; live with servers, virtual on hosts, elsewhere ``Denied`` follows."""
 
 
 class Wake(Command, frozen=True, kw_only=True, tag=True):

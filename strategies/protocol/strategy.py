@@ -53,6 +53,9 @@ class Strategy(Protocol):
     measures: bool = False
     """Whether it may command ``Apply.measure``; refused before the run where the result would mean nothing."""
 
+    reads_received: bool = False
+    """Whether it predicts by the processor time and bandwidth of iterations, in which nothing that is slept shows."""
+
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 

@@ -54,7 +54,8 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     memory_limit_bytes: int | None = None
     """Of its host."""
     busy_frac: float | None = None
-    """For a server: part of the time that went into updates, as far as reported."""
+    """For a server: part of the time that went into its work, as far as reported: updates, and live what it receives
+    and sends, too, so that one whose processor is throttled is busy whichever of these that delays."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):

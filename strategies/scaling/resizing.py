@@ -1,20 +1,17 @@
 """Carries changes of a job's nodes out, one decision at a time (pure).
 
-Workers come and go during training: whoever takes another's place is launched first, and the old one leaves when it
-has joined. Servers change by one :class:`strategies.scaling.switching.switch.Switch` for all of a decision. If it is
-not seamless, another number of workers restarts the present ones, too.
+Workers come and go during training (:mod:`strategies.scaling.worker_changes`); servers change by one switch for all of
+a decision (:mod:`strategies.scaling.server_changes`). If that is not seamless, another number of workers restarts the
+present ones, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf, isfinite
 from typing import final
 
 from strategies.checks import check_number
-from strategies.nodes.timers import is_due
 from strategies.protocol import (
-    Allocate,
     AnyCommand,
     AnyEvent,
     Arrived,
@@ -23,28 +20,21 @@ from strategies.protocol import (
     Denied,
     Failed,
     Joined,
-    Launch,
     Lost,
     NodeId,
-    Repartition,
     Restart,
     Restored,
     Retire,
     ServerJoined,
     ServerLost,
     Started,
-    Wake,
     Woke,
 )
 from strategies.scaling.brain.changes import AddWorkers, Change, Replace, Resize, StopWaiting
-from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
-from strategies.scaling.switching.states import Effect, Phase
-from strategies.scaling.switching.switch import Order, Switch
-
-TIMER = "switch"
-WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, Phase.DOWN_ABANDONED})
-"""Phases in which commands are void."""
+from strategies.scaling.server_changes import ServerChanges
+from strategies.scaling.switching.switch import Switch
+from strategies.scaling.worker_changes import WorkerChanges
 
 
 @final
@@ -65,251 +55,124 @@ class Resizing:
 
     def start(self, started: Started) -> None:
         """Nothing is under way."""
-        servers = [NodeId.server(number) for number in range(started.num_servers)]
-        self.switch = Switch(servers, self.seamless, self.launch_s, self.drain_s)
-        self._order, self._wanted = servers, servers
-        """Servers in the order of the vector: that hold it, and that will."""
+        self.workers = WorkerChanges(self.fleet)
+        self.servers = ServerChanges(
+            self.fleet,
+            [NodeId.server(number) for number in range(started.num_servers)],
+            seamless=self.seamless,
+            launch_s=self.launch_s,
+            drain_s=self.drain_s,
+            restart_workers=self.workers.restart,
+        )
         self.settled: bool | None = None
         self.busy = False
-        self._requests: dict[NodeId, NodeId | None] = {}
-        """Workers on their way, and whose place each takes."""
         self._begun_s = 0.0
-        self._surplus: list[NodeId] = []
-        """Workers that leave when the others have come."""
-        self._restarted: set[NodeId] = set()
-        """Workers that were restarted and are not back yet."""
-        self._unwanted: set[NodeId] = set()
-        """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
-        so they are retired after the next event that is no denial."""
-        self._crashed: set[NodeId] = set()
-        """Workers that the runtime is starting again."""
-        self._came = self._denied = 0
-        self._switching, self._switched, self._granted = False, True, True
-        self._launches: list[Launch] = []
         self._withheld: set[int] = set()
         self._leaving: set[int] = set()
         """Workers that got no Compute because they are retired."""
-        self._due_s = inf
+
+    @property
+    def switch(self) -> Switch:
+        """The servers' switch, which says whether anybody may begin to compute."""
+        return self.servers.switch
 
     # ---- a decision --------------------------------------------------------------------------------------------------
 
     def begin(self, t: float, changes: Sequence[Change]) -> list[AnyCommand]:
         """Begin to carry these out; ``settled`` follows, at once if there is nothing to wait for."""
         self.busy, self.settled, self._begun_s = True, None, t
-        self._came = self._denied = 0
-        self._switching, self._switched, self._granted = False, True, True
+        self.workers.came = self.workers.denied = 0
         commands: list[AnyCommand] = []
-        keep, new = set(self.switch.servers), list[tuple[Given, NodeId | None]]()
-        elsewhere: list[NodeId] = []
+        of_servers: list[Resize | Replace] = []
         for change in changes:
             match change:
                 case Resize(role="server"):
-                    keep, wanted = self._servers_of(change)
-                    new += [(given, None) for given in wanted]
-                case Resize():
-                    commands += self._resize_workers(change)
-                case AddWorkers():
-                    commands += self._add_workers(change)
+                    of_servers.append(change)
                 case Replace(node=node) if node.role == "server":
-                    keep.discard(node)
-                    new.append((Given(cores=change.cores, memory_bytes=change.memory_bytes), node))
-                    elsewhere += [node] if change.elsewhere else []
+                    of_servers.append(change)
+                case Resize():
+                    commands += self.workers.resize(change)
+                case AddWorkers():
+                    commands += self.workers.add(change)
                 case Replace():
-                    commands += self._replace_worker(change)
+                    commands += self.workers.replace(change)
                 case StopWaiting(node=node):
                     commands += [Restart(node=str(node))] if node in self.fleet.here else []
-        if new or keep != self.switch.servers:
-            commands += self._switch_to(t, keep, new, elsewhere)
-        elif not self.seamless and any(isinstance(change, Resize | AddWorkers) for change in changes):
-            commands += [Checkpoint(), *self._restart_workers()]
-        return commands + self._timer() + self._look()
+        commands += self.servers.begin(t, of_servers)
+        resized = any(isinstance(change, Resize | AddWorkers) for change in changes)
+        if resized and not self.seamless and not self.servers.under_way:
+            commands += [Checkpoint(), *self.workers.restart()]
+        return commands + self.servers.timer() + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
         """Launch another worker for one that is gone, in addition to what is under way."""
-        return self._replace_worker(change)
-
-    def _servers_of(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
-        wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
-        alike = [server for server in sorted(self.switch.servers) if self.fleet.given.get(server) == wanted]
-        keep = alike[: change.count]
-        return set(keep), [wanted] * (change.count - len(keep))
-
-    def _switch_to(
-        self, t: float, keep: set[NodeId], new: Sequence[tuple[Given, NodeId | None]], elsewhere: Sequence[NodeId]
-    ) -> list[AnyCommand]:
-        """Who replaces a server gets its place in the vector, so that little moves, and a hot part stays with it."""
-        not_on = [place for node in elsewhere if (place := self.fleet.places.get(node)) is not None]
-        self._launches = [self.fleet.request("server", given, not_on) for given, _ in new]
-        launched = [NodeId.parse(one.node) for one in self._launches]
-        takes = {old: one for one, (_, old) in zip(launched, new, strict=True) if old is not None}
-        order = [takes.get(one, one) for one in self._order]
-        self._wanted = [one for one in order if one in keep or one in launched]
-        self._wanted += [one for one in launched if one not in self._wanted]
-        self._switching, self._switched = True, False
-        return self._carried_out(self.switch.ask(t, keep, launched))
-
-    def _resize_workers(self, change: Resize) -> list[AnyCommand]:
-        """Keep who has what is wanted, give other present ones so many cores, launch the rest."""
-        wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
-        workers = self.fleet.nodes("worker")
-        keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
-        commands: list[AnyCommand] = []
-        for one in workers:
-            if (
-                len(keep) < change.count
-                and one not in keep
-                and self.fleet.given[one].memory_bytes >= wanted.memory_bytes
-            ):
-                self.fleet.reallocate(one, wanted.cores)
-                keep.append(one)
-                commands.append(Allocate(node=str(one), cpu_cores=self.fleet.real_cores(wanted.cores)))
-        self._surplus += [one for one in workers if one not in keep]
-        return commands + self._request_workers([wanted] * (change.count - len(keep)))
-
-    def _add_workers(self, change: AddWorkers) -> list[AnyCommand]:
-        normal = Given(cores=change.cores, memory_bytes=change.memory_bytes)
-        low = Given(cores=change.cores, memory_bytes=change.memory_bytes, low_priority=True)
-        return self._request_workers([normal] * (change.count - change.low_priority) + [low] * change.low_priority)
-
-    def _request_workers(self, wanted: Iterable[Given]) -> list[AnyCommand]:
-        launches = [self.fleet.request("worker", given) for given in wanted]
-        self._requests |= {NodeId.parse(one.node): None for one in launches}
-        return list(launches)
-
-    def _replace_worker(self, change: Replace) -> list[AnyCommand]:
-        given = Given(cores=change.cores, memory_bytes=change.memory_bytes)
-        place = self.fleet.places.get(change.node)
-        launch = self.fleet.request("worker", given, [place] if change.elsewhere and place else [])
-        self._requests[NodeId.parse(launch.node)] = change.node
-        return [launch]
-
-    def _retire(self, nodes: Iterable[NodeId]) -> list[AnyCommand]:
-        retired = [node for node in nodes if node in self.fleet.given]
-        for node in retired:
-            self.fleet.leave(node)
-        return [Retire(node=str(node)) for node in retired]
-
-    def _restart_workers(self) -> list[AnyCommand]:
-        """All that stay; the decision is settled when they are back. Who has crashed is being started anyway."""
-        staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
-        self._restarted |= set(staying)
-        return [Restart(node=str(worker)) for worker in staying if worker not in self._crashed]
+        return self.workers.replace(change)
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> list[AnyCommand]:
         """What follows from an event."""
         commands = self._happened(event)
-        if event.t > self._begun_s + self.launch_s:  # nobody reports who came and died while all rolled back
-            for node in list(self._requests):
-                self._is_gone(node)
-        if not isinstance(event, Denied) and self.switch.phase not in WITHOUT_PARAMETERS:
-            commands += self._retire(sorted(self._unwanted))
-            self._unwanted.clear()
-        return commands + self._timer() + self._look()
+        if event.t > self._begun_s + self.launch_s:
+            self.workers.give_up()
+        if not isinstance(event, Denied):
+            commands += self.servers.retire_unwanted()
+        return commands + self.servers.timer() + self._look()
 
-    def _timer(self) -> list[AnyCommand]:
-        """The switch is to be woken at another time than before."""
-        if self.switch.due_s == self._due_s:
-            return []
-        self._due_s = self.switch.due_s
-        return [Wake(at_s=self._due_s, tag=TIMER)] if isfinite(self._due_s) else []
-
-    def _happened(self, event: AnyEvent) -> list[AnyCommand]:  # noqa: C901  (a table)
-        t, switch = event.t, self.switch
+    def _happened(self, event: AnyEvent) -> list[AnyCommand]:
+        t, servers = event.t, self.servers
         match event:
             case Arrived(grad=grad):
-                return self._carried_out(switch.ended(t, NodeId.worker(grad.worker)))
+                return servers.ended(t, NodeId.worker(grad.worker))
             case Failed(worker=worker):
-                return self._carried_out(switch.ended(t, NodeId.worker(worker)))
-            case Lost(worker=worker, restarting=restarting):
-                self._withheld.discard(worker)
-                self._leaving.discard(worker)
-                if restarting:
-                    self._crashed.add(NodeId.worker(worker))
-                elif event.cause != "restarted":
-                    self._is_gone(NodeId.worker(worker))
-                return self._carried_out(switch.ended(t, NodeId.worker(worker)))
+                return servers.ended(t, NodeId.worker(worker))
+            case Lost():
+                return self._lost(event)
             case Joined(worker=worker):
-                return self._joined(NodeId.worker(worker))
+                return self.workers.joined(NodeId.worker(worker))
             case ServerJoined(server=server):
-                return self._carried_out(switch.joined(t, NodeId.server(server)))
+                return servers.joined(t, NodeId.server(server))
             case Denied(node=name):
-                return self._denied_to(t, NodeId.parse(name))
+                return self._denied(t, NodeId.parse(name))
             case ServerLost(server=server):
-                return self._carried_out(switch.gone(t, NodeId.server(server)))
+                return servers.gone(t, NodeId.server(server))
             case Restored():
-                return self._restored(event)
-            case Woke(tag=tag) if tag == TIMER and is_due(t, self._due_s):
-                return self._carried_out(switch.woke(t))
+                self._withheld.clear()
+                self._leaving.clear()
+                return self.workers.restored(event.workers) + servers.restored(t, event.servers)
+            case Woke(tag=tag):
+                return servers.woke(t, tag)
         return []
 
-    def _denied_to(self, t: float, node: NodeId) -> list[AnyCommand]:
+    def _lost(self, event: Lost) -> list[AnyCommand]:
+        worker = NodeId.worker(event.worker)
+        self._withheld.discard(event.worker)
+        self._leaving.discard(event.worker)
+        if event.restarting:
+            self.workers.crashed(worker)
+        elif event.cause != "restarted":
+            self.workers.gone(worker)
+        return self.servers.ended(event.t, worker)
+
+    def _denied(self, t: float, node: NodeId) -> list[AnyCommand]:
         """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
         if node.role == "server":
-            return [] if node in self.fleet.here else self._carried_out(self.switch.gone(t, node))
+            return self.servers.denied(t, node)
         self._withheld |= self._leaving & {node.number}
         self._leaving.discard(node.number)
         if node not in self.fleet.here:
-            self._is_gone(node)
+            self.workers.gone(node)
         return []
-
-    def _joined(self, node: NodeId) -> list[AnyCommand]:
-        self._restarted.discard(node)
-        self._crashed.discard(node)
-        if node not in self._requests:
-            return []
-        old = self._requests.pop(node)
-        self._came += 1
-        return [Retire(node=str(old))] if old in self.fleet.here else []
-
-    def _is_gone(self, node: NodeId) -> None:
-        self._surplus = [one for one in self._surplus if one != node]
-        self._restarted.discard(node)
-        self._crashed.discard(node)
-        if node in self._requests:
-            del self._requests[node]
-            self._denied += 1
-
-    def _restored(self, event: Restored) -> list[AnyCommand]:
-        self._withheld.clear()
-        self._leaving.clear()
-        self._restarted.clear()  # nobody reports who has left meanwhile, so the others are not waited for either
-        commands = [command for worker in event.workers for command in self._joined(NodeId.worker(worker))]
-        self._order = servers = [NodeId.server(server) for server in event.servers]
-        return commands + self._carried_out(self.switch.restored(event.t, servers))
 
     def _look(self) -> list[AnyCommand]:
         """Whether everything that was begun has ended."""
-        if not self.busy or self._requests or self._restarted or (self._switching and not self._switched):
+        if not self.busy or self.workers.awaited or self.servers.under_way:
             return []
-        granted = self._granted and (self._came > 0 or not self._denied)
-        leaving = [one for one in self._surplus if one in self.fleet.here] if granted else []
-        self._surplus = []
+        granted = self.servers.granted and (self.workers.came > 0 or not self.workers.denied)
         self.busy, self.settled = False, granted
-        return [Retire(node=str(one)) for one in leaving]
+        return self.workers.end(granted)
 
-    # ---- orders of the switch ----------------------------------------------------------------------------------------
-
-    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:
-        commands: list[AnyCommand] = []
-        for effect, nodes in orders:
-            match effect:
-                case Effect.LAUNCH:
-                    commands += self._launches
-                case Effect.CHECKPOINT if not self.seamless:
-                    commands.append(Checkpoint())
-                case Effect.RESTART_WORKERS:
-                    commands += self._restart_workers()
-                case Effect.MOVE:
-                    commands.append(Repartition(servers=tuple(node.number for node in self._wanted)))
-                case Effect.RETIRE_OLD:
-                    commands += self._retire(nodes)
-                case Effect.RETIRE_NEW:
-                    self._unwanted |= set(nodes)
-                case Effect.FINISHED | Effect.ABANDONED:
-                    self._switched, self._granted = True, effect == Effect.FINISHED
-        return commands
+    # ---- who computes ------------------------------------------------------------------------------------------------
 
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
         """The commands without Computes while nobody may begin, and workers that may compute again now.

@@ -48,7 +48,7 @@ SAME: dict[str, tuple[Make, Make]] = {
     "first k of all": (lambda n: FirstK(k=n), bsp),
     "one cluster": (lambda n: DynamicX(tolerance_frac=1e9, regroup_iters=1, warmup_iters=0), bsp),
     "sync-switch, all bsp": (lambda n: SyncSwitch(bsp_frac=1.0, straggler_policy="none"), bsp),
-    "star, nobody a straggler": (lambda n: Star(straggler_frac=1e9, warmup_iters=0), bsp),
+    "star, nobody a straggler": (lambda n: Star(straggler_frac=1e9, phi=300.0, warmup_iters=0), bsp),
     "naive coding": (lambda n: GradientCoding(scheme="naive", s=0), bsp),
     "cyclic coding, s=0": (lambda n: GradientCoding(scheme="cyclic", s=0), bsp),
     "heter-aware coding, s=0": (lambda n: GradientCoding(scheme="heter_aware", s=0), bsp),

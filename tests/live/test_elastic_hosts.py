@@ -159,6 +159,7 @@ def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -
     orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
     run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
     run.await_events("Lost")
+    run.await_notes("Updated", 3)
     run.await_progress(30)
     run.interrupt()
     seen = [{use["node"]: use for use in event["nodes"]} for event in run.events("Observed")]
@@ -167,6 +168,17 @@ def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -
     assert all(nodes["host:2"]["cpu_cores"] == nodes["worker:2"]["cpu_cores"] for nodes in with_it)
     assert with_it[0]["worker:2"]["limit_cores"] == pytest.approx(0.4)
     assert "worker:2" not in seen[-1]
+    last_s = run.events("Observed")[-1]["t"]
+    updated = [line for line in run.lines() if line.get("note", {}).get("type") == "Updated" and line["t"] <= last_s]
+    worked_s = sum(
+        use.get("busy_frac", 0.0) * event["period_s"]
+        for event in run.events("Observed")
+        for use in event["nodes"]
+        if use["node"] == "server:0"
+    )
+    assert worked_s > sum(line["note"]["busy_s"] for line in updated if line["note"]["server"] == 0) > 0, (
+        "it receives and sends, too"
+    )
     assert problems(run.lines()) == []
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,14 @@ from strategies.modes.choice import MODES, Choice, static_sizes
 from strategies.modes.times import ModeTimes
 from strategies.protocol import Apply, Wake
 from strategies.star import Star
+from tests.support.cli import run_cli
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
 FOUR = (1.0, 1.0, 1.0, 4.0)
+QUIET = "workload.target=null eval_every_s=null checkpoint_every_s=null draw=false view=none"
 DATA = st.sampled_from(["dynamic", "even"])
 
 
@@ -185,6 +189,16 @@ def test_a_decision_in_the_middle_of_a_round_waits_for_its_update() -> None:
     assert applied[2] == (6.25, 3)
 
 
+def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section IV-C, PGNS: the noise scale is measured while the job trains, and every decision needs it."""
+    measuring, waiting = eager(phi=None), eager(phi=None)
+    monkeypatch.setattr(waiting.parts.detectors["noise"], "phi_of", lambda batch_samples: None)
+    assert measuring.measures
+    assert not eager().measures
+    assert len(sizes(run_of(measuring))) > 1
+    assert sizes(run_of(waiting)) == {4}
+
+
 def test_fixed_durations_tag_later() -> None:
     """Section V-C, /SP: a straggler is known after 5 s of slowness, here from its iteration that ends at 12 s."""
     run = run_of(eager(predictor="fixed_duration"))
@@ -223,6 +237,18 @@ def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, data: str) ->
     """Section IV-A: event for event, with restarted workers, failed Computes and restored parameters."""
     one = rough(eager(straggler_frac=1e9, data=data), seed, num_workers)
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
+
+
+def test_without_stragglers_it_trains_the_same_parameters_as_bsp(tmp_path: Path) -> None:
+    """Section IV-A, with real gradients on the virtual clock: to the last bit."""
+    hashes = []
+    for name in ("bsp", "star_h"):
+        words = f"runtime=virtual workload=digits workload.epochs=1 straggler=none strategy={name} {QUIET}".split()
+        done = run_cli(*words, f"hydra.run.dir={tmp_path}/{name}")
+        assert done.exit_code == 0, done.err
+        last = (tmp_path / name / "events.jsonl").read_text().splitlines()[-1]
+        hashes.append(json.loads(last)["note"]["parameters_sha256"])
+    assert hashes[0] == hashes[1]
 
 
 def test_with_stragglers_it_is_not() -> None:

@@ -72,7 +72,7 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.allotter: Allotter
-        self.served: Callable[[int, float], None] = lambda server, busy_s: None
+        self.served: Callable[[int, float], None] = lambda server, worked_s: None
         self._layout_version = 0
         """Of the nodes that have places."""
         self._final_ticket: int | None = None
@@ -118,7 +118,7 @@ class LiveSession:
             case Actuated():
                 self.injector.answered(message)
             case Busy():
-                self.served(identity.id, message.busy_s)
+                self.served(identity.id, message.worked_s)
             case Paced():
                 self.allotter.paced(identity.key, message)
         if (given := input_of(identity.id, message)) is not None:

@@ -45,10 +45,10 @@ class Sampler:
         self._busy_s: dict[str, float] = {}
         self._at_s: float | None = None
 
-    def served(self, server: int, busy_s: float) -> None:
+    def served(self, server: int, worked_s: float) -> None:
         """Keep a server's report of its work."""
         name = str(NodeId.server(server))
-        self._busy_s[name] = self._busy_s.get(name, 0.0) + busy_s
+        self._busy_s[name] = self._busy_s.get(name, 0.0) + worked_s
 
     def sample(self, now: float, pids: Iterable[tuple[str, int]]) -> tuple[float, tuple[NodeUse, ...]]:
         """(seconds since the last sample, use of every task and host since then); the first only starts to count.

@@ -57,7 +57,7 @@ class Server:
         self.links: dict[tuple[str, int], DataLink] = {}
         self.unauthenticated: dict[DataLink, None] = {}
         self.fenced: dict[tuple[str, int], int] = {}
-        self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+        self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
         self.running = True
         place = spec.place(identity.role, identity.id)
         listener, address = listen(spec.transport, place.address, place.port)
@@ -84,8 +84,11 @@ class Server:
         self.send(TaskReady(num_parameters=self.num_parameters, address=self.address, side=self.side))
         report_at = time.monotonic() + REPORT_EVERY_S
         while self.running:
-            for key, events in self.selector.select(REPORT_EVERY_S):
+            ready = self.selector.select(REPORT_EVERY_S)
+            begun = time.perf_counter()
+            for key, events in ready:
                 self._serve(key.data, events)
+            self.worked_s += time.perf_counter() - begun
             if time.monotonic() >= report_at:
                 report_at = time.monotonic() + REPORT_EVERY_S
                 self._periodic()
@@ -208,9 +211,15 @@ class Server:
             self._hang_up(stranger)
         if self.updates:
             self.send(
-                Busy(version=self.store.version, updates=self.updates, busy_s=self.busy_s, injected_s=self.injected_s)
+                Busy(
+                    version=self.store.version,
+                    updates=self.updates,
+                    busy_s=self.busy_s,
+                    worked_s=self.worked_s,
+                    injected_s=self.injected_s,
+                )
             )
-            self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+            self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
 
     # ---- data links --------------------------------------------------------------------------------------------------
 

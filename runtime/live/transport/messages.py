@@ -333,6 +333,8 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
     version: int
     updates: int
     busy_s: float
+    worked_s: float
+    """All of its work: ``busy_s``, and what it received and sent, waiting for the processor included."""
     injected_s: float
 
 

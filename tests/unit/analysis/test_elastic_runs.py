@@ -145,6 +145,7 @@ def test_measures(run: Run) -> None:
     expected = {
         "steps_per_s_first": 1.0,
         "steps_per_s_last": 2.0,
+        "steps_per_s_settled": 2.0,
         "speed_up_frac": 1.0,
         "workers_last": 2.0,
         "servers_last": 2.0,

@@ -133,7 +133,7 @@ def test_a_record_without_room_is_no_fault_of_who_spoke() -> None:
 
 def test_a_message_that_is_for_others_to_say_ends_it_too() -> None:
     with a_line() as line:
-        line.bad.sendall(encode(Busy(version=1, updates=1, busy_s=1.0, injected_s=0.0)))
+        line.bad.sendall(encode(Busy(version=1, updates=1, busy_s=1.0, worked_s=1.0, injected_s=0.0)))
         line.turn_while_it_stands()
         assert line.ear.gone == [(BAD, "it sent Busy, which is not for the worker to say")]
 

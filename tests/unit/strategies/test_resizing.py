@@ -63,7 +63,7 @@ def test_who_is_denied_other_cores_stays_with_those_of_before(node: str) -> None
     assert made.then(denied) == []
     assert fleet.present() == dict.fromkeys(fleet.present(), GIVEN)
     assert len(fleet.present()) == 3
-    assert (made.busy, made.settled, made.switch.phase) == (True, None, "training")
+    assert (made.busy, made.settled, made.servers.switch.phase) == (True, None, "training")
 
 
 def test_the_old_worker_leaves_when_its_replacement_has_joined() -> None:
@@ -79,6 +79,16 @@ def test_the_last_ones_are_of_low_priority() -> None:
     made, _ = resizing()
     launches = made.begin(1.0, [AddWorkers(count=3, cores=2, memory_bytes=10**9, low_priority=1)])
     assert [one.priority for one in launches if isinstance(one, Launch)] == ["normal", "normal", "low"]
+
+
+def test_a_server_that_is_denied_other_cores_is_there_nevertheless() -> None:
+    """On a host that has no room for the cores of the start; a server that was launched does not come."""
+    made, _ = resizing(num_servers=2)
+    made.then(Denied(t=0.0, node="server:0", reason="cpu_cores=2: host:0 has only 1 left"))
+    launches = made.begin(1.0, [Replace(node=NodeId.server(1), cores=4, memory_bytes=10**9)])
+    assert [one.node for one in launches if isinstance(one, Launch)] == ["server:2"]
+    made.then(Denied(t=2.0, node="server:2", reason="no"))
+    assert (made.busy, made.settled) == (False, False)
 
 
 def test_who_replaces_a_server_gets_its_place_in_the_vector() -> None:

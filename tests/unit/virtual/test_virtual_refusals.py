@@ -43,6 +43,12 @@ FILES = {
 """Lines name them by ``@``."""
 
 MODELS = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+FAST_HOST = (
+    "cluster.costs=local_tcp cluster.hosts.overrides={0:{device:{base_s:1.0}}} "
+    "cluster.hosts.placement=[[worker:0,worker:1,worker:2,worker:3],[server:0,server:1]]"
+)
+"""Only the host of the workers has a device."""
+
 BAD_LINES = [
     ("costs=ideal", "costs=ideal: no such setting"),
     (
@@ -104,6 +110,14 @@ BAD_LINES = [
     (
         f"{HOSTS} cluster.hosts.device={{base_s:0.0}}",
         "cluster.hosts.device: an iteration must take some time, or the clock would not advance; set base_s",
+    ),
+    (
+        f"{HOSTS} {FAST_HOST} straggler=elastic straggler.leaves_per_hour=720",  # where a newcomer could go
+        "cluster.device=null: the cost model local_tcp does not say how long computing takes",
+    ),
+    (
+        f"{HOSTS} {FAST_HOST} straggler=elastic straggler.leaves_per_hour=720",
+        "cluster.device=null: the cost model local_tcp does not say how long computing takes",
     ),
     # what would show no effect
     (
@@ -168,6 +182,7 @@ GOOD_LINES = [
     f"{VIRTUAL} straggler=cpu_throttle straggler.targets=[server:0]",
     f"-m {VIRTUAL} straggler=pause,kill",
     HOSTS,
+    f"{HOSTS} {FAST_HOST} straggler=none",
     f"{HOSTS} cluster.num_workers=1 topology.num_servers=1 cluster.hosts.placement=[[worker:0,server:0]]",
     f"{HOSTS} cluster.hosts.overrides={{3:{{cpu_cores:2.0,link_mbps:100}}}}",
     f"{HOSTS} cluster.hosts.link_mbps=null cluster.hosts.cpu_cores=null cluster.hosts.count=1",

@@ -1,0 +1,46 @@
+"""A strategy that predicts by received resources is refused where iterations sleep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import run_cli
+
+JOB = (
+    "runtime=virtual",
+    "strategy=star_h",
+    "straggler=none",
+    "backend=none",
+    "workload.target=null",
+    "workload.epochs=1",
+    "eval_every_s=null",
+    "checkpoint_every_s=null",
+    "draw=false",
+    "view=none",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("strategy.predictor=star",), "cluster.device"),
+        (
+            ("strategy.predictor=star", "cluster=hosts", "cluster.hosts.device={base_s:0.02,per_sample_s:0.001}"),
+            "cluster.hosts.device",
+        ),
+    ],
+    ids=["all", "hosts"],
+)
+def test_sleeping_devices_show_no_resources(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
+    done = run_cli(*JOB, *words, f"hydra.run.dir={tmp_path}")
+    assert done.exit_code != 0
+    assert f"{named}: paces iterations by sleeping, and strategy=star_h predicts" in done.err
+
+
+@pytest.mark.parametrize("words", [("strategy.predictor=ema",), ("strategy.predictor=star", "cluster=hosts")])
+def test_others_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    """By times, or on hosts whose tasks really compute."""
+    done = run_cli(*JOB, *words, f"hydra.run.dir={tmp_path}")
+    assert done.exit_code == 0, done.err
