@@ -49,6 +49,8 @@ class Wanderer(Strategy):
     most_servers: int = 5
     often: float = 0.15
     """Probability that an arrival is answered with a wish."""
+    most_wishes: int | None = None
+    """After so many there are no more; None: no limit."""
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed}/wanderer")
@@ -68,7 +70,13 @@ class Wanderer(Strategy):
             self.told[event.cause] += 1
         commands = list(self.answer(event))
         commands += [self.compute(worker) for worker in sorted(self.idle)]
-        if isinstance(event, Arrived) and self.random.random() < self.often and (wish := self.wish()) is not None:
+        calm = self.most_wishes is not None and self.counts.total() >= self.most_wishes
+        if (
+            not calm
+            and isinstance(event, Arrived)
+            and self.random.random() < self.often
+            and (wish := self.wish()) is not None
+        ):
             self.counts[type(wish).__name__] += 1
             commands.append(wish)
         return commands
