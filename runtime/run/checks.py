@@ -21,7 +21,7 @@ from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import Config
 from runtime.containment import is_linux
-from runtime.core.scheduling import Scheduler
+from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
 from runtime.run.measuring import check_measuring
 from runtime.run.pacing import check_pacing
@@ -81,6 +81,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_port(config.runtime.get("port"))
     check_fits(config, task, runtime, backend, strategy.validation_samples)
     check_commands(strategy, runtime, config)
+    check_scheduler(strategy, scheduler, config)
     plan = make_plan(pattern, runtime, config)
     around = RunContext(
         num_servers=config.topology.num_servers,
@@ -243,6 +244,20 @@ def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None
         unable = can.get(command, f"runtime={config.names.runtime}: does not know it")
         if unable is not None:
             raise ConfigError(f"{unable} (strategy={config.names.strategy} needs {command})")
+
+
+def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) -> None:
+    """Check that the scheduler grants the nodes of the start what the strategy allocates to them."""
+    counts = {"worker": config.num_workers, "server": config.topology.num_servers}
+    each = {role: strategy.start_cores.get(role, 0.0) for role in counts}
+    cores = sum(counts[role] * each[role] for role in counts)
+    denied = scheduler.refuses(Request(cpu_cores=cores, priority="normal", in_use_cores=0.0)) if cores else None
+    if denied is not None:
+        told = ", ".join(f"{each[role]:g} to every {role} ({counts[role]})" for role in counts)
+        raise ConfigError(
+            f"scheduler: denies the nodes of the start ({denied}); strategy={config.names.strategy} gives cores from "
+            f"the beginning, {told}: allow more, or start with fewer nodes or fewer cores"
+        )
 
 
 def shape_of(config: Config, runtime: Runtime) -> ClusterShape:

@@ -92,6 +92,8 @@ class Composition(Strategy):
         self.measures = any(getattr(part, "measures", False) for part in everything)
         self.reads_received = any(getattr(part, "reads_received", False) for part in everything)
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
+        for part in everything:
+            self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         if parts.gate.rounds and not self.watches_servers:
             self.topologies = frozenset({"ps", "allreduce"})
         if parts.screen is not None:

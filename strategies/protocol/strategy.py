@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -63,6 +63,9 @@ class Strategy(Protocol):
 
     validation_samples: int = 0
     """Training samples that are held out for the reference gradient of ``Score``, and never trained on."""
+
+    start_cores: Mapping[str, float] = {}
+    """Cores that it allocates to every ``worker`` and every ``server`` at the start; those not named get no limit."""
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Return the commands that answer ``event``."""

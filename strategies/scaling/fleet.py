@@ -46,6 +46,8 @@ class Fleet:
         """Hosts of nodes, where there are any."""
         self._next: dict[str, int] = {}
         self._present: dict[NodeId, Given] | None = None
+        self._before: dict[NodeId, Given] = {}
+        """What nodes had before they were given other cores; a denial follows at once."""
 
     def start(self, started: Started) -> None:
         """The nodes with which the job begins."""
@@ -56,6 +58,7 @@ class Fleet:
         self.places = {NodeId.parse(node): place for node, place in started.places.items()}
         self._next = {"worker": max(started.workers, default=-1) + 1, "server": len(servers)}
         self._present = None
+        self._before = {}
 
     def observe_event(self, event: AnyEvent) -> None:
         """Who has come and who has left."""
@@ -76,8 +79,16 @@ class Fleet:
                 self.leave(NodeId.worker(number))
             case ServerLost(server=number, holding=False):
                 self.leave(NodeId.server(number))
-            case Denied(node=name) if (node := NodeId.parse(name)) not in self.here:
-                self.leave(node)
+            case Denied(node=name):
+                self._denied(NodeId.parse(name))
+
+    def _denied(self, node: NodeId) -> None:
+        """Who is not here does not come; who is stays, with the cores of before."""
+        if node not in self.here:
+            self.leave(node)
+        elif node in self._before:
+            self.given[node] = self._before.pop(node)
+            self._present = None
 
     def _come(self, node: NodeId, place: str | None) -> None:
         """An operator's newcomer is taken to have what all have at the start."""
@@ -89,12 +100,14 @@ class Fleet:
         self._present = None
 
     def reallocate(self, node: NodeId, cores: int) -> None:
-        """A node has so many cores from now on."""
+        """A node has so many cores from now on, unless that is denied."""
+        self._before[node] = self.given[node]
         self.given[node] = Given(cores=cores, memory_bytes=self.given[node].memory_bytes)
         self._present = None
 
     def leave(self, node: NodeId) -> None:
         """A node is gone for good, or does not come."""
+        self._before.pop(node, None)
         self.given.pop(node, None)
         self.here.discard(node)
         self._present = None

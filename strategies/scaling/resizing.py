@@ -155,12 +155,13 @@ class Resizing:
         return self.servers.ended(event.t, worker)
 
     def _denied(self, t: float, node: NodeId) -> list[AnyCommand]:
-        """Who was to be retired and must stay computes again."""
+        """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
         if node.role == "server":
             return self.servers.denied(t, node)
         self._withheld |= self._leaving & {node.number}
         self._leaving.discard(node.number)
-        self.workers.gone(node)
+        if node not in self.fleet.here:
+            self.workers.gone(node)
         return []
 
     def _look(self) -> list[AnyCommand]:

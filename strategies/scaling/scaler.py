@@ -78,6 +78,9 @@ class Scaler:
     ) -> None:
         self.planner, self.fleet = planner, fleet
         self.resizing = Resizing(fleet, seamless, launch_s, drain_s)
+        self.start_cores = {
+            role: fleet.real_cores(given.cores) for role, given in (("worker", fleet.worker), ("server", fleet.server))
+        }
 
     def start(self, started: Started) -> None:
         """Reset: the fleet is that of the start, and nothing is under way."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strategies.protocol import Denied, Joined, Launch, NodeId, Repartition, Retire, ServerJoined, Started, Woke
 from strategies.scaling.brain.changes import AddWorkers, Replace
 from strategies.scaling.brain.usage import Given
@@ -48,6 +50,20 @@ def test_who_takes_too_long_is_not_waited_for() -> None:
     assert made.busy
     made.then(Woke(t=11.5, tag="other"))
     assert (made.busy, made.settled) == (False, False)
+
+
+@pytest.mark.parametrize("node", ["worker:0", "server:0"])
+def test_who_is_denied_other_cores_stays_with_those_of_before(node: str) -> None:
+    """A quota denies the cores of the start, too, as of the only server, which is not lost by that."""
+    made, fleet = resizing()
+    made.begin(1.0, [TWO])
+    fleet.reallocate(NodeId.parse(node), 8)
+    denied = Denied(t=2.0, node=node, reason="8 cores asked, 4 in use, cores_total=4")
+    fleet.observe_event(denied)
+    assert made.then(denied) == []
+    assert fleet.present() == dict.fromkeys(fleet.present(), GIVEN)
+    assert len(fleet.present()) == 3
+    assert (made.busy, made.settled, made.servers.switch.phase) == (True, None, "training")
 
 
 def test_the_old_worker_leaves_when_its_replacement_has_joined() -> None:
