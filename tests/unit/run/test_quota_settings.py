@@ -83,8 +83,8 @@ def refused(*words: str) -> str:
         (
             ["scheduler.cores_total=15"],
             "scheduler: denies the nodes of the start (16 cores asked, 0 in use, cores_total=15); strategy=dlrover "
-            "gives cores from the beginning, 8 to every worker (1), 8 to every server (1): allow more, or start with fewer "
-            "nodes or fewer cores",
+            "gives cores from the beginning, 8 to every worker (1), 8 to every server (1): allow more, or start with "
+            "fewer nodes or fewer cores",
         ),
         (
             ["strategy.cores_total=15"],
