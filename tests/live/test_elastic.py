@@ -102,7 +102,7 @@ def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start:
 
 def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     """Momentum moves with its part; afterwards servers die and read what others have stored."""
-    task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=2")
+    task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
     moved = start("moved", *task, "checkpoint_every_s=null", steps(*GROW, "divide 2", *SHRINK), env=ALLOW).finish()
     assert holders(moved) == [[0, 1, 2, 3], [0, 1], [0]]

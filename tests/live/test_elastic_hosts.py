@@ -62,8 +62,9 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latenc
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
-    task = (*DIGITS, *CONF, *SMALL, "workload.epochs=2")
+    task = (*DIGITS, *CONF, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
     moving = ("wait 5", "servers 3", "divide 3", "wait 8", *SHRINK)
     elsewhere = (*HOSTS, *PACED, "checkpoint_every_s=null")
