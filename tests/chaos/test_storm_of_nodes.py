@@ -57,7 +57,10 @@ def rage(run: Run, until: int, seed: int) -> Counter[str]:
     ("failover", "wishes"), [("checkpoint", 36), pytest.param("shards", 160, marks=pytest.mark.long)]
 )
 @pytest.mark.timeout(240)
-def test_every_sample_is_used_once_whatever_is_asked_for(start: Start, failover: str, wishes: int) -> None:
+def test_every_sample_is_used_once_whatever_is_asked_for(
+    start: Start, failover: str, wishes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")  # for the replay, in this process
     run = start("run", *ENDLESS, *WANDERING, f"failover={failover}", f"strategy.most_wishes={wishes}", env=ALLOW)
     run.await_training(5)
     begun_s = time.monotonic()
