@@ -11,11 +11,9 @@ from predictors.checks import check_number
 from predictors.ema import Ema
 from predictors.last_value import LastValue
 from predictors.narx import Narx
-from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations
+from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
 
 SPEED_PREDICTORS = ("narx", "arx", "ema", "last")
-ROUNDING = 1e-9
-"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit, which tags nobody."""
 
 
 def speed_predictor(name: str, ema_alpha: float = 0.2) -> SpeedPredictor:
@@ -80,5 +78,4 @@ class BySpeed:
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers whose predicted time exceeds the tolerance."""
-        bound = self.tolerance_frac + ROUNDING
-        return frozenset(worker for worker, frac in deviations(self.seconds()).items() if frac > bound)
+        return exceeding(deviations(self.seconds()), self.tolerance_frac)

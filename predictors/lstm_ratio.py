@@ -8,10 +8,9 @@ from typing import final
 
 import numpy as np
 
-from predictors.by_speed import ROUNDING
 from predictors.checks import check_number, check_whole
 from predictors.lstm import load_lstm
-from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations
+from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
 
 
 @final
@@ -82,7 +81,7 @@ class LstmRatio:
             self._next.update(zip(ready, map(float, ahead), strict=True))
         if len(self._history) < 2:
             return frozenset()
-        return frozenset(worker for worker, frac in self._next.items() if frac > self.tolerance_frac + ROUNDING)
+        return exceeding(self._next, self.tolerance_frac)
 
     def _table(self, worker: int) -> list[float]:
         own = self._history[worker]

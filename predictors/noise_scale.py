@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 from predictors.checks import check_number
 
@@ -64,28 +64,6 @@ def differenced_terms(samples: tuple[int, int], sqr_norms: tuple[float, float], 
     """
     batch = sum(samples)
     return noise_terms(samples, sqr_norms, (sum(sqr_norms) + 2.0 * product) / batch**2)
-
-
-class NoiseSource(Protocol):
-    """Whatever knows the noise scale at present."""
-
-    def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
-        """(phi in samples for gradients of so many samples, its age in updates); None: nothing is known yet."""
-        ...
-
-
-@final
-@dataclass(kw_only=True)
-class FixedNoise:
-    """A noise scale that was given and never changes."""
-
-    phi: float
-
-    def __post_init__(self) -> None:
-        check_number("phi", self.phi, above=0.0)
-
-    def phi_of(self, batch_samples: float) -> tuple[float, float]:
-        return self.phi, 0.0
 
 
 @final
@@ -153,5 +131,6 @@ class OnlineNoise:
         return NoiseTerms(self._sqr / self._weight, self._var / self._weight) if self._weight else None
 
     def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
+        """(phi in samples, its age in updates); None before the first estimate."""
         terms = self.terms
         return None if terms is None else (terms.phi, float(self._now - self._version))

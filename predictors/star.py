@@ -9,13 +9,12 @@ from typing import final
 
 import numpy as np
 
-from predictors.by_speed import ROUNDING
 from predictors.checks import check_number, check_whole
 from predictors.iteration_time import inputs_of, plausible
 from predictors.lstm import load_lstm
 from predictors.received import RESOURCES, Received, forecast
 from predictors.regressors import regressor
-from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations
+from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
 
 ROWS = 1000
 """Iterations of all workers that the regressor learns from: the last so many."""
@@ -106,8 +105,7 @@ class Star:
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers whose predicted time exceeds the tolerance."""
-        bound = self.tolerance_frac + ROUNDING
-        return frozenset(worker for worker, frac in deviations(self.seconds()).items() if frac > bound)
+        return exceeding(deviations(self.seconds()), self.tolerance_frac)
 
     def _fit(self) -> None:
         samples, cpu_frac, bytes_per_s, seconds = np.array(self._rows).T

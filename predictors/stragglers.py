@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
 from typing import NamedTuple, Protocol, runtime_checkable
 
 STRAGGLER_FRAC = 0.2
 """STAR, section III: a straggler takes more than 20 % longer than the fastest worker."""
+ROUNDING = 1e-9
+"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit, which tags nobody."""
 
 
 class Observation(NamedTuple):
@@ -72,3 +75,9 @@ def deviations(seconds: dict[int, float]) -> dict[int, float]:
         return {}
     fastest_s = min(seconds.values())
     return {worker: (each_s - fastest_s) / fastest_s for worker, each_s in seconds.items()}
+
+
+def exceeding(deviation_fracs: Mapping[int, float], tolerance_frac: float) -> frozenset[int]:
+    """The workers whose deviation exceeds the tolerance by more than rounding."""
+    bound = tolerance_frac + ROUNDING
+    return frozenset(worker for worker, frac in deviation_fracs.items() if frac > bound)

@@ -23,7 +23,7 @@ class NoiseMeter:
 
     STAR's PGNS (section IV-C), by the estimator of AdaptDL. An update can be used if it is the mean over two or more
     gradients of the same version, whose norms workers have reported: rounds, groups, not asynchronous updates. Between
-    measurements the last phi stands, with its age (``phi_of``, :class:`predictors.noise_scale.NoiseSource`).
+    measurements the last phi stands, with its age (:class:`strategies.monitoring.base.MeasuresNoise`).
 
     Attributes:
         every_updates: updates from one measurement to the next; between them nothing is measured.

@@ -9,17 +9,14 @@ from statistics import fmean, median
 from typing import Any, final
 
 from predictors import Observation, StragglerPredictor, straggler_predictor
+from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
 from predictors.registry import OF_RESOURCES, settings_of
-from predictors.stragglers import STRAGGLER_FRAC, PredictsAhead, PredictsTimes, deviations
+from predictors.stragglers import STRAGGLER_FRAC, PredictsAhead, PredictsTimes, deviations, exceeding
 from strategies.checks import check_number, check_whole
 from strategies.monitoring.base import Outlook
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
-
-LEAST_FACTOR, MOST_FACTOR = 0.2, 5.0
-"""Predictions are held within these multiples of the worker's median: a fit may extrapolate wildly."""
-ROUNDING = 1e-9
 
 
 @final
@@ -150,7 +147,9 @@ class PredictedTimes:
         if len(ahead_s) < 2:
             return None
         slow = {
-            worker for index in range(length) for worker in self._slow({w: own[index] for w, own in ahead_s.items()})
+            worker
+            for index in range(length)
+            for worker in exceeding(deviations({one: own[index] for one, own in ahead_s.items()}), self.straggler_frac)
         }
         if not isinstance(self._of, PredictsAhead | PredictsTimes):
             slow = (slow - set(known)) | (self._of.tags(t) & set(known))
@@ -158,10 +157,6 @@ class PredictedTimes:
         self._predicted_s = times_s
         usual_s = median(times_s.values())
         return Outlook(tuple(times_s.get(worker, usual_s) for worker in workers), frozenset(slow))
-
-    def _slow(self, seconds: dict[int, float]) -> set[int]:
-        bound = self.straggler_frac + ROUNDING
-        return {worker for worker, frac in deviations(seconds).items() if frac > bound}
 
     def _later_s(self, lead_s: float) -> Mapping[int, Sequence[float]]:
         """Seconds of the iterations of the horizon, which begins ``lead_s`` later; one where all are the same."""
@@ -173,4 +168,4 @@ class PredictedTimes:
 
     def _held(self, worker: int, seconds: Sequence[float]) -> list[float]:
         usual_s = self._recent.median_s[worker]
-        return [min(max(time_s, LEAST_FACTOR * usual_s), MOST_FACTOR * usual_s) for time_s in seconds]
+        return [min(max(time_s, LEAST_FRAC * usual_s), MOST_FRAC * usual_s) for time_s in seconds]

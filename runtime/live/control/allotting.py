@@ -1,8 +1,8 @@
 """What the nodes of a live job may use: cores, memory, and the rate at which they send.
 
 Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit), memory by control groups,
-the rate by the node's own sockets.
-A node keeps what it was given through all its incarnations. Every limit is read back, and noted (``Enforced``).
+the rate by the node's own sockets. A node keeps what it was given through all its incarnations. Every limit is read
+back, and noted (``Enforced``).
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ class Allotter:
 
     def keep(self, nodes: Collection[NodeId]) -> None:
         """All others have left for good."""
-        names = {str(node) for node in nodes}
-        self.machines.dismiss_all_but(names)
+        self.machines.dismiss_all_but({str(node) for node in nodes})
 
     def allocate(self, node: NodeId, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on; None: unlimited. A limit that cannot be set ends the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictors.noise_scale import FixedNoise, NoiseTerms, OnlineNoise, differenced_terms, noise_terms
+from predictors.noise_scale import NoiseTerms, OnlineNoise, differenced_terms, noise_terms
 
 MEANS = np.array([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
 
@@ -101,13 +101,6 @@ def test_what_is_not_finite_is_skipped() -> None:
     noise.update(1, 1, NoiseTerms(float("nan"), 1.0))
     noise.update(1, 1, NoiseTerms(1.0, float("inf")))
     assert (noise.terms, noise.skipped) == (None, 2)
-
-
-def test_a_number_is_a_source_too() -> None:
-    assert FixedNoise(phi=300.0).phi_of(128) == (300.0, 0.0)
-    for phi in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match=r"phi="):
-            FixedNoise(phi=phi)
 
 
 @pytest.mark.parametrize("settings", [{"smoothing": 1.0}, {"smoothing": 0.0}, {"batch_samples": 0.0}])

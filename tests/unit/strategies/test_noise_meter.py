@@ -10,6 +10,7 @@ from strategies.composed import Composed
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate, EachGate
 from strategies.gates.base import Gate
+from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
 from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Restored, Started, Timings
 from tests.contract.scenarios import make_job
@@ -127,3 +128,11 @@ def test_a_detector_that_measures_needs_nobody_who_looks_at_it() -> None:
 def test_settings_are_refused_by_name(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         NoiseMeter(**settings)
+
+
+def test_a_number_is_a_source_too() -> None:
+    assert FixedNoise(phi=300.0).phi_of(128) == (300.0, 0.0)
+    assert FixedNoise(phi=0.0).phi_of(128) == (0.0, 0.0), "no noise: every update makes the same progress"
+    for phi in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match=r"phi="):
+            FixedNoise(phi=phi)
