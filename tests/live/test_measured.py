@@ -12,26 +12,12 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from tests.support.invariants import problems, replay, strategy_of
 from tests.support.leaks import Start
+from tests.support.measuring import noisy
 from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
-NOISY = """
-_target_: strategies.composed.Composed
-gate:
-  _target_: strategies.gates.AllGate
-detectors:
-  noise:
-    _target_: strategies.monitoring.noise.NoiseMeter
-    every_updates: {every}
-"""
 PACED = ("cluster.device={base_s: 0.01}", "topology.num_servers=3")
-
-
-def noisy(folder: Path, every: int = 2) -> tuple[str, ...]:
-    (folder / "strategy").mkdir()
-    (folder / "strategy" / "noisy.yaml").write_text(NOISY.format(every=every))
-    return "--config-dir", str(folder), "strategy=noisy"
 
 
 def norms(run: Run) -> list[tuple[int, float]]:

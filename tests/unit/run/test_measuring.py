@@ -7,24 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import run_cli
-
-NOISY = """
-_target_: strategies.composed.Composed
-gate:
-  _target_: strategies.gates.AllGate
-detectors:
-  noise:
-    _target_: strategies.monitoring.noise.NoiseMeter
-    every_updates: 2
-"""
+from tests.support.measuring import noisy
 
 
 @pytest.fixture
-def noisy(tmp_path: Path) -> list[str]:
+def chosen(tmp_path: Path) -> list[str]:
     """Words that choose a strategy which measures every other update."""
-    (tmp_path / "strategy").mkdir()
-    (tmp_path / "strategy" / "noisy.yaml").write_text(NOISY)
-    return ["--config-dir", str(tmp_path), "strategy=noisy", "straggler=none", "view=none", "draw=false"]
+    return [*noisy(tmp_path), "straggler=none", "view=none", "draw=false"]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +28,8 @@ def noisy(tmp_path: Path) -> list[str]:
         ("runtime=virtual backend=none workload.target=null", "backend=none: computes no gradients"),
     ],
 )
-def test_refused_in_one_line(line: str, reason: str, noisy: list[str], tmp_path: Path) -> None:
-    done = run_cli(*noisy, *line.split(), f"hydra.run.dir={tmp_path}/run")
+def test_refused_in_one_line(line: str, reason: str, chosen: list[str], tmp_path: Path) -> None:
+    done = run_cli(*chosen, *line.split(), f"hydra.run.dir={tmp_path}/run")
     assert (done.exit_code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err.startswith(f"run.py: {reason}")
     assert "strategy=noisy measures the gradient noise scale" in done.err
@@ -48,10 +37,10 @@ def test_refused_in_one_line(line: str, reason: str, noisy: list[str], tmp_path:
 
 @pytest.mark.parametrize("topology", ["ps", "allreduce"])
 def test_elsewhere_it_hears_of_every_update_that_it_asked_about(
-    topology: str, noisy: list[str], tmp_path: Path
+    topology: str, chosen: list[str], tmp_path: Path
 ) -> None:
     words = (f"topology={topology}", "runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=2")
-    done = run_cli(*noisy, *words, f"hydra.run.dir={tmp_path}/run")
+    done = run_cli(*chosen, *words, f"hydra.run.dir={tmp_path}/run")
     assert done.exit_code == 0, done.err
     lines = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
     assert sum('"type":"Measured"' in line for line in lines) >= sum('"measure":true' in line for line in lines) - 1 > 2
