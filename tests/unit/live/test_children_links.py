@@ -23,7 +23,7 @@ CHILD = Identity("child", 3, 1, 0)
 
 
 def nothing() -> None:
-    """Nobody interrupts."""
+    """A wait that nobody interrupts."""
 
 
 class Parent:
