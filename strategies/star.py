@@ -93,6 +93,7 @@ class Star(Composition):
             history_iters=self.history_iters,
             horizon_iters=self.horizon_iters,
             warmup_iters=self.warmup_iters,
+            with_links=self.topology == "ps",
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
@@ -122,7 +123,6 @@ class Star(Composition):
                 raise ValueError(f"{name}={value}: is for the modes of topology=ps; leave it out for a ring")
         schedule = RingChooser(
             waits_s=self.waits_s,
-            straggler_frac=self.straggler_frac,
             predict_every_iters=self.predict_every_iters,
             redecide_iters=self.redecide_iters,
             min_gain_frac=self.min_gain_frac,
