@@ -223,6 +223,14 @@ def scores(run: Run) -> pd.DataFrame:
     return targets.scores(run.tables.evaluations, str(run.job["metric"]))
 
 
+def target_s(run: Run) -> float:
+    """Time to accuracy: until the metric reaches the job's own ``target``; infinite if it never does."""
+    job = run.job
+    if job.get("target") is None:
+        return nan
+    return targets.tta_s(scores(run), float(job["target"]), bool(job["higher_is_better"]))
+
+
 def converged_metric(run: Run) -> float:
     """The value that the metric converged to (:func:`analysis.measures.targets.settled`)."""
     return targets.settled(scores(run))
@@ -255,6 +263,7 @@ MEASURES: dict[str, Measure] = {
     "restarts": restarts,
     "decide_frac": decide_frac,
     "solve_s": solve_s,
+    "target_s": target_s,
     "slowest_bpt_ratio": slowest_bpt_ratio,
     "final_metric": final_metric,
     "update_s": update_s,
