@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES
-from analysis.measures import targets, work
+from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
 from analysis.records.schema import Woke
@@ -263,6 +263,10 @@ MEASURES: dict[str, Measure] = {
     "restarts": restarts,
     "decide_frac": decide_frac,
     "solve_s": solve_s,
+    "decide_s": deciding.decide_s,
+    "scoring_s": deciding.scoring_s,
+    "decision_s": deciding.decision_s,
+    "paused_s": deciding.paused_s,
     "target_s": target_s,
     "slowest_bpt_ratio": slowest_bpt_ratio,
     "final_metric": final_metric,
