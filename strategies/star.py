@@ -29,7 +29,7 @@ class Star(Composition):
 
     Source: STAR, sections IV-A to IV-C1 (STAR-H), for one job with parameter servers. Decided at ``Arrived``: after
     every ``predict_every_iters`` iterations of all workers on average their next times are predicted, and who exceeds
-    the fastest by ``straggler_frac`` is tagged. When tags or clusters change, and every ``redecide_iters`` while
+    the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and every ``redecide_iters`` while
     somebody is tagged, the time per unit of progress of every mode is computed (:mod:`strategies.modes.times`); the
     best is taken with the next update. What waits is kept. Batches stay B / N, the rate follows the share of the global
     batch. Nobody begins to compute while a decision is made (``pause``); without, it is made that much ahead (STAR-).

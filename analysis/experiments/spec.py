@@ -44,6 +44,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: bool = False
     hide: tuple[str, ...] = ()
     """Levels of ``by`` that are not plotted: references."""
+    fixed: tuple[str, ...] = ()
+    """Levels of ``by`` among which the best is the reference (``against``)."""
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -230,6 +232,9 @@ def _axes_problem(spec: Spec) -> str | None:
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
+    for level in spec.figure.fixed:
+        if level not in spec.axes[spec.figure.by]:
+            return f"figure: fixed: {level} is no level of {spec.figure.by}"
     if spec.repeats is not None and spec.repeats not in spec.axes:
         return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
     return None
