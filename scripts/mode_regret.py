@@ -65,8 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def line(path: Path, table: pd.DataFrame) -> str:
     """The sums for people, and how many decisions were right."""
-    decided = table[table["decided"]]
-    right = int((decided["mode"] == decided["best"]).sum())
+    decided = table[table["chosen"] != ""]
+    right = int((decided["chosen"] == decided["best"]).sum())
     total_s = float((table["end_s"] - table["start_s"]).sum())
     return (
         f"{path}: {table['lost_s'].sum():.3g} of {total_s:.4g} s lost by choice; "
@@ -79,7 +79,7 @@ def regret_of(path: Path, strategy: Star) -> pd.DataFrame:
     run = load_run(path)
     made = followed(path, strategy)
     oracle = Oracle(strategy, true_times(run), made)
-    return regret(stretches(made.modes, made.decisions_s, oracle.truth.edges_s, jct_s(run)), oracle.costs)
+    return regret(stretches(made.modes, made.decisions, oracle.truth.edges_s, jct_s(run)), oracle.costs)
 
 
 @dataclass
@@ -90,7 +90,8 @@ class Followed:
     batch_samples: float = 1.0
     modes: list[tuple[float, Hashable]] = field(default_factory=lambda: [(0.0, SSGD)])
     """Every mode with the time since which it was in force: after a decision from the next update on."""
-    decisions_s: list[float] = field(default_factory=list)
+    decisions: list[tuple[float, Hashable]] = field(default_factory=list)
+    """Every decision: its time, and the mode that it chose."""
     phis: list[float] = field(default_factory=list)
     """The noise scale of every decision, in samples."""
 
@@ -111,7 +112,7 @@ def followed(path: Path, strategy: Star) -> Followed:
             made.modes.append((event.t, gate.mode))  # type: ignore[attr-defined]
         if schedule.decision is not last and schedule.decision is not None:
             last = schedule.decision
-            made.decisions_s.append(event.t)
+            made.decisions.append((event.t, last.chosen))
             made.phis.append(last.phi_samples)
     return made
 
@@ -124,23 +125,25 @@ class Oracle:
     truth: TrueTimes
     made: Followed
 
-    def costs(self, t: float, mode: Hashable) -> tuple[Mapping[Hashable, float], Hashable]:
+    def costs(self, t: float, modes: Sequence[Hashable]) -> tuple[Mapping[Hashable, float], Hashable]:
         """Seconds per unit of progress by mode, and the mode to choose: SSGD without a straggler."""
         schedule, workers = self.strategy.parts.schedule, self.made.workers
         assert isinstance(schedule, ModeChooser)
-        assert isinstance(mode, Mode)
         times_s = self.truth.at(workers, t)
         clusters = cluster_by_ratio(times_s, 1 + schedule.cluster_frac)
         groups: Groups = tuple(tuple(workers[index] for index in group) for group in clusters)
-        found = schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t), mode)
-        found |= schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t), SSGD)
+        found = dict[Hashable, float]()
+        for mode in (SSGD, *modes):
+            assert isinstance(mode, Mode)
+            found |= schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t), mode)
         slow = exceeding(deviations(dict(zip(workers, times_s, strict=True))), self.strategy.straggler_frac)
-        return {**found}, next(iter(found)) if slow else SSGD
+        known = schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t))
+        return found, next(iter(known)) if slow else SSGD
 
     def phi(self, t: float) -> float:
         """The noise scale of the last decision, or of the first one before there is any."""
         known = self.made.phis or [self.strategy.phi or 0.0]
-        return known[max(0, bisect_right(self.made.decisions_s, t) - 1)]
+        return known[max(0, bisect_right(self.made.decisions, t, key=lambda made: made[0]) - 1)]
 
 
 if __name__ == "__main__":

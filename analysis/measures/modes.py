@@ -28,8 +28,8 @@ ROUNDING_S = 1e-9
 
 Setting = frozenset[tuple[str, float]]
 """Kinds and magnitudes of the windows that are open for a worker."""
-Costs = Callable[[float, Hashable], tuple[Mapping[Hashable, float], Hashable]]
-"""(time, mode in force) -> (seconds per unit of progress by mode at the true times, the mode that those ask for)."""
+Costs = Callable[[float, Sequence[Hashable]], tuple[Mapping[Hashable, float], Hashable]]
+"""(time, modes in question) -> (seconds per unit of progress by mode at the true times, the mode that is best then)."""
 
 
 def modes_over_time(run: Run) -> pd.DataFrame:
@@ -106,41 +106,47 @@ def true_times(run: Run) -> TrueTimes:
 
 
 class Stretch(NamedTuple):
-    """A time with one mode, the same windows and no decision within: ``decided`` if it begins with one."""
+    """A time with one mode in force, the same windows, and no decision within."""
 
     start_s: float
     end_s: float
     mode: Hashable
-    decided: bool
+    chosen: Hashable | None
+    """What was chosen where it begins; None: no decision."""
 
 
 def stretches(
-    modes: Sequence[tuple[float, Hashable]], decisions_s: Sequence[float], edges_s: Sequence[float], end_s: float
+    modes: Sequence[tuple[float, Hashable]],
+    decisions: Sequence[tuple[float, Hashable]],
+    edges_s: Sequence[float],
+    end_s: float,
 ) -> list[Stretch]:
-    """Cut the time until ``end_s`` at changes of the mode (time, new mode), at decisions and at edges of windows."""
-    made = set(decisions_s)
+    """Cut the time until ``end_s`` at changes of the mode (time, new mode), at decisions (likewise) and at edges."""
+    made = dict(decisions)
     cuts = sorted({t for t in (*(t for t, _ in modes), *made, *edges_s) if modes[0][0] <= t < end_s} | {end_s})
     found, place = list[Stretch](), 0
     for start, end in pairwise(cuts):
         while place + 1 < len(modes) and modes[place + 1][0] <= start:
             place += 1
-        found.append(Stretch(start, end, modes[place][1], start in made))
+        found.append(Stretch(start, end, modes[place][1], made.get(start)))
     return found
 
 
 def regret(pieces: Sequence[Stretch], costs: Costs) -> pd.DataFrame:
     """What every stretch lost against the mode that the true times ask for, in a frame.
 
-    ``start_s``, ``end_s``, ``decided``; ``mode`` in force, ``best`` by the true times (both as text); ``mode_cost_s``
-    and ``best_cost_s``, their seconds per unit of progress at the true times; ``lost_s`` = (end_s - start_s)
-    (1 - best_cost_s / mode_cost_s): how much sooner the best mode had made the same progress. All by the strategy's own
-    prices: whether those are right, only jobs in fixed modes can say.
+    ``start_s``, ``end_s``; ``mode`` in force, ``best`` by the true times, ``chosen`` by a decision at the start (text,
+    empty: none); ``mode_cost_s``, ``best_cost_s``, ``chosen_cost_s``, their seconds per unit of progress at the true
+    times; ``lost_s`` = (end_s - start_s) (1 - best_cost_s / mode_cost_s): how much sooner the best mode had made the
+    same progress. All by the strategy's own prices: whether those are right, only jobs in fixed modes can say.
     """
-    rows = []
+    rows = list[dict[str, Any]]()
     for one in pieces:
-        by_mode, best = costs(one.start_s, one.mode)
-        mine, least = by_mode[one.mode], by_mode[best]
-        lost_s = (one.end_s - one.start_s) * (1.0 - least / mine)
-        rows.append((one.start_s, one.end_s, one.decided, str(one.mode), str(best), mine, least, lost_s))
-    columns = ["start_s", "end_s", "decided", "mode", "best", "mode_cost_s", "best_cost_s", "lost_s"]
-    return pd.DataFrame(rows, columns=columns)
+        by_mode, best = costs(one.start_s, [mode for mode in (one.mode, one.chosen) if mode is not None])
+        row = {"start_s": one.start_s, "end_s": one.end_s, "mode": str(one.mode), "best": str(best)}
+        row["chosen"] = "" if one.chosen is None else str(one.chosen)
+        row |= {"mode_cost_s": by_mode[one.mode], "best_cost_s": by_mode[best]}
+        row["chosen_cost_s"] = nan if one.chosen is None else by_mode[one.chosen]
+        row["lost_s"] = (one.end_s - one.start_s) * (1.0 - by_mode[best] / by_mode[one.mode])
+        rows.append(row)
+    return pd.DataFrame(rows)

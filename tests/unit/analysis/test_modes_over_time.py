@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -69,27 +69,27 @@ def test_a_worker_without_iterations_in_a_window_keeps_its_usual_time(tmp_path: 
 
 
 def test_time_is_cut_at_changes_decisions_and_edges() -> None:
-    found = stretches([(0.0, "a"), (3.0, "b")], [2.0], [1.0, 12.0], 10.0)
+    found = stretches([(0.0, "a"), (3.0, "b")], [(2.0, "b")], [1.0, 12.0], 10.0)
     assert found == [
-        Stretch(0.0, 1.0, "a", False),
-        Stretch(1.0, 2.0, "a", False),
-        Stretch(2.0, 3.0, "a", True),
-        Stretch(3.0, 10.0, "b", False),
+        Stretch(0.0, 1.0, "a", None),
+        Stretch(1.0, 2.0, "a", None),
+        Stretch(2.0, 3.0, "a", "b"),
+        Stretch(3.0, 10.0, "b", None),
     ]
 
 
 def test_what_a_choice_lost() -> None:
     """Mode a costs 4 s per unit of progress, b 1 s from 5 s on: 6 s in a are 4.5 s too many."""
 
-    def costs(t: float, mode: Hashable) -> tuple[Mapping[Hashable, float], Hashable]:
+    def costs(t: float, modes: Sequence[Hashable]) -> tuple[Mapping[Hashable, float], Hashable]:
         return ({"a": 4.0, "b": 1.0}, "b") if t >= 5 else ({"a": 4.0, "b": 8.0}, "a")
 
-    table = regret(
-        [Stretch(0.0, 4.0, "a", False), Stretch(6.0, 12.0, "a", True), Stretch(12.0, 13.0, "b", True)], costs
-    )
+    table = regret([Stretch(0.0, 4.0, "a", None), Stretch(6.0, 12.0, "a", "b"), Stretch(12.0, 13.0, "b", "a")], costs)
     assert table["lost_s"].tolist() == [0.0, 4.5, 0.0]
     assert table["best"].tolist() == ["a", "b", "b"]
     assert table["mode_cost_s"].tolist() == [4.0, 4.0, 1.0]
+    assert table["chosen"].tolist() == ["", "b", "a"]
+    assert table["chosen_cost_s"].tolist()[1:] == [1.0, 4.0]
 
 
 def test_a_figure_of_modes_above_the_windows(run: Run, tmp_path: Path) -> None:
