@@ -235,6 +235,8 @@ def _axes_problem(spec: Spec) -> str | None:
     for level in spec.figure.fixed:
         if level not in spec.axes[spec.figure.by]:
             return f"figure: fixed: {level} is no level of {spec.figure.by}"
+    if spec.figure.kind == "against" and not spec.figure.fixed:
+        return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     if spec.repeats is not None and spec.repeats not in spec.axes:
         return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
     return None
