@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core import inputs
+from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import RingMode, candidates
 from strategies.modes.times import ring_s
 from strategies.protocol import Timings, Wake
@@ -145,8 +146,8 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
         ({"waits_s": []}, "waits_s=.*: must be a list of one or more"),
         ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
         ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
-        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=.*: is for the modes of topology=ps"),
-        ({"topology": "allreduce", "kappa": 0.2}, "kappa=0.2: is for the modes of topology=ps"),
+        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
+        ({"topology": "allreduce", "learning": ModeLearner()}, "learning: the model of STAR-ML costs the modes"),
     ],
 )
 def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:
