@@ -50,6 +50,7 @@ class Star(Composition):
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
+        when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
@@ -70,6 +71,7 @@ class Star(Composition):
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
+    when_calm: str = "ssgd"
     warmup_iters: int = 3
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
@@ -92,6 +94,7 @@ class Star(Composition):
             cluster_frac=self.cluster_frac,
             decision_s=self.decision_s,
             pause=self.pause,
+            when_calm=self.when_calm,
         )
         return Parts(
             gate=ModalGate(),
