@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from strategies.gates import RingGate
 from strategies.lgc import LGC
 from strategies.modes.slowest import SlowestApart
 from strategies.protocol import Strategy
+from strategies.star import Star
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
 from tests.support.virtual_runs import VirtualRun, draw_replica_world
@@ -22,6 +24,9 @@ def make(kind: str) -> Strategy:
     """Rings that change often: nobody waited for, a while, and any lateness allowed."""
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
+    if kind == "star":
+        hurried: dict[str, Any] = {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5, "history_iters": 30}
+        return Star(topology="allreduce", phi=300.0, waits_s=(0.0, 0.25), **hurried)
     schedule = SlowestApart(k_fastest=2, wait_s=0.5, reselect_iters=1, window_iters=1, warmup_iters=0)
     return Composed(gate=RingGate(max_delay_versions=5), schedule=schedule)
 
@@ -31,7 +36,7 @@ def run_of(kind: str, num_workers: int, seed: int) -> VirtualRun:
     return VirtualRun(draw_replica_world(num_workers, seed), make(kind))
 
 
-CASES = [(kind, num_workers) for kind in ("lgc", "waiting") for num_workers in (2, 5)]
+CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star") for num_workers in (2, 5)]
 
 
 @pytest.mark.parametrize(("kind", "num_workers"), CASES)

@@ -112,7 +112,15 @@ class Children:
                     self._arrived[turn.ticket] = turn.grad
             send_all(sock, memoryview(pack(ACK, turn.child.generation, turn.ticket, turn.version, 0)), look)
         except OSError:
+            self._hang_up(turn.child)
             self._sent(turn)
+
+    def _hang_up(self, child: Identity) -> None:
+        """Close the connection, so that the child notices if it still lives."""
+        with self._state:
+            known = self._links.pop(child.id, None)
+        if known is not None:
+            known[1].close()
 
     def _sent(self, turn: Turn) -> None:
         with self._state:
