@@ -18,7 +18,7 @@ from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
 
-OF_SERVERS = ("cluster_frac", "modes", "mode_cost", "kappa")
+OF_SERVERS = ("cluster_frac", "modes", "mode_cost", "kappa", "when_calm")
 """Settings without a meaning for rings."""
 
 
@@ -50,7 +50,7 @@ class Star(Composition):
         modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
-        kappa: price of a squared staleness of one update, for ``mode_cost: priced``.
+        kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update.
         phi: gradient noise scale in samples; None: measured while the job trains, and nothing is decided before.
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
@@ -73,13 +73,13 @@ class Star(Composition):
     straggler_frac: float = 0.2
     cluster_frac: float = 0.2
     modes: Sequence[str] = MODES
-    mode_cost: str = "priced"
-    kappa: float = 0.14
+    mode_cost: str = "pooled"
+    kappa: float = 1.3
     phi: float | None = None
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
-    when_calm: str = "ssgd"
+    when_calm: str = "cheaper"
     warmup_iters: int = 3
     data: str = "dynamic"
     lr_rule: str = "batch_linear"

@@ -30,8 +30,9 @@ DATA = st.sampled_from(["dynamic", "even"])
 
 
 def eager(**changes: Any) -> Star:
-    """Last times as predictions, from the first on, and decisions that take no time."""
-    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0, **changes}
+    """Last times as predictions, from the first on, decisions that take no time, and the worked prices."""
+    printed = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd"}
+    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0, **printed, **changes}
     return Star(**settings)
 
 
