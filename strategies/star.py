@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+from strategies.checks import check_choice
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import ModalGate
+from strategies.gates import ModalGate, RingGate
 from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
 from strategies.modes.learned import ModeLearner
+from strategies.modes.ring import WAITS_S, RingChooser, check_waits
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
 from strategies.monitoring.tabled_noise import TabledNoise
+
+OF_SERVERS = ("cluster_frac", "modes", "mode_cost", "kappa", "learning")
+"""Settings without a meaning for rings."""
 
 
 @final
@@ -61,6 +66,9 @@ class Star(Composition):
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
+        topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
+            (:mod:`strategies.modes.ring`); settings of the other modes are refused there.
+        waits_s: with ``allreduce``, seconds that parents may wait for their children.
     """
 
     predictor: str = "ema"
@@ -84,6 +92,8 @@ class Star(Composition):
     warmup_iters: int = 3
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
+    topology: str = "ps"
+    waits_s: Sequence[float] = WAITS_S
 
     def compose(self) -> Parts:
         """A gate with modes, predicted times, a noise scale, and the schedule that chooses by them."""
@@ -95,6 +105,10 @@ class Star(Composition):
             horizon_iters=self.horizon_iters,
             warmup_iters=self.warmup_iters,
         )
+        check_choice("topology", self.topology, "ps", "allreduce")
+        check_waits(self.waits_s)
+        if self.topology == "allreduce":
+            return self._ring(times)
         costs = ModeTimes(mode_cost=self.mode_cost, kappa=self.kappa)
         schedule = ModeChooser(
             choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=costs),
@@ -121,3 +135,22 @@ class Star(Composition):
         if self.phi_table:
             return TabledNoise(phi_table=self.phi_table, phi_model=self.phi_model)
         return NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)
+
+    def _ring(self, times: PredictedTimes) -> Parts:
+        """A ring that stragglers leave."""
+        for name in OF_SERVERS:
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if (tuple(value) if isinstance(value, list) else value) != default:
+                raise ValueError(f"{name}={value}: is for the modes of topology=ps; leave it out for a ring")
+        schedule = RingChooser(
+            waits_s=self.waits_s,
+            straggler_frac=self.straggler_frac,
+            predict_every_iters=self.predict_every_iters,
+            redecide_iters=self.redecide_iters,
+            min_gain_frac=self.min_gain_frac,
+            decision_s=self.decision_s,
+            pause=self.pause,
+        )
+        return Parts(
+            gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule
+        )
