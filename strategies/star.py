@@ -20,9 +20,6 @@ from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
 from strategies.monitoring.tabled_noise import TabledNoise
 
-OF_SERVERS = ("cluster_frac", "modes", "mode_cost", "kappa", "learning")
-"""Settings without a meaning for rings."""
-
 
 @final
 @dataclass(kw_only=True)
@@ -31,8 +28,8 @@ class Star(Composition):
 
     Source: STAR, sections IV-A to IV-C (STAR-H, STAR-ML and STAR-), for one job with parameter servers. Decided at
     ``Arrived``: after every ``predict_every_iters`` iterations of all workers on average their next times are
-    predicted, and who exceeds the fastest by ``straggler_frac`` is tagged. When tags or clusters change, and every
-    ``redecide_iters`` while somebody is tagged, the time per unit of progress of every mode is computed
+    predicted, and who exceeds the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and
+    every ``redecide_iters`` while somebody is tagged, the time per unit of progress of every mode is computed
     (:mod:`strategies.modes.times`); the best is taken with the next update. What waits is kept. Batches stay B / N, the
     rate follows the share of the global batch. Nobody begins to compute while a decision is made (``pause``); without,
     it is made that much ahead (STAR-). With ``learning`` a model costs the modes once it has learnt enough from these
@@ -54,7 +51,7 @@ class Star(Composition):
         modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
-        kappa: price of a squared staleness of one update, for ``mode_cost: priced``.
+        kappa: price of a squared staleness or lag, see there.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
         phi_table: a file of scripts/profile_noise.py; empty: none.
@@ -67,7 +64,7 @@ class Star(Composition):
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
-            (:mod:`strategies.modes.ring`); settings of the other modes are refused there.
+            (:mod:`strategies.modes.ring`); ``modes`` and ``learning`` are refused there, prices and clusters unused.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
     """
 
@@ -126,22 +123,14 @@ class Star(Composition):
             lr_rule=self.lr_rule,
         )
 
-    def _noise(self) -> NoiseMeter | FixedNoise | TabledNoise:
-        """The noise scale: a number, a table, or measured."""
-        if self.phi is not None and self.phi_table:
-            raise ValueError(f"phi_table={self.phi_table}: phi={self.phi:g} is given, too; set phi=null for the table")
-        if self.phi_model and not self.phi_table:
-            raise ValueError(f"phi_model={self.phi_model}: names a model of phi_table, and there is none")
-        if self.phi_table:
-            return TabledNoise(phi_table=self.phi_table, phi_model=self.phi_model)
-        return NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)
-
     def _ring(self, times: PredictedTimes) -> Parts:
         """A ring that stragglers leave."""
-        for name in OF_SERVERS:
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if (tuple(value) if isinstance(value, list) else value) != default:
-                raise ValueError(f"{name}={value}: is for the modes of topology=ps; leave it out for a ring")
+        if tuple(self.modes) != MODES:
+            raise ValueError(f"modes={','.join(self.modes)}: is for topology=ps; leave it out for a ring")
+        if self.learning is not None:
+            raise ValueError(
+                "learning: the model of STAR-ML costs the modes of topology=ps; use learning=null for a ring"
+            )
         schedule = RingChooser(
             waits_s=self.waits_s,
             straggler_frac=self.straggler_frac,
@@ -154,3 +143,13 @@ class Star(Composition):
         return Parts(
             gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule
         )
+
+    def _noise(self) -> NoiseMeter | FixedNoise | TabledNoise:
+        """The noise scale: a number, a table, or measured."""
+        if self.phi is not None and self.phi_table:
+            raise ValueError(f"phi_table={self.phi_table}: phi={self.phi:g} is given, too; set phi=null for the table")
+        if self.phi_model and not self.phi_table:
+            raise ValueError(f"phi_model={self.phi_model}: names a model of phi_table, and there is none")
+        if self.phi_table:
+            return TabledNoise(phi_table=self.phi_table, phi_model=self.phi_model)
+        return NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)

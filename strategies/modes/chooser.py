@@ -42,12 +42,13 @@ class Change(NamedTuple):
 @final
 @dataclass(kw_only=True)
 class ModeChooser:
-    """Chooses a mode when the stragglers or the clusters change, and from time to time while there are stragglers.
+    """Chooses a mode when stragglers, clusters or predicted times change, and now and then while there are stragglers.
 
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
     in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
     first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
-    Without stragglers it is SSGD, which needs no decision.
+    Without stragglers it is SSGD, which needs no decision. A predicted time has changed if it differs by more than
+    ``cluster_frac`` from that of the last decision.
 
     Attributes:
         choice: the candidates, and how one is chosen.
@@ -111,6 +112,7 @@ class ModeChooser:
         self._updated = self._at_boundary = False
         self._arrived = self._iters = 0
         self._seen: tuple[frozenset[int], Groups] | None = None
+        self._decided_s: dict[int, float] = {}
         self._decisions = self._switches = 0
         self.decision: Decision | None = None
         self._said = ""
@@ -189,10 +191,21 @@ class ModeChooser:
         noise = self._noise.phi_of(self._batch_samples * len(workers))
         if noise is None:
             return ()
-        if self._seen == (outlook.tagged, groups) and self._iters < self.redecide_iters:
+        same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
+        if same and self._iters < self.redecide_iters:
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
+        self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
         return self._decided(t, workers, outlook, groups, noise)
+
+    def _moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
+        """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
+
+        The first prediction of a straggler may be between its old and its new time: it is tagged, but costs are wrong.
+        """
+        before = [self._decided_s.get(worker, time_s) for worker, time_s in zip(workers, times_s, strict=True)]
+        ratios = [(now / min(times_s)) / (then / min(before)) for now, then in zip(times_s, before, strict=True)]
+        return any(max(ratio, 1 / ratio) > 1 + self.cluster_frac for ratio in ratios)
 
     def _decided(
         self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups, noise: tuple[float, float]
