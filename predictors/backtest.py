@@ -1,4 +1,4 @@
-"""Backtest of a straggler predictor: replay recorded iterations and ask for tags at the beginning of each."""
+"""Backtest of a straggler predictor: replay recorded iterations, and ask for tags when or before each begins."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ def backtest(
     predictor: StragglerPredictor,
     iterations: Sequence[tuple[float, Observation]],
     losses: Iterable[tuple[float, int]] = (),
+    lead_s: float = 0.0,
 ) -> list[bool]:
-    """Whether each iteration's worker was tagged when the iteration began.
+    """Whether each iteration's worker was tagged ``lead_s`` before the iteration began.
 
     Args:
         predictor: a new one.
         iterations: (start time in seconds, the observation made at its end), in any order.
         losses: (time in seconds, worker) of every lost worker process.
+        lead_s: how much earlier is asked, in seconds; 0: when the iteration begins.
 
     Returns:
-        One tag per iteration, in the order given. Each uses only what had ended by the iteration's beginning.
+        One tag per iteration, in the order given. Each uses only what had ended when it was asked for.
     """
     steps = [_Step(t, UPDATE, -1, worker, None) for t, worker in losses]
     for order, (begun_s, observation) in enumerate(iterations):
         steps.append(_Step(observation.t, UPDATE, order, observation.worker, observation))
-        steps.append(_Step(begun_s, QUERY, order, observation.worker, None))
+        steps.append(_Step(begun_s - lead_s, QUERY, order, observation.worker, None))
     tags = [False] * len(iterations)
     cached: tuple[float, frozenset[int]] | None = None
     for step in sorted(steps, key=lambda step: step[:3]):

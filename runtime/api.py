@@ -23,6 +23,9 @@ from strategies.protocol import Allocate, AnyCommand, Command, Launch, Repartiti
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
+CHILDREN = "Apply.children"
+"""The ability to let replicas leave the ring, and attach them to others (``Strategy.attaches``)."""
+ABILITIES = (*COMMANDS, CHILDREN)
 OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
 """Commands that change which nodes there are, and what they may use."""
 
@@ -141,7 +144,7 @@ class Runtime(Protocol):
         ...
 
     def can(self, config: Config) -> dict[str, str | None]:
-        """For every command of the vocabulary None, or why this runtime cannot carry it out in that job.
+        """For every command of the vocabulary, and ``CHILDREN``, None or why this runtime cannot carry it out there.
 
         A reason is written as a refusal: the setting that prevents it, its value, what is wrong, the cure.
         """
@@ -196,7 +199,7 @@ class Launcher(Protocol):
 
 
 def commands_on(config: Config) -> dict[str, str | None]:
-    """Commands that topology, collective and backend of a job allow in any runtime; each runtime refines this.
+    """Abilities that topology, collective and backend of a job allow in any runtime; each runtime refines this.
 
     Live and virtual agree here, so that a job on the virtual clock could also run live.
     """
@@ -206,6 +209,13 @@ def commands_on(config: Config) -> dict[str, str | None]:
             "topology=allreduce: parts of a round are decoded where all gradients come together; use topology=ps"
         )
         unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
+    else:
+        unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"
+    if config.topology.collective not in (None, "ring"):
+        unable[CHILDREN] = (
+            f"topology.collective={config.topology.collective}: all replicas take part in every sum; use "
+            "topology.collective=ring"
+        )
     if config.topology.collective == "ddp":
         ring = "use topology.collective=ring"
         unable["Restart"] = f"topology.collective=ddp: ends with the first replica that is killed; {ring}"
@@ -221,7 +231,7 @@ def commands_on(config: Config) -> dict[str, str | None]:
             unable["Evaluate"] = (
                 f"{backend}: measures no {config.workload.metric}; estimate it with backend.progress=NAME"
             )
-    return {name: unable.get(name) for name in COMMANDS}
+    return {name: unable.get(name) for name in ABILITIES}
 
 
 def _nodes_of(config: Config) -> dict[str, object]:

@@ -53,6 +53,7 @@ from scripts.coding_tables import TABLES
 from scripts.forks import processors, run_here
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
+from scripts.predictor_rates import rates_of
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
@@ -105,6 +106,8 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
     kept = {name: spec for name, spec in whole.items() if asked.kind in (None, "live" if spec.live else "virtual")}
     if not kept:
         raise ConfigError(f"--{asked.kind}: none of {', '.join(whole)} is")
+    for spec in kept.values():
+        rates_of(spec)  # refused before the first run, not after the last
     return {name: narrowed(spec, asked.seeds, asked.only) for name, spec in kept.items()}
 
 
@@ -200,7 +203,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> Results:
     ledger = load_ledger(spec.paper)
     return Results(
         spec=spec,
-        runs=measure_runs(spec, runs),
+        runs=measure_runs(spec, runs, rates_of(spec)),
         metas=[run.meta for _, run in runs],
         claims=chosen(ledger, spec.name),
         records={cell.name: (cell, run) for cell, run in runs if cell.seed == spec.seeds[0]},

@@ -163,13 +163,18 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         if not truth.notna().any():
             raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
-        observed = [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
+        seen = observed(rows)
         reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
         for each in asked:
-            tags = backtest(straggler_predictor(each.name, each.settings, reads), observed, lost)
+            tags = backtest(straggler_predictor(each.name, each.settings, reads), seen, lost)
             frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
+
+
+def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
+    """The rows of :func:`timed` as :func:`predictors.backtest` takes them: (start in seconds, observation)."""
+    columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
+    return [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ class DLRover(Composition):
         first_server_cores: what every server has at the start.
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node at the start.
+        limit_memory: whether new nodes have that limit, and DLRover's replacements theirs; it needs control groups.
         sample_s: seconds after which a sample is complete, or after ``sample_steps`` updates (60 s, 100).
         sample_steps: see there.
         adjust_every_s: seconds between two looks at a running job.
@@ -71,6 +72,7 @@ class DLRover(Composition):
     first_server_cores: int = 16
     unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
+    limit_memory: bool = True
     sample_s: float = 60.0
     sample_steps: int = 100
     adjust_every_s: float = 180.0
@@ -130,6 +132,7 @@ class DLRover(Composition):
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.first_server_cores, memory_bytes=self.memory_bytes),
             unit_cores=self.unit_cores,
+            limit_memory=self.limit_memory,
         )
         planner = BrainPlanner(settings, self._initial(limits), self.unit_cores)
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)

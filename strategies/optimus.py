@@ -45,6 +45,7 @@ class Optimus(Composition):
         add_workers: workers added at a time (1; 4 for Wide & Deep there).
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node.
+        limit_memory: whether new nodes have that limit; it needs control groups.
         sample_s: seconds for which a size is measured (60 s).
         skip_s: seconds after a change that are not measured.
         adjust_every_s: seconds from one increment to the next (180 s).
@@ -67,6 +68,7 @@ class Optimus(Composition):
     add_workers: int = 1
     unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
+    limit_memory: bool = True
     sample_s: float = 60.0
     skip_s: float = 0.0
     adjust_every_s: float = 180.0
@@ -104,6 +106,7 @@ class Optimus(Composition):
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
             unit_cores=self.unit_cores,
+            limit_memory=self.limit_memory,
         )
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)
         return Parts(

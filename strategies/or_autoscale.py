@@ -36,6 +36,7 @@ class OrAutoscale(Composition):
         worker_cores: of every worker.
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
         memory_bytes: of every node.
+        limit_memory: whether new nodes have that limit; it needs control groups.
         step_workers: workers added at a time.
         threshold: least throughput that each new worker adds, relative to each of those before.
         min_iters: iterations, each of an update of every worker, for which a size is measured; one more is skipped.
@@ -55,6 +56,7 @@ class OrAutoscale(Composition):
     worker_cores: int = 3
     unit_cores: float = 1.0
     memory_bytes: int = 8 * 2**30
+    limit_memory: bool = True
     step_workers: int = 4
     threshold: float = 0.3
     min_iters: int = 10
@@ -86,6 +88,7 @@ class OrAutoscale(Composition):
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
             unit_cores=self.unit_cores,
+            limit_memory=self.limit_memory,
         )
         planner = AutoscalingPlanner(settings)
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)

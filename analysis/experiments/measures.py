@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES
-from analysis.measures import targets, work
+from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
 from analysis.records.schema import Woke
@@ -223,6 +223,14 @@ def scores(run: Run) -> pd.DataFrame:
     return targets.scores(run.tables.evaluations, str(run.job["metric"]))
 
 
+def target_s(run: Run) -> float:
+    """Time to accuracy: until the metric reaches the job's own ``target``; infinite if it never does."""
+    job = run.job
+    if job.get("target") is None:
+        return nan
+    return targets.tta_s(scores(run), float(job["target"]), bool(job["higher_is_better"]))
+
+
 def converged_metric(run: Run) -> float:
     """The value that the metric converged to (:func:`analysis.measures.targets.settled`)."""
     return targets.settled(scores(run))
@@ -255,6 +263,11 @@ MEASURES: dict[str, Measure] = {
     "restarts": restarts,
     "decide_frac": decide_frac,
     "solve_s": solve_s,
+    "decide_s": deciding.decide_s,
+    "scoring_s": deciding.scoring_s,
+    "decision_s": deciding.decision_s,
+    "paused_s": deciding.paused_s,
+    "target_s": target_s,
     "slowest_bpt_ratio": slowest_bpt_ratio,
     "final_metric": final_metric,
     "update_s": update_s,

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from math import isfinite, isnan
+from math import isnan
 
 import pandas as pd
 
 from analysis.claims.answers import Answer
 from analysis.claims.judge import CALIBRATED, CONTEXT, INCONCLUSIVE, MISSED, OPEN, VERDICTS, judge_magnitude
 from analysis.claims.ledger import Bounds, Claim
+from analysis.experiments.numbers import DASH, numbers, plain
 from analysis.experiments.results import Results
 from analysis.files import natural
 from analysis.records.provenance import caption
 
-DASH = "\N{EN DASH}"
 MARK = "<!-- experiment: {name} -->"
 DIRTY = re.compile(r"Stragglab [0-9a-f]+-dirty")
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict", "magnitude")
-ROUNDING = 1e-6
 RULES = """\
 Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % interval in
 brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never ended. One seed has no
@@ -55,6 +54,9 @@ def section(results: Results, picture: str, command: str) -> str:
         lines += [*table(HEADS, rows), ""]
     if remarks := [remark(claim) for claim in results.claims if claim.note or claim.calibrated]:
         lines += [*remarks, ""]
+    heads, cells = numbers(results)
+    if cells:
+        lines += [*table(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
     return "\n".join(lines)
@@ -130,14 +132,6 @@ def seeds_text(ours: Answer | None) -> str:
 def number(value: float, unit: str) -> str:
     """The number with its unit, with useful precision."""
     return f"{plain(value)} {unit}".strip() if unit != "x" else f"{plain(value)}x"
-
-
-def plain(value: float) -> str:
-    """At most four significant digits; differences below rounding are 0."""
-    value = 0.0 if abs(value) < ROUNDING else value
-    if not isfinite(value):
-        return "never" if value > 0 else DASH
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

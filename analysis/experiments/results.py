@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any
@@ -15,20 +15,23 @@ from analysis.claims.intervals import interval
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.spec import Cell, Spec
+from analysis.experiments.spec import PREDICTOR, Cell, Spec
 from analysis.measures import targets
 from analysis.measures.metrics import completed
 from analysis.measures.stats import median
 from analysis.records.load import Run
+
+Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
+"""Of a run: by the level of every predictor its rates of right and wrong tags."""
 
 
 @dataclass(frozen=True)
 class Results:
     """An experiment that has been run.
 
-    ``runs`` has a row per run: a column for each axis (the level's name), ``seed``, ``runtime``, ``calibration``,
-    ``plan_sha256``, ``completed``, and its measures. ``records`` are the runs of the first seed, for figures that show
-    what happened over time.
+    ``runs`` has a row per run, or per run and predictor: a column for each axis (the level's name), ``seed``,
+    ``runtime``, ``calibration``, ``plan_sha256``, ``completed``, and its measures. ``records`` are the runs of the
+    first seed, for figures that show what happened over time.
     """
 
     spec: Spec
@@ -46,10 +49,11 @@ class Results:
         return [(claim, ours, judge(claim, ours)) for claim, ours in found]
 
 
-def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
+def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | None = None) -> pd.DataFrame:
     """The frame of :class:`Results`. A job that was cut off has its measures and ``completed=False``.
 
-    Repetitions along an axis get seeds of their own.
+    Repetitions along an axis get seeds of their own. ``rates`` scores the predictors of ``spec``: a run has a row for
+    each of them.
     """
     rows, places = [], list(spec.axes.get(spec.repeats or "", ()))
     for cell, run in runs:
@@ -65,7 +69,17 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
         frame["tta_s"] = tta(spec, runs)
     for name, reference in spec.excess.items():
         frame[name] = frame["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
-    return frame
+    return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
+
+
+def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, float]]]) -> pd.DataFrame:
+    """A row per run and predictor; ``found`` has the rates of every run by predictor, in the frame's order."""
+    scored = [
+        {"place": place, PREDICTOR: name, **values}
+        for place, by_name in enumerate(found)
+        for name, values in by_name.items()
+    ]
+    return frame.merge(pd.DataFrame(scored), left_index=True, right_on="place").drop(columns="place")
 
 
 def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +13,12 @@ import msgspec
 import yaml
 
 from analysis.files import natural
+from analysis.measures.prediction import RATES
 
 LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 """Names of experiments and levels become parts of paths."""
+PREDICTOR = "predictor"
+"""The axis that ``predictors`` add."""
 
 
 class SpecError(ValueError):
@@ -40,6 +44,31 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: bool = False
     hide: tuple[str, ...] = ()
     """Levels of ``by`` that are not plotted: references."""
+    fixed: tuple[str, ...] = ()
+    """Levels of ``by`` among which the best is the reference (``against``)."""
+
+
+class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A straggler predictor that is scored on every run: see docs/predictors.md."""
+
+    name: str
+    settings: dict[str, Any] = {}
+    """Those that differ from its defaults."""
+    lead_s: float = 0.0
+    """How long before an iteration begins it is asked, in seconds."""
+
+
+class Numbers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of medians on the page: a row per cell, a column per measure."""
+
+    columns: dict[str, str]
+    """The heading of every measure."""
+    scale: dict[str, float] = {}
+    """Factors for measures that are not shown as they are."""
+    ratios: tuple[str, ...] = ()
+    """Measures that are also shown as ratios to the cell ``over``."""
+    over: dict[str, str] = {}
+    """The levels of the reference; the other levels and the seed are those of the run."""
 
 
 class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +105,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     and the seed as in the run (STAR, section III: ASGD)."""
     gain: Gain | None = None
     """Adds the measure ``gain``."""
+    predictors: dict[str, Prediction] = {}
+    """Each is scored on every run. Adds the axis ``predictor``, whose levels need no runs of their own, and the
+    measures ``analysis.measures.prediction.RATES`` of a job."""
+    numbers: Numbers | None = None
+    """A table on the page."""
     figure: Drawing
     notes: str = ""
     """For the page: what was scaled and chosen, and why our results differ where they do (Markdown)."""
@@ -83,18 +117,25 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def shown(self) -> list[str]:
         """The levels that get a colour."""
-        return [level for level in self.axes[self.figure.by] if level not in self.figure.hide]
+        return [level for level in self.levels[self.figure.by] if level not in self.figure.hide]
+
+    @property
+    def levels(self) -> dict[str, list[str]]:
+        """The levels of every axis that results have, ``predictor`` included."""
+        levels = {axis: list(there) for axis, there in self.axes.items()}
+        return levels | ({PREDICTOR: list(self.predictors)} if self.predictors else {})
 
     @property
     def compared(self) -> list[str]:
         """The axes whose levels are compared."""
-        return [axis for axis in self.axes if axis != self.repeats]
+        return [axis for axis in self.levels if axis != self.repeats]
 
     @property
     def measured(self) -> list[str]:
         """The columns that results have."""
         more = {"tta_s": self.target, "gain": self.gain}
-        return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted)]
+        rates = RATES if self.predictors else ()
+        return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted), *rates]
 
     @property
     def paper(self) -> str:
@@ -178,7 +219,13 @@ def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequenc
 
 
 def _problem(spec: Spec) -> str | None:
-    return _axes_problem(spec) or _more_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
+    return (
+        _axes_problem(spec)
+        or _figure_problem(spec)
+        or _more_problem(spec)
+        or _cells_problem(spec)
+        or _settings_problem(spec)
+    )
 
 
 def _axes_problem(spec: Spec) -> str | None:
@@ -188,11 +235,20 @@ def _axes_problem(spec: Spec) -> str | None:
         for level in levels:
             if not LEVEL.fullmatch(level):
                 return f"axes.{axis}.{level}: a level is letters, digits, '.', '+', '-' and '_' between them"
+    if spec.repeats is not None and spec.repeats not in spec.axes:
+        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    return None
+
+
+def _figure_problem(spec: Spec) -> str | None:
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
-    if spec.repeats is not None and spec.repeats not in spec.axes:
-        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    for level in spec.figure.fixed:
+        if level not in spec.axes[spec.figure.by]:
+            return f"figure: fixed: {level} is no level of {spec.figure.by}"
+    if spec.figure.kind == "against" and not spec.figure.fixed:
+        return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None
 
 
@@ -209,6 +265,31 @@ def _more_problem(spec: Spec) -> str | None:
             return f"gain: {spec.gain.axis} is not one of the axes ({axes})"
         if not all(level.isdecimal() for level in spec.axes[spec.gain.axis]):
             return f"gain: the levels of {spec.gain.axis} must be numbers of updates"
+    return _predictors_problem(spec) or _numbers_problem(spec)
+
+
+def _predictors_problem(spec: Spec) -> str | None:
+    if spec.predictors and PREDICTOR in spec.axes:
+        return f"predictors: they are the axis {PREDICTOR}; rename the one that there is"
+    for level, each in spec.predictors.items():
+        if not LEVEL.fullmatch(level):
+            return f"predictors.{level}: a level is letters, digits, '.', '+', '-' and '_' between them"
+        if not 0 <= each.lead_s < inf:
+            return f"predictors.{level}: lead_s={each.lead_s:g}: must be a finite number of seconds, 0 or more"
+    return None
+
+
+def _numbers_problem(spec: Spec) -> str | None:
+    if spec.numbers is None:
+        return None
+    for measure in (*spec.numbers.columns, *spec.numbers.scale, *spec.numbers.ratios):
+        if measure not in spec.measured:
+            return f"numbers: {measure} is not measured ({', '.join(spec.measured)})"
+    if bool(spec.numbers.ratios) != bool(spec.numbers.over):
+        return "numbers: ratios and over need each other"
+    for axis, level in spec.numbers.over.items():
+        if level not in spec.levels.get(axis, ()):
+            return f"numbers: over: {axis}={level} is no level"
     return None
 
 

@@ -17,7 +17,7 @@ from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import PAPER_COLOUR, level_looks
 from analysis.records.provenance import caption
 
-NOTE = "bars: median over the seeds, line: 95 % bootstrap interval, dots: runs"
+NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
 
 
 def draw(path: Path, results: Results) -> Path:

@@ -17,7 +17,7 @@ from analysis.figures.style import Look, level_looks
 from analysis.records.provenance import caption
 
 ARROW = "arrow: never ends"
-NOTE = f"lines: median over the seeds, bars: 95 % bootstrap interval, {ARROW}"
+NOTE = f"lines: median over the seeds, bars: 95 % interval (Student's t), {ARROW}"
 APART_FRAC = 0.3
 """Distance from the longest delay to the first separate point, and between those, as a fraction of the axis."""
 

@@ -15,7 +15,7 @@ from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
-NOTE = "bars: median over the seeds, lines: 95 % bootstrap interval"
+NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
 WIDTH = 0.8
 """Width of a group; 1 is the distance between groups."""
 

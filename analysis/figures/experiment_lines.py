@@ -15,7 +15,7 @@ from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
-NOTE = "lines: median over the seeds, bars: 95 % bootstrap interval"
+NOTE = "lines: median over the seeds, bars: 95 % interval (Student's t)"
 
 
 def draw(path: Path, results: Results) -> Path:

@@ -232,7 +232,10 @@ class Allocate(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Wake(_Tagged, frozen=True, tag=True, gc=False):
-    """Arm a timer of the strategy."""
+    """Arm a timer of the strategy, for ``at_s``; ``tag`` says what for."""
+
+    at_s: float = 0.0
+    tag: str = ""
 
 
 class Stop(_Tagged, frozen=True, tag=True, gc=False):

@@ -15,6 +15,7 @@ from typing import assert_never
 
 import msgspec
 
+from runtime.core.attachments import Attachments
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
 from runtime.core.layout import Layout
 from runtime.core.ledger import GradientLedger, Order
@@ -73,6 +74,7 @@ class Executor:
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
+        self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
@@ -167,6 +169,7 @@ class Executor:
             raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
         newest, number = self.shards.newest_epoch, grads[0].round
         self.scoring.forget(command.grads)
+        ring = self.attachments.reform(command, grads)
         rate = self.job.lr * self.job.lr_at(self.shards.samples_passed) * command.lr_scale
         self.version += 1
         self.port.apply(
@@ -177,6 +180,9 @@ class Executor:
                 lr=rate,
                 samples=grads[0].round_samples or sum(grad.samples for grad in grads),
                 measure=self.measuring.ask(self.version) if command.measure else None,
+                apart=ring.apart,
+                children=command.children,
+                returning=ring.returning,
             )
         )
         if number is None:
@@ -190,6 +196,7 @@ class Executor:
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
         grads = self.ledger.use(command.grads, "Drop")
+        self.attachments.forget(command.grads)
         self.scoring.forget(command.grads)
         self.port.drop(command.grads)
         newest = self.shards.newest_epoch
@@ -278,6 +285,7 @@ class Executor:
                 delay_s=delay_s,
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
+                parent=self.attachments.ordered(order.grad_id, order.worker),
             )
         )
 
@@ -311,6 +319,7 @@ class Executor:
         """Void all Computes and gradients."""
         self.ledger.void()
         self.parts.void()
+        self.attachments.void()
         self.scoring.void()
         self.measuring.void()
         self.reserved.clear()
@@ -337,6 +346,7 @@ class Executor:
     def give_back(self, t: float, order: Order, *, to_holder: bool, reason: str) -> None:
         """Return the samples of work without a gradient: to the restarting holder, or to the tail of the queue."""
         self.port.drop((order.grad_id,))
+        self.attachments.forget((order.grad_id,))
         if order.round is not None:  # the samples are the round's
             return
         samples = self.shards.returned(order.grad_id, to_holder=to_holder)

@@ -101,6 +101,8 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float
     slowdown_frac: float
     pieces: tuple[Piece, ...] = ()
+    parent: int | None = None
+    """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +115,12 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     measure: int | None = None
     """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
+    apart: tuple[int, ...] = ()
+    """Workers that do not sum it, since they are children of others."""
+    children: tuple[tuple[int, int], ...] = ()
+    """(child, parent) after it."""
+    returning: tuple[tuple[int, int], ...] = ()
+    """(worker, source): who is not a child any more, and the replica whose state it takes over after it."""
 
 
 class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):

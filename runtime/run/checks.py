@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from injectors.plan import OF_MEMBERS, ClusterShape, Plan, validate_plan
-from runtime.api import Needs, RunContext, Runtime
+from runtime.api import CHILDREN, Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import Config
@@ -240,7 +240,8 @@ def check_port(port: object) -> None:
 def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None:
     """Check that the runtime can carry out, in this job, every command that the strategy needs."""
     can = runtime.can(config)
-    for command in sorted(command.__name__ for command in strategy.needs):
+    needs = {command.__name__ for command in strategy.needs} | ({CHILDREN} if strategy.attaches else set())
+    for command in sorted(needs):
         unable = can.get(command, f"runtime={config.names.runtime}: does not know it")
         if unable is not None:
             raise ConfigError(f"{unable} (strategy={config.names.strategy} needs {command})")

@@ -97,7 +97,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def hop_s(self, num_bytes: float) -> float:
         """Seconds to send ``num_bytes`` from one worker to its neighbour in a ring."""
         link_s = num_bytes / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
-        return self.ring_step_s + self.ring_per_byte_s * num_bytes + link_s
+        return self.neighbour_s(num_bytes) + link_s
+
+    def neighbour_s(self, num_bytes: float) -> float:
+        """A message's own time between two workers, without the rate of a link."""
+        return self.ring_step_s + self.ring_per_byte_s * num_bytes
 
     def ring_s(self, num_bytes: int, num_workers: int) -> float:
         """Seconds of an all-reduce: 2 (n - 1) steps with 1/n of the vector, n - 1 to sum and n - 1 to distribute."""

@@ -94,6 +94,9 @@ class Composition(Strategy):
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
+        self.attaches = getattr(parts.gate, "attaches", False)
+        if self.attaches:
+            self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers:
             self.topologies = frozenset({"ps", "allreduce"})
         if parts.screen is not None:
@@ -255,7 +258,8 @@ class Composition(Strategy):
         if factor != 1.0:
             weights = tuple([factor * one for one in weights])
         self._version += 1
-        commands.append(Apply(grads=tuple([grad.id for grad in used]), weights=weights, lr_scale=scale))
+        grads = tuple([grad.id for grad in used])
+        commands.append(Apply(grads=grads, weights=weights, lr_scale=scale, children=verdict.children))
         for counting in self._counting:
             counting.applied(tuple(used))
 

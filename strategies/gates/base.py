@@ -13,13 +13,15 @@ from strategies.protocol import Grad
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
-    ``opens``: a round begins with nothing to apply, because no member of the last one is left.
+    ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are those
+    of the update, with their parents (``strategies.protocol.Apply``).
     """
 
     apply: tuple[Grad, ...] = ()
     drop: tuple[Grad, ...] = ()
     go: tuple[int, ...] = ()
     opens: bool = False
+    children: tuple[tuple[int, int], ...] = ()
 
 
 NOTHING = Verdict()
@@ -33,7 +35,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped.
+    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
     """
 
     rounds: ClassVar[bool]

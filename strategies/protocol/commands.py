@@ -48,6 +48,14 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     lr_scale: float = msgspec.field(default_factory=lambda: 1.0)  # a factory's value is written, as it always was
     measure: bool = False
     """Measure |sum_k weights[k] * G_k|^2, before the optimizer's rule: ``Measured`` follows (Strategy.measures)."""
+    children: tuple[tuple[int, int], ...] = ()
+    """(worker, parent): who is a child from this update on, where there are no servers (Strategy.attaches).
+
+    All others are in the ring: they sum the updates, and hold the parameters. A child computes on the parameters of
+    its parent and leaves its gradients there; the parent adds them to its own when they are applied. This update is
+    summed by those who were no children before. Who leaves the ring or enters it must be idle, and who leaves it must
+    keep no unused gradient. After a ``Restored`` all are in the ring.
+    """
 
 
 class Drop(Command, frozen=True, kw_only=True, tag=True):

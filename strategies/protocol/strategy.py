@@ -42,7 +42,8 @@ class Strategy(Protocol):
     """Commands that the runtime must be able to carry out; checked before the run starts."""
 
     topologies: frozenset[str] = frozenset({"ps"})
-    """Topologies on which it works: ``ps``; ``allreduce`` if every update is one of all current workers."""
+    """Topologies on which it works: ``ps``; ``allreduce`` if every update is one of all current workers, or of all but
+    children (``attaches``)."""
 
     watches_servers: bool = False
     """Whether it receives ``Updated``; for other strategies these reports are only recorded."""
@@ -52,6 +53,9 @@ class Strategy(Protocol):
 
     measures: bool = False
     """Whether it may command ``Apply.measure``; refused before the run where the result would mean nothing."""
+
+    attaches: bool = False
+    """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
 
     reads_received: bool = False
     """Whether it predicts by the processor time and bandwidth of iterations, in which nothing that is slept shows."""

@@ -33,13 +33,15 @@ class Fleet:
         server: what each server has at the start.
         unit_cores: cores of the job's machines that a planner counts as one; where a machine has less than one core to
             give, as emulated hosts do, whole numbers of cores mean nothing.
+        limit_memory: whether new nodes have a limit of memory; a planner's books have one in any case.
 
     ``given``: of present nodes and those on their way. ``here``: the present ones.
     """
 
-    def __init__(self, worker: Given, server: Given, unit_cores: float = 1.0) -> None:
+    def __init__(self, worker: Given, server: Given, unit_cores: float = 1.0, limit_memory: bool = True) -> None:
         check_number("unit_cores", unit_cores, above=0.0)
-        self.worker, self.server, self.unit_cores = worker, server, unit_cores
+        self.worker, self.server = worker, server
+        self.unit_cores, self.limit_memory = unit_cores, limit_memory
         self.given: dict[NodeId, Given] = {}
         self.here: set[NodeId] = set()
         self.places: dict[NodeId, str] = {}
@@ -134,7 +136,7 @@ class Fleet:
         return Launch(
             node=str(node),
             cpu_cores=self.real_cores(given.cores),
-            memory_bytes=given.memory_bytes,
+            memory_bytes=given.memory_bytes if self.limit_memory else None,
             not_on=tuple(not_on),
             priority="low" if given.low_priority else "normal",
         )

@@ -31,10 +31,11 @@ from workloads.digits import Digits
 class Retracing:
     """A Port. ``received`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
 
-    def __init__(self, run: RecordSink) -> None:
+    def __init__(self, run: RecordSink, num_servers: int = 1) -> None:
         about, seed = run.meta["job"], run.meta["seed"]
         fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
-        job = make_job(**{**fields, "num_servers": 1, "eval_every_s": None, "checkpoint_every_s": None, "seed": seed})
+        changed = {"num_servers": num_servers, "eval_every_s": None, "checkpoint_every_s": None, "seed": seed}
+        job = make_job(**{**fields, **changed})
         self.model = TorchModel(Digits(data_dir=str(ROOT / "data")), seed, num_threads=1)
         self.params = self.model.initial_parameters()
         rule = {name: value for name, value in about["optimizer"].items() if name != "lr"}
@@ -63,6 +64,8 @@ class Retracing:
                 self.core.receive(
                     t, inputs.GradientArrived(grad["id"], grad["worker"], msgspec.convert(timings, Timings), loss)
                 )
+            case {"type": "Woke", "t": t, "tag": tag}:
+                self.core.receive(t, inputs.TimerFired(f"strategy:{tag}"))
             case {"type": "Scored", "t": t, "grad": grad}:
                 self.scored(t, grad["id"], event)
 

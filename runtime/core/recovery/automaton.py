@@ -48,6 +48,7 @@ from runtime.core.recovery.inputs import (
     Save,
     Saved,
     Silent,
+    Speak,
     Worked,
 )
 from runtime.core.recovery.policy import Policy
@@ -349,6 +350,8 @@ class Recovery:
                 if self.state.phase == Phase.RUNNING:  # else a loss came first, and all have rolled back already
                     self.state.moving = (self.state.checkpoints.next - 1, given.shares)
                     self._look_who_moves()
+            case Speak():
+                self.policy.speak(given.key)
             case Save():
                 self._save(given)
             case Saved():

@@ -144,6 +144,12 @@ class PlaceFree(Input, frozen=True):
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
+class Speak(Input, frozen=True):
+    """This replica delivers to auxiliary tasks and stores checkpoints from now on; the last one leaves the ring."""
+
+    key: Key
+
+
 class Save(Input, frozen=True):
     """Store a checkpoint of this version, with the data service's state."""
 
@@ -178,5 +184,5 @@ class Halted(Input, frozen=True):
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
 Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | PlaceFree
-OfParameters = Repartition | Save | Saved | Loaded | Halted
+OfParameters = Repartition | Speak | Save | Saved | Loaded | Halted
 AnyInput = OfTask | Control | OfParameters

@@ -27,6 +27,10 @@ class Policy(Protocol):
         """Tasks that write the parts of a checkpoint."""
         ...
 
+    def speak(self, worker: Key) -> None:
+        """This replica delivers to the evaluator, and writes checkpoints, from now on."""
+        ...
+
     def ready(self, task: TaskLife, version: int) -> None:
         """React to a process that is built; a replica holds ``version``."""
         ...

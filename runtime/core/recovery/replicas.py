@@ -52,13 +52,20 @@ class Replicas:
 
     @property
     def speaker(self) -> Key | None:
-        """The lowest replica when the group last formed."""
+        """The lowest replica when the group last formed, unless it has left the ring since."""
         return NodeId.worker(self._speaker)
 
     @property
     def keepers(self) -> tuple[Key, ...]:
         """One replica, since all hold the same parameters."""
         return (NodeId.worker(self._speaker),)
+
+    def speak(self, worker: Key) -> None:
+        """Auxiliary tasks connect to it. During a recovery nothing changes: all are in the ring after it."""
+        if self.state.phase == Phase.RUNNING:
+            self._speaker = worker.number
+            for auxiliary in self.state.auxiliaries:
+                self._attach(auxiliary)
 
     # ---- membership --------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ class Servers:
         """The servers that hold parameters."""
         return self.state.layout.holders
 
+    def speak(self, worker: Key) -> None:
+        """Never called: servers deliver."""
+
     def ready(self, task: TaskLife, version: int) -> None:
         """The last server completes the set; a client connects if the set is complete."""
         state = self.state

@@ -9,7 +9,16 @@ from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.live.control.port import LivePort, PortOwner
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Deliver, DropGradients, JoinCollective, Message, Reduce, Work, encode
+from runtime.live.transport.messages import (
+    Deliver,
+    DropGradients,
+    JoinCollective,
+    Message,
+    Reduce,
+    TakeOver,
+    Work,
+    encode,
+)
 from strategies.protocol import NodeId
 
 REMEMBERED_VERSIONS = 4
@@ -21,11 +30,19 @@ class ReplicaPortOwner(PortOwner, Protocol):
     """The port's queries to the session."""
 
     def replicas(self) -> tuple[int, ...]:
-        """Replicas that take part in an update ordered now."""
+        """Replicas that receive the order of an update now; children among them take no part."""
         ...
 
     def speaker(self) -> int:
         """The replica that delivers to auxiliary tasks."""
+        ...
+
+    def incarnation(self, worker: int) -> int:
+        """A worker's present incarnation."""
+        ...
+
+    def left_ring(self, children: frozenset[int]) -> None:
+        """These replicas will not have the parameters after the next update."""
         ...
 
     def data_state(self) -> dict[str, Any]:
@@ -50,8 +67,10 @@ class ReplicaPort(LivePort):
         return super().allocate(node, cpu_cores, link_bytes_per_s)
 
     def compute(self, order: ComputeOrder) -> None:
-        """Order a Compute; the worker has the parameters already."""
+        """Order a Compute; the worker has the parameters already, or its parent is to send them."""
         self.sent_s[order.worker] = self.loop.now
+        if order.parent is not None:
+            self._tell(order.parent, self._child(order))
         self._tell(order.worker, Work(order=order))
 
     def apply(self, order: ApplyOrder) -> None:
@@ -60,6 +79,16 @@ class ReplicaPort(LivePort):
         for version in [version for version in self.states if version < order.version - REMEMBERED_VERSIONS]:
             del self.states[version]
         self._tell_all(Reduce(order=order))
+        for worker, source in order.returning:
+            incarnation = self.owner.incarnation(worker)
+            self._tell(source, Deliver(role="reader", id=worker, incarnation=incarnation))
+            self._tell(worker, TakeOver(source=source))
+        if order.children:
+            self.owner.left_ring(frozenset(child for child, _ in order.children))
+
+    @staticmethod
+    def _child(order: ComputeOrder) -> Deliver:
+        return Deliver(role="child", id=order.worker, incarnation=order.incarnation, ticket=order.grad_id)
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Order their holders to discard gradients."""

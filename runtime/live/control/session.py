@@ -258,8 +258,17 @@ class LiveSession:
     # ---- where the workers are replicas ------------------------------------------------------------------------------
 
     def replicas(self) -> tuple[int, ...]:
-        """Replicas that take part in an update ordered now."""
+        """Replicas that receive the order of an update now; children among them take no part."""
         return self.supervisor.replicas
+
+    def incarnation(self, worker: int) -> int:
+        """A worker's present incarnation."""
+        return self.supervisor.tasks[NodeId.worker(worker)].incarnation
+
+    def left_ring(self, children: frozenset[int]) -> None:
+        """These replicas will not have the parameters after the next update: another delivers to auxiliary tasks."""
+        if self.speaker() in children:
+            self.supervisor.speak(min(worker for worker in self.coordinator.members.here() if worker not in children))
 
     def speaker(self) -> int:
         """The replica that delivers to auxiliary tasks."""

@@ -92,7 +92,7 @@ class LiveSupervisor:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Replicas that take part in an update ordered now, in the ring's order."""
+        """Replicas that receive the order of an update now, in the ring's order."""
         return tuple(number for _, number in self.recovery.policy.ring)
 
     @property
@@ -269,6 +269,10 @@ class LiveSupervisor:
     def repartition(self, shares: tuple[tuple[Key, float], ...]) -> None:
         """Divide the parameters among these servers once the checkpoint that was ordered last is stored."""
         self._tell(inputs.Repartition(shares))
+
+    def speak(self, worker: int) -> None:
+        """This replica delivers to auxiliary tasks from now on."""
+        self._tell(inputs.Speak(NodeId.worker(worker)))
 
     def save(self, version: int, state: bytes) -> None:
         """Order a checkpoint from every keeper of a part."""

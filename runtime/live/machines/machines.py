@@ -81,7 +81,7 @@ class HostMachines:
         if cores is not None and self.mechanisms.allocations == "none":
             raise ValueError(f"cpu_cores={cores:g}: nothing limits the cores of a task here")
         if memory_bytes is not None and not self.mechanisms.memory:
-            raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}")
+            raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}; strategy.limit_memory=false does without")
         if self.placement is not None:
             self.placement.add(task, not_on, cores)
         try:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
+from runtime.live.tasks.children import Children, ParentLink, Turn
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
+from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
 from runtime.live.tasks.worker import Worker
@@ -39,9 +42,11 @@ from runtime.live.transport.messages import (
     LinkLost,
     Message,
     NormPart,
+    Peer,
     Reconfigure,
     Reduce,
     SaveCheckpoint,
+    TakeOver,
     TaskReady,
     Work,
 )
@@ -53,7 +58,10 @@ AUXILIARY_DEADLINE_S = 2.0
 
 
 class Replica:
-    """Obeys orders; a failure of another replica is reported, and then only a ``Halt`` is obeyed."""
+    """Obeys orders; a failure of another replica is reported, and then only a ``Halt`` is obeyed.
+
+    A child (``children.py``) takes no part in updates until it has copied the state of another.
+    """
 
     def __init__(
         self, worker: Worker, copy: ReplicaState, orders: Orders, acceptor: Acceptor, collective: Collective
@@ -66,6 +74,9 @@ class Replica:
         self.whole = False
         """Whether the parameters are those of one version; not at first, nor while they are being copied."""
         self.broken = False
+        self.peers: Sequence[Peer] = ()
+        self.parent = ParentLink(worker.spec.secret, orders.look)
+        self.children = Children(acceptor)
         self._reduced_s = 0.0
         self._auxiliaries: dict[str, tuple[Identity, socket.socket]] = {}
 
@@ -95,9 +106,12 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
+            case TakeOver():
+                self._enter(message)
             case JoinCollective():
                 self._take_part(message)
             case DropGradients():
+                self._collect()
                 self.copy.drop(message.grads)
             case Deliver():
                 self._deliver(message)
@@ -113,12 +127,29 @@ class Replica:
 
     def _compute(self, work: Work) -> Message:
         """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does."""
+        self._attach(work.order.parent)
+        report = self.worker.obey(work)
         if work.order.version != self.copy.version:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
-        report = self.worker.obey(work)
         reduced_s, self._reduced_s = self._reduced_s, 0.0
         timings = msgspec.structs.replace(report.timings, pull_s=report.timings.pull_s + reduced_s)
         return msgspec.structs.replace(report, timings=timings)
+
+    def _attach(self, parent: int | None) -> None:
+        """Be this replica's child for the next gradient; None: compute on our own parameters."""
+        self.copy.parent = None
+        if parent is not None:
+            ours = Identity("child", self.me.id, self.me.incarnation, self.generation)
+            self.parent.connect(self._peer(parent), ours)
+            self.copy.parent = self.parent
+
+    def _peer(self, worker: int) -> Peer:
+        return next(peer for peer in self.peers if peer.worker == worker)
+
+    def _collect(self) -> None:
+        """Hold what children have delivered."""
+        for ticket, grad in self.children.arrived().items():
+            self.copy.hold(ticket, grad)
 
     def _take_part(self, message: JoinCollective) -> None:
         from runtime.live.tasks.collectives.native_ddp import NativeModel
@@ -130,10 +161,17 @@ class Replica:
         self.copy.push(message.ticket)
 
     def _reduce(self, message: Reduce) -> None:
+        if self.me.id in message.order.apart:
+            self._leave()
+            return
         begun = time.perf_counter()
+        if isinstance(self.collective, Ring):
+            self.collective.apart = message.order.apart
+        self._collect()
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
+
             if message.order.measure is not None:
                 sqr_norm = self.copy.sqr_norm(message.order, total)
                 self.worker.channel.tell(NormPart(ticket=message.order.measure, sqr_norm=sqr_norm))
@@ -144,12 +182,30 @@ class Replica:
         self._reduced_s += spent_s
         self.worker.idle_since += spent_s
 
+    def _leave(self) -> None:
+        """The others make an update without us: from now on the state is theirs only."""
+        self.whole = False
+        self.collective.close()
+        self._hang_up(*AUXILIARIES)
+
+    def _enter(self, message: TakeOver) -> None:
+        """Copy the state of a member of the ring; as an update, it is not part of the wait."""
+        begun = time.perf_counter()
+        self.parent.close()
+        self._take_over(message.source)
+        self.whole = True
+        spent_s = time.perf_counter() - begun
+        self._reduced_s += spent_s
+        self.worker.idle_since += spent_s
+
     # ---- membership --------------------------------------------------------------------------------------------------
 
     def _halt(self, message: Halt) -> None:
         """Void all work in progress, and close all connections."""
         self.generation, self.broken = message.generation, False
         self.collective.close()
+        self.parent.close()
+        self.children.close()
         self.acceptor.forget_before(message.generation)
         self._hang_up(*AUXILIARIES)
         self.copy.drop(tuple(self.copy.grads))
@@ -157,23 +213,25 @@ class Replica:
         self.worker.channel.tell(Halted(generation=self.generation, version=version))
 
     def _reconfigure(self, message: Reconfigure) -> Message:
-        self.generation = message.generation
+        """Accept the members; a child that only learns of a newcomer remains one."""
+        self.generation, self.peers = message.generation, message.peers
         self.collective.form(message.generation, message.peers)
         if message.source >= 0:
             self.whole = False
-            self._take_over(message)
+            self._take_over(message.source)
+            self.whole = True
         elif message.checkpoint >= 0:
             version, _, values = read_checkpoint(path_of(self.directory, message.checkpoint, 0))
             self.copy.load(version, values)
+            self.whole = True
         elif message.anew:
             self.copy.reset()
-        self.whole = True
+            self.whole = True
         return Attached(generation=message.generation)
 
-    def _take_over(self, message: Reconfigure) -> None:
+    def _take_over(self, source: int) -> None:
         """Copy all state of another replica, which has been ordered to expect us."""
-        source = next(peer for peer in message.peers if peer.worker == message.source)
-        with connect(source.address) as sock:
+        with connect(self._peer(source).address) as sock:
             call(sock, self.worker.spec.secret, Identity("reader", self.me.id, self.me.incarnation, self.generation))
             set_deadline(sock, CALL_DEADLINE_S)
             header = bytearray(HEADER_BYTES)
@@ -190,12 +248,20 @@ class Replica:
         try:
             if message.role in AUXILIARIES:
                 self._send_snapshot(message)
+            elif message.role == "child":
+                self._serve_child(message)
             else:
                 self._hand_over(message)
         except Interrupted:
             raise
         except OSError:
             self._hang_up(message.role)
+
+    def _serve_child(self, message: Deliver) -> None:
+        """The child receives a copy, so that the next update need not wait for it."""
+        child, vector = Identity("child", message.id, message.incarnation, self.generation), self.copy.buffer()
+        vector[:] = self.copy.params
+        self.children.serve(Turn(child, message.ticket, self.copy.version, vector))
 
     def _hand_over(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)

@@ -8,6 +8,7 @@ import numpy as np
 
 from runtime.core.job import ApplyOrder
 from runtime.core.vectors import FloatVector
+from runtime.live.tasks.children import ParentLink
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.training.norms import sum_sqr_norm
@@ -16,28 +17,35 @@ from runtime.training.norms import sum_sqr_norm
 class ReplicaState(Store):
     """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
 
-    received_s = 0.0
-    """No time: nothing is sent to a replica."""
-
     def __init__(self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity) -> None:
         super().__init__(initial, optimizer)
         self.identity = identity
         self.grad = self.buffer()
+        self.parent: ParentLink | None = None
+        """Where the parameters of the current gradient come from, and the gradient goes; None: they are here."""
+        self.received_s = 0.0
 
     # ---- as a worker's links -----------------------------------------------------------------------------------------
 
     def receive_params(self, ticket: int) -> int:
+        self.received_s = 0.0
+        if self.parent is not None:
+            self.version = self.parent.pull(ticket, self.params)
+            self.received_s = self.parent.received_s
         return self.version
 
     def push(self, ticket: int) -> None:
-        """Keep the gradient here until it is used or dropped."""
+        """Keep the gradient here until it is used or dropped; a child's is kept by its parent."""
+        if self.parent is not None:
+            self.parent.push(ticket, self.grad)
+            return
         self.hold(ticket, self.grad)
         self.grad = self.buffer()
 
     # ---- an update ---------------------------------------------------------------------------------------------------
 
     def share(self, order: ApplyOrder) -> FloatVector:
-        """This replica's term of the sum, in a buffer to be overwritten with the sum and passed to :meth:`step`.
+        """This replica's term of the sum, with its children's, in a buffer for the sum, which :meth:`step` needs.
 
         Equal weights are left to the step, as on a server; others are applied here, with the
         optimizer's gain and in double precision (see ``runtime.training.optimizers``).

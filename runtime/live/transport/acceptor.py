@@ -1,7 +1,7 @@
 """Accepts a replica's connections: peers connect at any time, and a thread answers them while it computes.
 
 The thread does only the handshake. An authenticated connection waits, under its peer's identity, for the replica to
-:meth:`Acceptor.take` it: a neighbour of the ring, an auxiliary task, or a newcomer that copies the parameters.
+:meth:`Acceptor.take` it: a neighbour of the ring, a child, an auxiliary task, or a newcomer that copies the state.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LOOK_EVERY_S = 0.1
 CLOSE_S = 5.0
 CALL_DEADLINE_S = 1.0
 """Seconds after which a blocked call on a taken socket lets its owner check for orders."""
-GUESTS = ("worker", "reader", *AUXILIARIES)
-"""Roles that may connect: a neighbour in the ring, a newcomer that copies parameters, an auxiliary task."""
+GUESTS = ("worker", "reader", "child", *AUXILIARIES)
+"""Roles that may connect: a neighbour in the ring, a newcomer that copies state, a child, an auxiliary task."""
 
 
 class Acceptor:

@@ -29,8 +29,8 @@ HANDSHAKE_DEADLINE_S = 2.0
 MAX_UNAUTHENTICATED = 64
 """Most unauthenticated connections; for one more, the oldest is closed."""
 
-ROLES = ("agent", "worker", "server", "reader", *AUXILIARIES)
-"""Roles; a reader is a replica that copies the parameters of another."""
+ROLES = ("agent", "worker", "server", "reader", "child", *AUXILIARIES)
+"""Roles; a reader is a replica that copies the state of another, a child one that computes on another's parameters."""
 _FIELDS = struct.Struct("<4sB3xIII")
 
 

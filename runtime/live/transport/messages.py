@@ -215,9 +215,15 @@ class Reconfigure(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Reduce(Message, frozen=True, kw_only=True, tag=True):
-    """One update by all replicas: sum the ordered gradients over all of them, then step."""
+    """One update by the replicas in the ring: sum the ordered gradients over all of them, then step."""
 
     order: ApplyOrder
+
+
+class TakeOver(Message, frozen=True, kw_only=True, tag=True):
+    """Copy all state of worker ``source``, which expects that: the replica was a child, and is in the ring again."""
+
+    source: int
 
 
 class DropGradients(Message, frozen=True, kw_only=True, tag=True):
@@ -233,7 +239,10 @@ class JoinCollective(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
-    """Send the current parameters to a connected auxiliary task, under ``ticket``, or all state to a ``reader``."""
+    """Send the current parameters to an auxiliary task or a ``child``, under ``ticket``, or all state to a ``reader``.
+
+    A child's ticket is that of the gradient that it pushes back.
+    """
 
     role: str
     id: int
@@ -368,6 +377,7 @@ AnyMessage = (
     | Halt
     | Reconfigure
     | Reduce
+    | TakeOver
     | DropGradients
     | JoinCollective
     | Deliver

@@ -11,6 +11,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup
 
@@ -135,7 +136,10 @@ class VirtualPort:
     def _apply(self, order: ApplyOrder, sent_s: float) -> None:
         parts = [] if order.measure is None else self.learner.sqr_norms(order, self.servers.sizes)
         self.learner.apply(order)
-        self.servers.update(sent_s, len(order.grads))
+        if isinstance(self.servers, Replicas):
+            self.servers.reduce(sent_s, order)
+        else:
+            self.servers.update(sent_s, len(order.grads))
         for place, part in enumerate(parts):
             assert order.measure is not None
             answer = inputs.NormPart(self.servers.numbers[place], order.measure, part)

@@ -98,6 +98,9 @@ class HostWorkers(WorkerModel):
     def _deliver(self, iteration: Iteration, server: int) -> None:
         if iteration.void:
             return
+        if isinstance(self.servers, Replicas):
+            self._update_made(iteration, self.servers)
+            return
         if self.shares_memory:
             self._received(iteration)
             return
@@ -105,6 +108,24 @@ class HostWorkers(WorkerModel):
             iteration.receiving_since_s = self.clock.now
         iteration.receiving += 1
         self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
+
+    def _update_made(self, iteration: Iteration, replicas: Replicas) -> None:
+        """The replicas have the parameters; a child receives them from its parent, others may still copy state."""
+        worker, parent = iteration.order.worker, iteration.order.parent
+        if parent is None and (idle_s := replicas.idle_of(worker)) > self.clock.now:
+            self.clock.at(idle_s, MACHINE, self._deliver, iteration, 0)
+        elif parent is None:
+            self._received(iteration)
+        else:
+            iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
+            self._between(iteration, (self.names[parent], self.names[worker]), self._came)
+
+    def _between(self, iteration: Iteration, path: tuple[str, str], then: Step) -> None:
+        """A message between a child and its parent."""
+        assert isinstance(self.servers, Replicas)
+        num_bytes = self.servers.model_bytes
+        own_s = self.costs.neighbour_s(num_bytes)
+        self.machines.send(self._name(iteration), path, num_bytes, own_s, partial(then, iteration))
 
     def _came(self, iteration: Iteration) -> None:
         """A server's part has arrived. Parts travel concurrently; the worker waits for them after loading its batch."""
@@ -165,7 +186,10 @@ class HostWorkers(WorkerModel):
         iteration.injected_s = now - computed_s
         iteration.compute_s = now - iteration.since_s
         iteration.since_s = now
-        if self.shares_memory:
+        if (parent := iteration.order.parent) is not None:
+            iteration.missing = 1
+            self._between(iteration, (self._name(iteration), self.names[parent]), self._taken)
+        elif self.shares_memory:
             self._end(iteration, now)
         else:
             self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
@@ -17,8 +18,9 @@ class Replicas(ServerGroup):
 
     ``idle_s`` is when every worker has finished the last update, ``summed_s`` when its ring was complete: a worker lost
     earlier makes that update fail. All replicas act alike at the same time, so they are reported as one. Nothing is
-    pulled or pushed: a worker computes on its own copy, as soon as that is updated. ``here()`` counts the workers in
-    the ring.
+    pulled or pushed: a worker computes on its own copy, as soon as that is updated. ``here()`` counts the workers.
+
+    Children (``ApplyOrder.apart``) are not in the ring. That their parents add what they deliver takes no time.
     """
 
     def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
@@ -28,6 +30,8 @@ class Replicas(ServerGroup):
         self.here: Callable[[], int] = lambda: num_workers
         self.model_bytes = 4 * num_parameters
         self.idle_s = self.summed_s = 0.0
+        self._copied_s: dict[int, float] = {}
+        """When replicas have handed over or taken over all state after the last update, by worker."""
 
     def divide(self, layout: Layout) -> None:
         """Nothing to do: nobody holds a part."""
@@ -38,10 +42,25 @@ class Replicas(ServerGroup):
         return self.costs.control_s + self.costs.hop_s(self.model_bytes)
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        """Sum the gradients around the ring; then every replica steps with the sum."""
-        self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, self.here()))
+        """Sum the gradients around the ring of all; then every replica steps with the sum."""
+        self._sum(sent_s, self.here())
+
+    def reduce(self, sent_s: float, order: ApplyOrder) -> None:
+        """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
+        self._sum(sent_s, self.here() - len(order.apart))
+        for worker, source in order.returning:
+            done_s = self.idle_of(source) + self.costs.hop_s(self.model_bytes)
+            self._copied_s[worker] = self._copied_s[source] = done_s
+
+    def _sum(self, sent_s: float, size: int) -> None:
+        self._copied_s.clear()
+        self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, size))
         self.summed_s = self.idle_s
         self.idle_s += self.costs.update_s(self.model_bytes, 1)
+
+    def idle_of(self, worker: int) -> float:
+        """When one of them can compute: it has the last update, and copies no state any more."""
+        return max(self.idle_s, self._copied_s.get(worker, 0.0))
 
     @property
     def sizes(self) -> list[int]:
@@ -68,6 +87,7 @@ class Replicas(ServerGroup):
     def begin_again(self, at_s: float) -> None:
         """All replicas hold the same parameters and are idle."""
         self.idle_s = self.summed_s = at_s
+        self._copied_s.clear()
 
     def deliver(self, sent_s: float, deliver: Callable[[int], None]) -> None:
         """Call ``deliver(0)`` when a worker that gets its order at ``sent_s`` may compute."""

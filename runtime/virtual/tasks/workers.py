@@ -49,6 +49,7 @@ class Workers(WorkerModel):
         )
         self.servers, self.network = servers, network
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
+        self._to_parent_s = costs.hop_s(servers.model_bytes) if isinstance(servers, Replicas) else 0.0
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
@@ -66,8 +67,11 @@ class Workers(WorkerModel):
             iteration.data_s *= self.stretch(worker)
         iteration.loaded_s = reached_s + iteration.data_s
         delivered_s = max(reached_s, self.servers.idle_s)
-        if isinstance(self.servers, Replicas):  # a worker makes the update itself before it loads its batch
-            self._pulled(iteration, delivered_s + iteration.data_s)
+        if isinstance(self.servers, Replicas) and order.parent is None:
+            # a worker makes the update itself before it loads its batch
+            self._pulled(iteration, max(reached_s, self.servers.idle_of(worker)) + iteration.data_s)
+        elif isinstance(self.servers, Replicas):  # its parent does, and sends the parameters meanwhile
+            self._arrive(iteration, delivered_s, delivered_s + self._to_parent_s)
         elif self.network is None:
             self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
         else:
@@ -97,7 +101,9 @@ class Workers(WorkerModel):
         iteration.injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
         iteration.compute_s = own_s + iteration.injected_s
         iteration.since_s = at_s + iteration.compute_s
-        if self.network is None:
+        if order.parent is not None:
+            self.clock.at(iteration.since_s + self._to_parent_s, MACHINE, self._pushed, iteration)
+        elif self.network is None:
             self.clock.at(iteration.since_s + self._transfer_s, MACHINE, self._pushed, iteration)
         else:
             self.clock.at(iteration.since_s, MACHINE, self._push, iteration)

@@ -12,7 +12,7 @@ brain. A server that would not get more cores than it has is not replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import ceil, inf, isqrt
 
 import msgspec
@@ -96,9 +96,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     update_cores: float | None = None
 
 
-def adjust(now: JobNow, rules: Rules) -> Finding | None:
-    """The first rule that matches; None: the job is as it should be."""
-    return next((found for rule in ORDER if (found := rule(now, rules)) is not None), None)
+def adjust(now: JobNow, rules: Rules, waiting: Collection[str] = ()) -> Finding | None:
+    """The first rule that matches and is not ``waiting``; None: the job is as it should, or can, be."""
+    found = (finding for rule in ORDER if (finding := rule(now, rules)) is not None)
+    return next((finding for finding in found if finding.rule not in waiting), None)
 
 
 def hot_server(now: JobNow, rules: Rules) -> Finding | None:

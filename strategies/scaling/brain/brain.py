@@ -12,6 +12,7 @@ from typing import final
 
 from strategies.protocol import NodeId
 from strategies.scaling.brain.adjust import Growth, JobNow, adjust, worker_memory
+from strategies.scaling.brain.backoff import Backoff
 from strategies.scaling.brain.changes import Change, Decision, Replace, Resize
 from strategies.scaling.brain.history import InitialPlan, cold_plan
 from strategies.scaling.brain.memory import after_server_oom, after_worker_oom
@@ -46,6 +47,7 @@ class Brain:
         self._since_s = self._settled_s = self._servers_s = self._looked_s = -inf
         self._plan: Plan | None = None
         self._growth: Growth | None = None
+        self._backoff, self._rule = Backoff(2 * settings.adjust_every_s), ""
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -76,6 +78,10 @@ class Brain:
         servers, self.under_way = _concerns_servers(self.under_way), ()
         if granted and servers:
             self._servers_s, self._growth = t, None
+        if granted:
+            self._backoff.granted()
+        elif self.stage == Stage.ADJUST and self._of_stage:
+            self._backoff.denied(self._rule, t)
         if self._of_stage:
             self._denied += self.stage == Stage.OPTIMISE_SERVERS and not granted
             self.stage = after(self.stage, Step.GRANTED if granted else Step.DENIED)
@@ -106,7 +112,7 @@ class Brain:
         self, t: float, rule: str, changes: tuple[Change, ...], numbers: dict[str, float], why: str = ""
     ) -> Decision:
         """A change of this stage."""
-        self.under_way, self._of_stage = changes, True
+        self.under_way, self._of_stage, self._rule = changes, True, rule
         return Decision(t=t, stage=self.stage, rule=rule, changes=changes, numbers=numbers, why=why)
 
     def _stays(self, t: float, step: Step, rule: str, numbers: dict[str, float], why: str) -> Decision:
@@ -193,7 +199,7 @@ class Brain:
             idle_s=self._idle_s,
             growth=self._growth,
         )
-        found = adjust(now, self.settings.rules)
+        found = adjust(now, self.settings.rules, self._backoff.waiting(t))
         if found is None:
             return None
         wait_s = self._servers_s + self.settings.ps_interval_s - t

@@ -27,7 +27,7 @@ from analysis.experiments.measures import (
 )
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
-from analysis.experiments.spec import Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
+from analysis.experiments.spec import PREDICTOR, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.records.load import Run, load_run
 from runtime.run.preflight import preflight
 from tests.support.records import Simulation, Story
@@ -166,7 +166,8 @@ def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
 def test_its_claims_are_about_its_cells(name: str) -> None:
     spec = load_spec(SPECS[name])
     claims = chosen(load_ledger(spec.paper), name)
-    there = [cell.levels for cell in cells(spec)]
+    scored = [{PREDICTOR: level} for level in spec.predictors] or [{}]
+    there = [{**cell.levels, **more} for cell in cells(spec) for more in scored]
     for claim in claims:
         assert claim.of in spec.measured, claim.id
         for cell in (claim.subject, *({**claim.subject, **other} for other in claim.against)):

@@ -207,6 +207,7 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Halt",
         "Reconfigure",
         "Reduce",
+        "TakeOver",
         "DropGradients",
         "JoinCollective",
         "Deliver",

@@ -268,3 +268,20 @@ def test_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
         sock.sendall(os.urandom(128))
         with suppress(ConnectionResetError):
             assert sock.recv(1) == b""
+
+
+def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -> None:
+    """It closes its connections when it leaves: its neighbours have opened others by the time of its return."""
+    ranks = [make(worker) for worker in range(4)]
+    form(ranks)
+    assert reduce(ranks, vectors_for(4, 100)) == [None] * 4
+    for apart in ((2,), (), (0, 1), ()):
+        for rank in ranks:
+            rank.ring.apart = apart
+            if rank.peer.worker in apart:
+                rank.ring.close()
+        members = [rank for rank in ranks if rank.peer.worker not in apart]
+        vectors = vectors_for(len(members), 100, len(apart))
+        wanted = np.sum(vectors, axis=0)
+        assert reduce(members, vectors) == [None] * len(members)
+        assert all(np.array_equal(vector, wanted) for vector in vectors)

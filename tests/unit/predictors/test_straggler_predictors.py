@@ -136,6 +136,11 @@ def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
     slow = [(0.0, Observation(1.0, 1, 0, 1.0)), (1.0, Observation(4.0, 1, 1, 3.0)), (4.0, Observation(7.0, 1, 2, 3.0))]
     assert backtest(straggler_predictor("last_value"), rows + slow) == [False] * 8 + [False, False, True]
     assert backtest(straggler_predictor("last_value"), slow[::-1] + rows)[:3] == [True, False, False], "in any order"
+    early = backtest(straggler_predictor("last_value"), rows + slow, lead_s=0.5)
+    assert early[-1] is False, "half a second before, the slow iteration has not ended"
+    assert backtest(straggler_predictor("last_value"), [*rows, *slow, (7.6, Observation(9.0, 1, 3, 1.4))], lead_s=0.5)[
+        -1
+    ]
 
 
 def test_a_lost_worker_is_measured_afresh() -> None:

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from runtime.api import COMMANDS, Runtime
+from runtime.api import ABILITIES, CHILDREN, COMMANDS, Runtime
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
@@ -29,7 +29,8 @@ class Needy(BSP):
 
     def __post_init__(self):
         super().__post_init__()
-        self.needs = frozenset({getattr(protocol, self.command)})
+        self.attaches = self.command == "Apply.children"
+        self.needs = frozenset({getattr(protocol, self.command.partition(".")[0])})
 """
 DDP = "topology=allreduce topology.collective=ddp"
 
@@ -58,10 +59,18 @@ REFUSALS = [
     (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
     (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
+    ("", CHILDREN, "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"),
+    (f"{VIRTUAL} {DDP}", CHILDREN, "topology.collective=ddp: all replicas take part in every sum; use topology.coll"),
+    (
+        "topology=allreduce topology.collective=gloo",
+        CHILDREN,
+        "topology.collective=gloo: all replicas take part in every sum; use topology.collective=ring",
+    ),
 ]
 CAN = [
     ("", COMMANDS),
     ("topology=allreduce", ("Compute", "Apply", "Drop", "Restart", "Evaluate", "Checkpoint", "Wake", "Stop")),
+    ("topology=allreduce", (CHILDREN,)),
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, COMMANDS),
@@ -88,7 +97,7 @@ def test_the_vocabulary_is_whole() -> None:
 def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
     runtime, config = asked(line)
     can = runtime.can(config)
-    assert set(can) == set(COMMANDS)
+    assert set(can) == set(ABILITIES)
     assert {command: can[command] for command in commands} == dict.fromkeys(commands)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from strategies.protocol import NodeId
 from strategies.scaling.brain.adjust import Rules
+from strategies.scaling.brain.backoff import Backoff
 from strategies.scaling.brain.brain import Brain
 from strategies.scaling.brain.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
 from strategies.scaling.brain.history import InitialPlan
@@ -206,6 +207,37 @@ def test_servers_that_are_denied_three_times_are_given_up() -> None:
     (workers,) = [one for one in job.decisions if one.rule == "workers"]
     assert workers.numbers["server_cores"] == 32
     assert job.brain.stage == Stage.ADJUST
+
+
+def test_a_denied_rule_waits_twice_as_long_each_time() -> None:
+    """A cluster that is full stays so for a while: idle servers ask for workers at ever longer intervals."""
+    job = world(
+        19.4,
+        3.1,
+        load=lambda number: 3.1 if number == 1 else 3.425,
+        outcome=lambda decision: (20.0, decision.rule != "idle servers"),
+        adjust_every_s=60.0,
+    )
+    job.play(6000)
+    asked = [decision.t for decision in job.decisions if decision.rule == "idle servers"]
+    waits = [later - before - 20 for before, later in pairwise(asked)]
+    assert len(waits) >= 4
+    for times, wait_s in enumerate(waits):
+        assert 120 * 2**times <= wait_s <= 120 * 2**times + 60
+
+
+def test_what_was_denied_is_asked_for_at_once_when_something_was_granted() -> None:
+    backoff = Backoff(10.0)
+    backoff.denied("idle servers", 100.0)
+    backoff.denied("hot server", 105.0)
+    assert backoff.waiting(109.9) == {"idle servers", "hot server"}
+    assert backoff.waiting(110.0) == {"hot server"}
+    backoff.granted()
+    assert backoff.waiting(106.0) == set()
+    for times in range(9):
+        backoff.denied("hot server", 0.0)
+        assert backoff.waiting(10.0 * 2 ** min(times, 6) - 0.1) == {"hot server"}
+        assert not backoff.waiting(10.0 * 2 ** min(times, 6))
 
 
 # ---- times ---------------------------------------------------------------------------------------------------------

@@ -52,6 +52,17 @@ def test_who_takes_too_long_is_not_waited_for() -> None:
     assert (made.busy, made.settled) == (False, False)
 
 
+@pytest.mark.parametrize(("limit_memory", "memory_bytes"), [(True, 10**9), (False, None)])
+def test_new_nodes_have_a_limit_of_memory_unless_it_is_switched_off(
+    limit_memory: bool, memory_bytes: int | None
+) -> None:
+    fleet = Fleet(GIVEN, GIVEN, limit_memory=limit_memory)
+    fleet.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1))
+    launch = fleet.request("worker", GIVEN)
+    assert (launch.node, launch.memory_bytes) == ("worker:2", memory_bytes)
+    assert fleet.given[NodeId.worker(2)] == GIVEN
+
+
 @pytest.mark.parametrize("node", ["worker:0", "server:0"])
 def test_who_is_denied_other_cores_stays_with_those_of_before(node: str) -> None:
     """A quota denies the cores of the start, too, as of the only server, which is not lost by that."""

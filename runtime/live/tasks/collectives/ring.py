@@ -50,6 +50,8 @@ class Ring:
         self.me, self.secret, self.acceptor, self.look = me, secret, acceptor, look
         self.generation = 0
         self.peers: Sequence[Peer] = ()
+        self.apart: tuple[int, ...] = ()
+        """Members that take no part in the sums from now on."""
         self._next: tuple[Identity, socket.socket] | None = None
         self._previous: tuple[Identity, socket.socket] | None = None
         self._spare = aligned_vector(BLOCK_FLOATS)
@@ -69,15 +71,16 @@ class Ring:
         self._next = self._previous = None
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """Sum ``vector`` (float32, equal lengths) over all members, in place on each.
+        """Sum ``vector`` (float32, equal lengths) over all members but those ``apart``, in place on each.
 
         Raises ``OSError`` when a member is gone; the vector is then invalid.
         """
-        size = len(self.peers)
+        peers = [peer for peer in self.peers if peer.worker not in self.apart]
+        size = len(peers)
         if size == 1:
             return
-        rank = [peer.worker for peer in self.peers].index(self.me.id)
-        self._link(self.peers[(rank + 1) % size], self.peers[rank - 1])
+        rank = [peer.worker for peer in peers].index(self.me.id)
+        self._link(peers[(rank + 1) % size], peers[rank - 1])
         ranges = [server_range(len(vector), size, part) for part in range(size)]
         parts = [vector[lo:hi] for lo, hi in ranges]
         for step in steps(size, rank):

@@ -1,0 +1,82 @@
+"""What rings with children owe in the worlds of replicas: as every strategy, with what is drawn for all-reduce."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from injectors.patterns import Elastic
+from injectors.plan import ClusterShape
+from strategies.composed import Composed
+from strategies.gates import RingGate
+from strategies.lgc import LGC
+from strategies.modes.slowest import SlowestApart
+from strategies.protocol import Strategy
+from strategies.star import Star
+from tests.contract.test_virtual import dead, different, unconserved, unlawful
+from tests.support.invariants import replay
+from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world
+
+SEEDS = range(6)
+
+
+def make(kind: str) -> Strategy:
+    """Rings that change often: nobody waited for, a while, and any lateness allowed."""
+    if kind == "lgc":
+        return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
+    if kind == "star":
+        hurried: dict[str, Any] = {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5, "history_iters": 30}
+        return Star(topology="allreduce", phi=300.0, waits_s=(0.0, 0.25), **hurried)
+    schedule = SlowestApart(k_fastest=2, wait_s=0.5, reselect_iters=1, window_iters=1, warmup_iters=0)
+    return Composed(gate=RingGate(max_delay_versions=5), schedule=schedule)
+
+
+@cache
+def run_of(kind: str, num_workers: int, seed: int) -> VirtualRun:
+    return VirtualRun(draw_replica_world(num_workers, seed), make(kind))
+
+
+CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star") for num_workers in (2, 5)]
+
+
+@pytest.mark.parametrize(("kind", "num_workers"), CASES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, num_workers: int, seed: int) -> None:
+    run = run_of(kind, num_workers, seed)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+    assert replay(run.lines, make(kind)) == []
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6)])
+def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> None:
+    world = draw_replica_world(3, seed)
+    elastic = Elastic(leaves_per_hour=600.0, rejoin_s=2.0, least_workers=1)
+    plan = elastic.plan(ClusterShape(num_workers=3, num_servers=0, base_iter_s=1.0), 60.0, seed)
+    run = VirtualRun(msgspec.structs.replace(world, plan=plan), make(kind))
+    assert len(run.events("Joined")) > 3
+    assert unlawful(run) + dead(run) == []
+    assert set(run.uses()) == {float(EPOCHS)}
+
+
+def test_it_does_the_same_again_to_the_byte() -> None:
+    run = run_of("waiting", 5, 1)
+    assert different(run, VirtualRun(run.world, make("waiting"))) == []
+
+
+def test_the_worlds_have_children_in_them() -> None:
+    """Some that enter the ring again, and losses while there are some."""
+    attached, returned, struck = 0, 0, 0
+    for num_workers in (2, 5):
+        for seed in SEEDS:
+            before: set[int] = set()
+            for line in run_of("waiting", num_workers, seed).lines:
+                struck += line["kind"] == "event" and line["event"]["type"] == "Lost" and bool(before)
+                for command in line.get("commands", ()):
+                    if command["type"] == "Apply":
+                        now = {child for child, _ in command.get("children", ())}
+                        attached, returned = attached + len(now - before), returned + len(before - now)
+                        before = now
+    assert min(attached, returned, struck) > 3

@@ -1,0 +1,137 @@
+"""STAR without servers: who leaves the ring, and how long parents wait (equation 3, sections IV-B and IV-C1)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.modes.ring import RingMode, candidates
+from strategies.modes.times import ring_s
+from strategies.protocol import Wake
+from strategies.star import Star
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import unlawful
+
+SETTINGS: dict[str, Any] = {"topology": "allreduce", "phi": 1000.0, "decision_s": 0.0, "warmup_iters": 0}
+EIGHT = [1.0] * 6 + [1.5, 3.0]
+
+
+def run_of(times_s: list[float], until_s: float = 40.0, **changes: Any) -> HeapRun:
+    """A job whose workers take so long, of 128 samples each."""
+    strategy = Star(**{**SETTINGS, "history_iters": 20, "horizon_iters": 5, **changes})
+    size = {"num_workers": len(times_s), "global_batch_samples": 128 * len(times_s)}
+    job = make_job(num_servers=0, max_time_s=until_s, num_samples=10**6, **size)
+    run = HeapRun(strategy, job, times_s)
+    run.run()
+    assert unlawful(run) == []
+    return run
+
+
+def modes_of(run: HeapRun) -> list[str]:
+    """Those of the record, each once, in order."""
+    states = [line.state["mode"] for line in run.lines if line.state]
+    return list(dict.fromkeys(states))
+
+
+def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
+    """Section IV-C1, equation 3, with phi = 1000: 5.9297, 3.1741, 2.3021 s for x = 0, 1, 2 without waiting.
+
+    Then a ring starts every second; worker 6 is one update late and counts, worker 7 takes too long for any.
+    """
+    costs = [ring_s(EIGHT, x, 0.0, 128, 1000) for x in range(3)]
+    assert costs == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
+    run = run_of(EIGHT)
+    assert modes_of(run) == ["ring of all", "ring without 7 6, wait 0 s"]
+    later = run.applied[10:]
+    assert {order.apart for _, order, _ in later} == {(6, 7)}
+    assert {round(second[0] - first[0], 6) for first, second in pairwise(later)} == {1.0}
+    assert {grad.worker for _, _, grads in later for grad in grads} == set(range(7))
+
+
+@given(
+    times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
+    link_s=st.floats(0.0, 2.0),
+    phi=st.floats(0.0, 1e5),
+    wait_s=st.floats(0.0, 5.0),
+)
+def test_with_known_times_waiting_is_never_better(
+    times_s: list[float], link_s: float, phi: float, wait_s: float
+) -> None:
+    """Section IV-C1, equation 3: who is waited for could be in the ring, which then takes no longer."""
+    ordered = sorted(times_s)
+
+    def cost_s(removed: int, waits: float) -> float:
+        late = [time_s + link_s for time_s in ordered[len(ordered) - removed :]]
+        return ring_s(times_s, removed, waits, 128, phi, removed_s=late)
+
+    best_s = min(cost_s(removed, 0.0) for removed in range(len(ordered)))
+    assert all(cost_s(removed, wait_s) >= best_s for removed in range(len(ordered)))
+
+
+def test_children_have_the_parents_with_the_fewest() -> None:
+    """Section IV-D2, with links that are all equally fast."""
+    run = run_of([1.0, 1.0, 3.0, 3.0, 3.0, 3.0], phi=0.0)
+    assert run.applied[-1][1].children == ((2, 0), (3, 1), (4, 0), (5, 1))
+
+
+def test_without_stragglers_it_is_bsp_and_decides_nothing() -> None:
+    """Section IV-B: SSGD if nobody straggles."""
+    run = run_of([1.0, 1.05, 1.1, 1.0])
+    assert modes_of(run) == ["ring of all"]
+    assert all(not order.apart and not order.children for _, order, _ in run.applied)
+    assert {line.state["decisions"] for line in run.lines if line.state} == {0}
+
+
+def test_who_is_fast_again_is_back_in_the_ring() -> None:
+    """Section IV-A: tags follow the predictions; worker 3 takes 3 s, and 1 s from its sixth iteration on."""
+    strategy = Star(**{**SETTINGS, "history_iters": 20, "horizon_iters": 5})
+    job = make_job(num_servers=0, global_batch_samples=512, num_samples=10**6, max_time_s=60.0)
+    run = HeapRun(strategy, job, lambda worker, order: 3.0 if worker == 3 and order.grad_id < 25 else 1.0)
+    run.run()
+    assert unlawful(run) == []
+    assert {order.apart for _, order, _ in run.applied} == {(), (3,)}
+    assert run.applied[-1][1].apart == ()
+    assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
+
+
+def test_during_a_decision_nobody_begins_to_compute() -> None:
+    """Section IV-C: STAR-H pauses for as long as a decision takes."""
+    run = run_of([1.0, 1.0, 1.0, 3.0], decision_s=0.5)
+    wakes = [c for line in run.lines for c in line.commands if isinstance(c, Wake) and c.tag == "decided"]
+    assert wakes
+    begun = [order for order in run.orders.values() if order.grad_id > 8]
+    assert begun
+    intervals = [later[0] - first[0] for first, later in pairwise(run.applied[5:])]
+    assert {round(interval, 6) for interval in intervals} <= {1.0, 1.5, 2.0, 3.0, 3.5}
+    assert 1.5 in {round(interval, 6) for interval in intervals}
+
+
+def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
+    """Section IV-C1: x up to the number of predicted stragglers, with every wait; somebody stays in any case."""
+    times_s = {0: 1.0, 1: 3.0, 2: 2.0, 3: 3.0}
+    found = candidates(times_s, {1, 2, 3}, (0.1, 0.0))
+    aparts = [(), (3,), (3,), (3, 1), (3, 1), (3, 1, 2), (3, 1, 2)]
+    assert [mode.apart for mode in found] == aparts
+    assert found[:3] == [RingMode((), 0.0), RingMode((3,), 0.0), RingMode((3,), 0.1)]
+    assert max(len(mode.apart) for mode in candidates({0: 1.0, 1: 1.0}, {0, 1}, (0.0,))) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"topology": "ring"}, "topology=ring: must be ps or allreduce"),
+        ({"waits_s": []}, "waits_s=.*: must be a list of one or more"),
+        ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
+        ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
+        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=.*: is for the modes of topology=ps"),
+        ({"topology": "allreduce", "kappa": 0.2}, "kappa=0.2: is for the modes of topology=ps"),
+    ],
+)
+def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:
+    """Beyond the paper: none is ignored."""
+    with pytest.raises(ValueError, match=line):
+        Star(phi=300.0, **settings)

@@ -1,0 +1,111 @@
+"""The table of numbers of an experiment, and the axis that predictors add."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.experiments.numbers import numbers
+from analysis.experiments.page import section
+from analysis.experiments.results import Results, measure_runs, summary
+from analysis.experiments.spec import SpecError, cells
+from analysis.records.load import load_run
+from tests.unit.analysis.test_experiments import spec_of
+from tests.unit.analysis.test_fidelity import story
+
+SYSTEMS: dict[str, Any] = {"axes": {"system": {"bsp": [], "asp": []}}, "figure": {"kind": "bars"}, "seeds": [0, 1, 2]}
+TABLE = {"columns": {"jct_s": "JCT (ms)", "wait_frac": "waiting"}, "scale": {"jct_s": 1000}}
+RATIOS = {**TABLE, "ratios": ["jct_s"], "over": {"system": "bsp"}}
+TWO = {"last": {"name": "last_value"}, "early": {"name": "last_value", "lead_s": 0.5}}
+
+
+def results_of(folder: Path, bsp: list[float], asp: list[float], **given: Any) -> Results:
+    """Job completion times by seed; the systems wait for a half and for no time."""
+    spec = spec_of(folder, **{**SYSTEMS, "numbers": RATIOS, **given})
+    rows = [
+        {"system": system, "seed": seed, "jct_s": jct_s, "completed": jct_s < inf, "wait_frac": wait_frac}
+        for system, times, wait_frac in (("bsp", bsp, 0.5), ("asp", asp, 0.0))
+        for seed, jct_s in enumerate(times)
+    ]
+    return Results(spec=spec, runs=pd.DataFrame(rows), metas=[])
+
+
+def test_medians_and_the_ratios_of_pairs(tmp_path: Path) -> None:
+    """ASP takes half of BSP's time with every seed: the ratio has no spread, though the times have."""
+    heads, rows = numbers(results_of(tmp_path, [2.0, 4.0, 3.0], [1.0, 2.0, 1.5]))
+    assert heads == ["system", "JCT (ms)", "over bsp", "waiting"]
+    assert [row[0] for row in rows] == ["bsp", "asp"]
+    assert rows[0][1].startswith("3e+03 [") or rows[0][1].startswith("3000 [")
+    assert [row[2] for row in rows] == ["", "0.5"]
+    assert [row[3] for row in rows] == ["0.5", "0"]
+
+
+def test_what_was_never_reached_is_counted(tmp_path: Path) -> None:
+    _, rows = numbers(results_of(tmp_path, [2.0, 2.0, 2.0], [1.0, inf, 1.0]))
+    assert rows[1][1].endswith(" (1 of 3 never)")
+    _, rows = numbers(results_of(tmp_path, [2.0, 2.0, 2.0], [inf, inf, inf]))
+    assert rows[1][1:3] == ["never", "never"]
+
+
+def test_the_table_is_on_the_page(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, **SYSTEMS, numbers=TABLE)
+    found = [
+        (cell, load_run(story(cell.levels["system"], seed=cell.seed).write(tmp_path / cell.name)))
+        for cell in cells(spec)
+    ]
+    whole = Results(spec=spec, runs=measure_runs(spec, found), metas=[run.meta for _, run in found])
+    assert "| system | JCT (ms) | waiting |" in section(whole, "x.png", "make")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"numbers": {"columns": {"speed": "speed"}}}, "numbers: speed is not measured (jct_s, wait_frac)"),
+        ({"numbers": {**TABLE, "ratios": ["jct_s"]}}, "numbers: ratios and over need each other"),
+        ({"numbers": {**RATIOS, "over": {"system": "bps"}}}, "numbers: over: system=bps is no level"),
+        ({"predictors": {"a b": {"name": "ema"}}}, "predictors.a b: a level is letters"),
+        ({"predictors": {"ema": {"name": "ema", "lead_s": -1.0}}}, "predictors.ema: lead_s=-1: must be a finite"),
+        (
+            {"predictors": TWO, "axes": {"predictor": {"a": []}}, "figure": {"kind": "bars", "by": "predictor"}},
+            "rename the",
+        ),
+    ],
+)
+def test_a_bad_table_or_predictor_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"toy_table\.yaml: ") as caught:
+        spec_of(tmp_path, **{**SYSTEMS, **changes})
+    assert said in str(caught.value)
+
+
+def test_a_run_has_a_row_for_every_predictor(tmp_path: Path) -> None:
+    """Six runs and two predictors; the false alarms of each are drawn by system."""
+    figure = {"kind": "groups", "by": "predictor", "along": "system", "value": "false_positive_rate"}
+    spec = spec_of(tmp_path, **{**SYSTEMS, "predictors": TWO, "figure": figure})
+    assert spec.shown == ["last", "early"]
+    assert spec.compared == ["system", "predictor"]
+    assert "false_negative_rate" in spec.measured
+    found = [
+        (cell, load_run(story(cell.levels["system"], seed=cell.seed).write(tmp_path / cell.name)))
+        for cell in cells(spec)
+    ]
+    assert len(found) == 6
+    rates = {"bsp": 0.25, "asp": 0.5}
+    frame = measure_runs(
+        spec,
+        found,
+        lambda run: {
+            name: {"false_positive_rate": rates[run.job["strategy"]] * (1 + (name == "early"))} for name in TWO
+        },
+    )
+    assert len(frame) == 12
+    drawn = summary(Results(spec=spec, runs=frame, metas=[])).set_index(["system", "predictor"])["value"]
+    assert drawn.to_dict() == {
+        ("bsp", "last"): 0.25,
+        ("bsp", "early"): 0.5,
+        ("asp", "last"): 0.5,
+        ("asp", "early"): 1.0,
+    }

@@ -1,0 +1,184 @@
+"""Children of replicas: what an Apply may say about them, what the orders say then, and what a loss leaves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from strategies.protocol import Apply, Drop, ProtocolError
+from tests.support.harness import Desk, Puppet, apply, compute, make_job
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def with_children(*grads: int, children: Pairs = ()) -> Apply:
+    return msgspec.structs.replace(apply(*grads), children=children)
+
+
+def desk(*arriving: int, num_servers: int = 0) -> Desk:
+    """Four workers compute gradients 0 to 3, and these have delivered."""
+    at = Desk(Puppet(), make_job(num_servers=num_servers)).start()
+    at.say(*compute(0, 1, 2, 3))
+    for worker in arriving or range(4):
+        at.arrive(worker)
+    return at
+
+
+def attached(children: Pairs = ((3, 1),)) -> Desk:
+    """As :func:`desk`, after the first update, from which on these are children; gradients 4 to 7 are computed."""
+    at = desk()
+    at.say(with_children(0, 1, 2, 3, children=children), *compute(0, 1, 2, 3))
+    return at
+
+
+def refusal(at: Desk, *commands: object) -> str:
+    with pytest.raises(ProtocolError) as refused:
+        at.say(*commands)
+    return str(refused.value)
+
+
+# ---- orders ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_update_that_makes_children_is_still_one_of_all() -> None:
+    at = attached()
+    order = at.applied[-1][1]
+    assert (order.apart, order.children, order.returning) == ((), ((3, 1),), ())
+
+
+def test_a_child_computes_with_its_parent_and_takes_no_part_in_the_next_sums() -> None:
+    at = attached()
+    assert [at.orders[grad].parent for grad in range(8)] == [None] * 7 + [1]
+    for worker in range(4):
+        at.arrive(worker)
+    at.say(with_children(4, 5, 6, 7, children=((3, 1),)))
+    order = at.applied[-1][1]
+    assert (order.grads, order.apart, order.returning) == ((4, 5, 6, 7), (3,), ())
+
+
+def test_who_is_not_named_any_more_takes_the_state_over_from_its_parent() -> None:
+    at = attached()
+    for worker in range(4):
+        at.arrive(worker)
+    at.say(with_children(4, 5, 6, 7), *compute(3))
+    assert at.applied[-1][1].returning == ((3, 1),)
+    assert at.orders[8].parent is None
+
+
+@pytest.mark.parametrize(("parent", "source"), [(1, 0), (2, 2)])
+def test_or_from_another_if_its_parent_leaves(parent: int, source: int) -> None:
+    at = attached(((3, parent),))
+    for worker in range(4):
+        at.arrive(worker)
+    at.say(with_children(4, 5, 6, 7, children=((1, 0),)))
+    assert at.applied[-1][1].returning == ((3, source),)
+
+
+def test_a_late_gradient_is_kept_by_the_parent_of_then() -> None:
+    """It was computed when another was its parent."""
+    at = attached()
+    for worker in (0, 1, 2):
+        at.arrive(worker)
+    at.say(with_children(4, 5, 6, children=((3, 2),)), *compute(0, 1, 2))
+    at.arrive(3)
+    at.say(*compute(3))
+    assert (at.orders[7].parent, at.orders[11].parent) == (1, 2)
+
+
+def test_without_children_orders_are_as_they_were() -> None:
+    at = desk()
+    at.say(apply(0, 1, 2, 3))
+    order = at.applied[-1][1]
+    assert (order.apart, order.children, order.returning) == ((), (), ())
+    written = msgspec.json.encode(apply(0))
+    assert b"children" not in written, "records of jobs without children keep their bytes"
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("children", "why"),
+    [
+        (((3, 7),), "worker 7 is not running"),
+        (((7, 0),), "worker 7 is not running"),
+        (((3, 1), (3, 2)), "a child has one parent"),
+        (((3, 1), (1, 0)), "worker 1 is a child itself"),
+        (((3, 3),), "worker 3 is a child itself"),
+    ],
+)
+def test_children_need_a_parent_in_the_ring(children: Pairs, why: str) -> None:
+    assert why in refusal(desk(), with_children(0, 1, 2, 3, children=children))
+
+
+def test_nobody_is_a_child_where_servers_hold_the_parameters() -> None:
+    assert "servers hold the parameters" in refusal(desk(num_servers=1), with_children(0, children=((3, 1),)))
+
+
+def test_who_computes_does_not_leave() -> None:
+    assert "worker 3 computes" in refusal(desk(0, 1, 2), with_children(0, 1, 2, children=((3, 1),)))
+
+
+def test_who_computes_does_not_enter() -> None:
+    at = attached()
+    for worker in (0, 1, 2):
+        at.arrive(worker)
+    assert "worker 3 computes" in refusal(at, with_children(4, 5, 6))
+
+
+def test_who_keeps_a_gradient_does_not_leave_nor_who_is_about_to_get_one() -> None:
+    assert "worker 3 keeps gradient 3" in refusal(desk(), with_children(0, 1, 2, children=((3, 1),)))
+    at = attached()
+    for worker in (0, 1, 2):
+        at.arrive(worker)
+    about = "worker 1 keeps gradient 7, or will"
+    assert about in refusal(at, with_children(4, 5, 6, children=((3, 2), (1, 0))))
+
+
+def test_who_keeps_a_gradient_that_is_dropped_may_leave() -> None:
+    """The negative control: it is the gradient that keeps it."""
+    at = desk()
+    at.say(Drop(grads=(3,)), with_children(0, 1, 2, children=((3, 1),)))
+    assert at.applied[-1][1].children == ((3, 1),)
+
+
+def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
+    """Worker 3 computed it before it left, on parameters of its own."""
+    at = attached(((2, 0),))
+    for worker in range(4):
+        at.arrive(worker)
+    at.core.executor.attachments.parents[3] = 1  # as if it had left with what it keeps
+    assert "worker 3 keeps gradient 7, and is not in the ring" in refusal(at, with_children(4, 5, 6, 7))
+
+
+def test_a_child_without_parameters_is_no_parent() -> None:
+    at = attached()
+    for worker in range(4):
+        at.arrive(worker)
+    why = "worker 3 was not in the ring, so it has no parameters to give"
+    assert why in refusal(at, with_children(4, 5, 6, 7, children=((1, 3),)))
+
+
+def test_somebody_stays_in_the_ring() -> None:
+    at = attached(((1, 0), (2, 0), (3, 0)))
+    for worker in range(4):
+        at.arrive(worker)
+    everybody: Sequence[tuple[int, int]] = ((0, 1),)
+    assert "worker 1 was not in the ring" in refusal(at, with_children(4, 5, 6, 7, children=tuple(everybody)))
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_loss_all_are_in_the_ring() -> None:
+    """Whoever was lost, all take over one version."""
+    at = attached()
+    at.lose(0)
+    at.restore()
+    at.say(*compute(3))
+    assert at.orders[8].parent is None
+    at.arrive(3)
+    at.say(apply(8))
+    assert at.applied[-1][1].apart == ()

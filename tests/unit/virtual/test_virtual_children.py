@@ -1,0 +1,148 @@
+"""Children of replicas on the virtual clock: the ring of the others, and what their transfers cost."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import ApplyOrder
+from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.runtime import make_learner
+from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from runtime.virtual.tasks.replicas import Replicas
+from strategies.composed import Composed
+from strategies.gates import RingGate
+from strategies.modes.slowest import SlowestApart
+from strategies.protocol import Strategy
+from tests.support.harness import make_run_spec
+from tests.support.invariants import problems
+from tests.support.labs import run_alone
+from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+
+PARAMETERS = 64
+"""256 bytes."""
+COSTS = Costs(ring_step_s=1 / 64, ring_per_byte_s=1 / 1024, update_base_s=1 / 16, link_bytes_per_s=1024.0)
+HOP_S = 1 / 64 + 256 / 1024 + 256 / 1024
+"""All parameters, or a gradient, from one worker to another."""
+RING_OF_3_S = 4 * (1 / 64 + 2 * 256 / 3 / 1024)
+UPDATE_S = 1 / 16
+OWN_S = (0.25, 0.25, 0.25, 0.5)
+LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
+
+
+def ring_of_three(wait_s: float = 0.0, reselect_iters: int = 10**6) -> Strategy:
+    schedule = SlowestApart(k_fastest=3, wait_s=wait_s, window_iters=1, warmup_iters=0, reselect_iters=reselect_iters)
+    return Composed(gate=RingGate(), schedule=schedule)
+
+
+def session(
+    strategy: Strategy,
+    costs: Costs = COSTS,
+    own_s: tuple[float, ...] = OWN_S,
+    schedule: Schedule | None = None,
+    samples: int = 256,
+    **learning: Any,
+) -> tuple[VirtualSession, Tape]:
+    tape = Tape()
+    experiment = make_run_spec(virtual_job(4, samples, num_servers=0), strategy, tape, **learning)
+    learner = make_learner(experiment) if learning else NoLearner(PARAMETERS, None)
+    devices = [DeviceProfile(base_s=base_s) for base_s in own_s]
+    return VirtualSession(experiment, schedule or slow(), learner, costs, devices), tape
+
+
+def finish(run: VirtualSession, tape: Tape) -> None:
+    outcome = run_alone(run)
+    assert (outcome.status, problems(tape.plain())) == ("done", [])
+
+
+# ---- prices ---------------------------------------------------------------------------------------------------------
+
+
+def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
+    replicas = Replicas(Clock(), COSTS, PARAMETERS, 4)
+    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=apart, returning=returning)
+    replicas.reduce(1.0, order)
+    return replicas
+
+
+def test_a_ring_without_a_child_is_smaller() -> None:
+    assert reduced((3,)).idle_s == 1.0 + RING_OF_3_S + UPDATE_S
+    ring_of_4_s = 6 * (1 / 64 + 2 * 256 / 4 / 1024)
+    assert reduced().idle_s == 1.0 + ring_of_4_s + UPDATE_S
+
+
+def test_who_enters_copies_all_state_and_its_source_hands_it_over() -> None:
+    """Two from one source, one after the other; the others compute at once, and so do all after the next update."""
+    replicas = reduced((1, 2, 3), ((2, 0), (3, 0)))
+    begun_s = 1.0 + UPDATE_S
+    assert [replicas.idle_of(worker) - begun_s for worker in (0, 1, 2, 3)] == [2 * HOP_S, 0.0, HOP_S, 2 * HOP_S]
+    replicas.update(10.0, num_grads=4)
+    assert len({replicas.idle_of(worker) for worker in range(4)}) == 1
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_a_child_receives_the_parameters_and_sends_its_gradient_in_a_hop_each(modelled: bool) -> None:
+    """Machines are modelled where a plan disturbs links: here one, after the job's end."""
+    cut = Disturbance(start_s=900.0, end_s=901.0, target="worker:0", kind="pause", magnitude=1.0)
+    schedule = Schedule(build_plan("later", 0, 1000.0, [cut])) if modelled else None
+    run, tape = session(ring_of_three(), schedule=schedule, own_s=(0.25, 0.25, 0.25, 0.5))
+    finish(run, tape)
+    assert (run.machines is None) is not modelled
+    child = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 3][2]
+    timings = child["timings"]
+    assert timings["recv_s"] == pytest.approx(HOP_S)
+    assert timings["send_s"] == pytest.approx(HOP_S)
+    assert timings["compute_s"] == 0.5
+    others = [event["timings"]["send_s"] for event in tape.received("Arrived") if event["grad"]["worker"] < 3]
+    assert set(others) == {0.0}
+
+
+def test_the_ring_does_not_wait_for_a_child() -> None:
+    """Rounds of the three with the ring of three; with all four in it they took 0.5 s and more."""
+    run, tape = session(ring_of_three())
+    finish(run, tape)
+    firsts = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == 0]
+    periods = [after - before for before, after in pairwise(firsts[5:10])]
+    assert periods == pytest.approx([0.25 + RING_OF_3_S + UPDATE_S] * 4)
+
+
+def test_a_parent_that_waits_long_enough_gets_all() -> None:
+    """Its child needs 0.5 s and two hops, its own gradient 0.25 s."""
+    run, tape = session(ring_of_three(wait_s=0.26 + 2 * HOP_S))
+    finish(run, tape)
+    grads = [
+        command.grads for line in tape.lines for command in line.get("commands", ()) if hasattr(command, "lr_scale")
+    ]
+    assert {len(one) for one in grads[2:-1]} == {4}
+
+
+# ---- samples --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.5])
+def test_every_sample_counts_once_with_children_that_change_and_are_lost(wait_s: float) -> None:
+    """A child dies, then a parent, then one for good; the ring is chosen again every two updates."""
+    varied = msgspec.structs.replace(COSTS, jitter_sigma=0.5)  # so that others are the slowest
+    run, tape = session(ring_of_three(wait_s, 2), varied, own_s=(0.25,) * 4, **LEDGER)
+    for at_s, worker, restarting in ((5.0, 2, True), (15.0, 0, True), (22.0, 3, False)):
+        run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting))
+    finish(run, tape)
+    assert isinstance(run.learner, RealLearner)
+    assert set(run.learner.params.tolist()) == {1.0}
+    assert [event["version"] for event in tape.received("Restored")] != []
+    children = {
+        child
+        for line in tape.lines
+        for command in line.get("commands", ())
+        for child, _ in getattr(command, "children", ())
+    }
+    assert len(children) > 1
