@@ -29,7 +29,8 @@ def star_ml(learning: dict[str, Any] | None = None, **changes: Any) -> Star:
     """Last times as predictions, from the first on; the model that comes along decides."""
     changed: dict[str, Any] = {"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0, "pause": False, **changes}
     own = ModeLearner(**{"use_ml_from_start": True, "decision_s": 0.0, **(learning or {})})
-    return Star(**{"decision_s": 0.5, "learning": own, **changed})
+    costs = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd"}  # what that model has learnt
+    return Star(**{"decision_s": 0.5, "learning": own, **costs, **changed})
 
 
 def run_of(strategy: Star, seconds: Any = FOUR, faults: Any = (), **changes: Any) -> HeapRun:
