@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.distributions import draw_bpt, draw_staleness
 from analysis.figures.elastic import draw_elastic
+from analysis.figures.modes import draw_modes
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import colour_of, looks
 from analysis.figures.timeline import (
@@ -25,6 +26,7 @@ from analysis.figures.timeline import (
 from analysis.measures import targets, work
 from analysis.measures.elastic import is_elastic
 from analysis.measures.metrics import jct_s
+from analysis.measures.modes import modes_over_time
 from analysis.measures.segments import bins, excerpt, segments, shares
 from analysis.measures.stats import curves
 from analysis.records.load import Run
@@ -37,7 +39,7 @@ def draw_run(run: Run, folder: Path) -> list[Path]:
     """Draw every figure for which the run has data into ``folder``. Returns the PNGs."""
     about = f"{run.job['strategy']} \N{MIDDLE DOT} {caption([run.meta])}"
     with styled():
-        figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness, _elastic)]
+        figures = [draw(run, folder, about) for draw in (_convergence, _timeline, _bpt, _staleness, _elastic, _modes)]
     return [figure for figure in figures if figure is not None]
 
 
@@ -119,3 +121,7 @@ def _staleness(run: Run, folder: Path, about: str) -> Path | None:
 
 def _elastic(run: Run, folder: Path, about: str) -> Path | None:
     return draw_elastic(folder / "elastic.png", [("", run)], about) if is_elastic(run) else None
+
+
+def _modes(run: Run, folder: Path, about: str) -> Path | None:
+    return draw_modes(folder / "modes.png", run, about) if len(modes_over_time(run)) else None

@@ -26,6 +26,8 @@ COLD_FRAC = 0.25
 
 Interval = tuple[float, float]
 """Mean time between updates, and mean square of the staleness of their gradients."""
+Simulation = tuple[float, float, float]
+"""The same of one x in ticks, and its lag."""
 
 
 def order_intervals(times_s: Sequence[float], sizes: Sequence[int]) -> list[Interval]:
@@ -39,9 +41,7 @@ def order_intervals(times_s: Sequence[float], sizes: Sequence[int]) -> list[Inte
         sizes: values of x in ascending order, from 1 to the number of workers.
     """
     fastest_s, count = min(times_s), len(times_s)
-    ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
-    between = [x for x in sizes if 1 < x < count]
-    found = dict(zip(between, simulated(ticks, tuple(between)), strict=True))
+    found = _between(times_s, sizes)
     single, longest_s = single_interval(times_s), max(times_s)
     intervals, least_s = list[Interval](), 0.0
     for x in sizes:
@@ -50,10 +50,43 @@ def order_intervals(times_s: Sequence[float], sizes: Sequence[int]) -> list[Inte
         elif x == 1:
             intervals.append(single)
         else:
-            update_ticks, sqr_staleness = found[x]
+            update_ticks, sqr_staleness, _ = found[x]
             least_s = max(least_s, x * single[0], update_ticks * fastest_s / TICKS)
             intervals.append((min(least_s, longest_s), sqr_staleness))
     return intervals
+
+
+def order_lags(times_s: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    """The lag of updates of any x gradients, for each x (arguments as in :func:`order_intervals`).
+
+    The staleness of a gradient is counted in global batches: updates of x of N workers are x / N of one each. If that
+    is s, the gradient is worth 1 / (1 + s) of a fresh one (the weight that staleness-aware methods give it), and the
+    lag is the mean of what is missing, s / (1 + s): from 0 to 1, and little for a few gradients that are very stale.
+    """
+    found = _between(times_s, sizes)
+    single = [[worker] for worker in range(len(times_s))]
+    return [group_lag(times_s, single) if x == 1 < len(times_s) else found[x][2] if x in found else 0.0 for x in sizes]
+
+
+def group_lag(times_s: Sequence[float], groups: Sequence[Sequence[int]]) -> float:
+    """The lag where every group of workers, given by their indices, makes updates of its own (dynamic x-order).
+
+    The mean is over updates, not over gradients: with momentum each update enters the velocity alike, however few
+    gradients it has. Groups of one have the lag of updates of one gradient.
+    """
+    longest_s = np.array([max(times_s[worker] for worker in group) for group in groups])
+    share = np.array([len(group) for group in groups]) / sum(len(group) for group in groups)
+    staleness = longest_s * (share / longest_s).sum() - share
+    rates = 1.0 / longest_s
+    return float((rates * staleness / (1.0 + staleness)).sum() / rates.sum())
+
+
+def _between(times_s: Sequence[float], sizes: Sequence[int]) -> dict[int, Simulation]:
+    """What is simulated: every x between a single gradient and those of all workers."""
+    fastest_s, count = min(times_s), len(times_s)
+    ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
+    between = tuple(x for x in sizes if 1 < x < count)
+    return dict(zip(between, simulated(ticks, between), strict=True))
 
 
 def single_interval(times_s: Sequence[float]) -> Interval:
@@ -72,8 +105,8 @@ def single_interval(times_s: Sequence[float]) -> Interval:
 
 
 @lru_cache(maxsize=1024)
-def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Interval, ...]:
-    """(ticks between updates, mean squared staleness) for each x of ``sizes``, which ascend.
+def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Simulation, ...]:
+    """(ticks between updates, mean squared staleness, lag) for each x of ``sizes``, which ascend.
 
     All x are simulated side by side, an update of each at a time; small x need more updates, and continue alone.
     """
@@ -97,7 +130,8 @@ def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Interval,
         ends[update, :rows] = now[:, 0]
         np.copyto(active, (now << bits) + own, where=done)
     return tuple(
-        (_slope(ends[:length, row]), _sqr_staleness(taken[:length, row])) for row, length in enumerate(lengths.tolist())
+        (_slope(ends[:length, row]), *_staleness(taken[:length, row], sizes[row] / count))
+        for row, length in enumerate(lengths.tolist())
     )
 
 
@@ -108,17 +142,19 @@ def _slope(ends: NDArray[np.int64]) -> float:
     return float(place @ warm / (place @ place))
 
 
-def _sqr_staleness(taken: NDArray[np.bool_]) -> float:
-    """Mean square over gradients, from the updates between two of the same worker; weighted by its rate.
+def _staleness(taken: NDArray[np.bool_], share: float) -> tuple[float, float]:
+    """Mean square and lag, from the updates between two of the same worker; both weighted by its rate.
 
-    ``taken[update, worker]``: whether the update has a gradient of the worker.
+    ``taken[update, worker]``: whether the update has a gradient of the worker; ``share``: an update's of the batch.
     """
     worker, update = np.nonzero(taken.T)
     same = worker[1:] == worker[:-1]
-    gaps, owner = np.diff(update)[same], worker[1:][same]
+    staleness, owner = np.diff(update)[same] - 1.0, worker[1:][same]
     count = np.bincount(owner)
     known = count > 0
-    total = np.bincount(owner, gaps)[known]
-    squares = np.bincount(owner, (gaps - 1.0) ** 2)[known]
+    total = np.bincount(owner, staleness + 1.0)[known]
     rate = count[known] / total  # of updates that have a gradient of this worker
-    return float((rate * squares / count[known]).sum() / rate.sum())
+    batches = share * staleness
+    sums = (np.bincount(owner, each)[known] for each in (staleness**2, batches / (1.0 + batches)))
+    sqr, lag = (float((rate * each / count[known]).sum() / rate.sum()) for each in sums)
+    return sqr, lag

@@ -5,7 +5,10 @@ many would make, phi being the gradient noise scale; so a unit of progress takes
 
 As printed, the equations count a stale gradient as much as a fresh one. Then asynchronous updates win whatever the
 times are: x workers cannot be waited for in less than x times the mean interval of single gradients. Therefore
-``priced`` multiplies the updates by 1 + kappa times the mean square of their staleness.
+``priced`` multiplies the updates by 1 + kappa times the mean square of their staleness. That orders equal workers; but
+a straggler's few gradients are very stale, for which it charges far too much in static x-order, and in dynamic x-order
+nobody but the straggler. ``pooled`` multiplies by 1 + kappa times the square of the lag
+(:func:`strategies.modes.orders.order_lags`), one number for all gradients of a mode.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 from strategies.checks import check_choice, check_number
-from strategies.modes.orders import order_intervals
+from strategies.modes.orders import group_lag, order_intervals, order_lags
 
-MODE_COSTS = ("priced", "literal", "published", "order")
+MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
 
 
 class Price(NamedTuple):
-    """Mean seconds between updates, and the mean square of their gradients' staleness, in updates."""
+    """Mean seconds between updates, and the square of their gradients' staleness that is priced."""
 
     update_s: float
     sqr_staleness: float
@@ -40,13 +43,16 @@ class ModeTimes:
     ``times_s`` are the predicted iteration times of all workers, each of whom computes ``batch_samples``.
 
     Attributes:
-        mode_cost: how updates are timed and priced. ``priced``: by simulation, staleness costs (the default);
-            ``literal``: by simulation, staleness costs nothing (the equations as printed); ``published``: an update of
-            x takes the time of the x-th fastest worker, mapped linearly to the range from one gradient's interval to
-            the slowest worker's time (STAR's code), staleness costs nothing; ``order``: it takes the x-th smallest time
-            (another reading of the text), staleness costs nothing.
-        kappa: price of one unit of squared staleness, for ``priced``. 0.14 fits STAR's figure 16 (x = 1, 2, 4, 8 of
-            eight equal workers) where noise dominates.
+        mode_cost: how updates are timed and priced. ``priced``: by simulation, the mean squared staleness in updates
+            costs, and in dynamic x-order every cluster its own progress only (the default); ``pooled``: by simulation,
+            the squared lag costs, and it costs the progress of all; ``literal``: by simulation, staleness costs nothing
+            (the equations as printed); ``published``: an update of x takes the time of the x-th fastest worker, mapped
+            linearly to the range from one gradient's interval to the slowest worker's time (STAR's code), staleness
+            costs nothing; ``order``: it takes the x-th smallest time (another reading of the text), staleness costs
+            nothing.
+        kappa: price of one unit of squared staleness for ``priced``, of squared lag for ``pooled``. 0.14 of the first
+            fits STAR's figure 16 (x = 1, 2, 4, 8 of eight equal workers) where noise dominates. Either depends on the
+            workload and its learning rate: ``scripts/fit_kappa.py``.
     """
 
     mode_cost: str = "priced"
@@ -58,7 +64,7 @@ class ModeTimes:
 
     def __str__(self) -> str:
         """As a decision's record says it."""
-        return f"priced, kappa {self.kappa:g}" if self.mode_cost == "priced" else self.mode_cost
+        return f"{self.mode_cost}, kappa {self.kappa:g}" if self.mode_cost in ("pooled", "priced") else self.mode_cost
 
     def static_s(
         self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
@@ -68,7 +74,7 @@ class ModeTimes:
         prices = self._prices(times_s, sizes)
         return {
             x: updates_per_progress(x * batch_samples, phi_samples)
-            * self._staleness(price.sqr_staleness)
+            * (1.0 + self.kappa * price.sqr_staleness)
             * price.update_s
             for x, price in zip(sizes, prices, strict=True)
         }
@@ -85,19 +91,23 @@ class ModeTimes:
         The progress of all groups adds up. A group is stale by the updates that the others make during its own.
         """
         longest_s = [max(times_s[worker] for worker in group) for group in groups]
+        lag = group_lag(times_s, groups) if self.mode_cost == "pooled" else 0.0
         progress = 0.0
         for group, update_s in zip(groups, longest_s, strict=True):
-            staleness = sum(update_s / other_s for other_s in longest_s) - 1.0
+            sqr_staleness = lag**2
+            if self.mode_cost == "priced":
+                sqr_staleness = (sum(update_s / other_s for other_s in longest_s) - 1.0) ** 2
             updates = updates_per_progress(len(group) * batch_samples, phi_samples)
-            progress += 1.0 / (updates * self._staleness(staleness**2) * update_s)
+            progress += 1.0 / (updates * (1.0 + self.kappa * sqr_staleness) * update_s)
         return 1.0 / progress
 
-    def _staleness(self, sqr_staleness: float) -> float:
-        return 1.0 + self.kappa * sqr_staleness if self.mode_cost == "priced" else 1.0
-
     def _prices(self, times_s: Sequence[float], sizes: Sequence[int]) -> list[Price]:
-        if self.mode_cost in ("priced", "literal"):
-            return [Price(*interval) for interval in order_intervals(times_s, sizes)]
+        if self.mode_cost in ("pooled", "priced", "literal"):
+            intervals = order_intervals(times_s, sizes)
+            if self.mode_cost == "priced":
+                return [Price(*interval) for interval in intervals]
+            lags = order_lags(times_s, sizes) if self.mode_cost == "pooled" else [0.0] * len(intervals)
+            return [Price(update_s, lag**2) for (update_s, _), lag in zip(intervals, lags, strict=True)]
         ordered = sorted(times_s)
         if self.mode_cost == "order":
             return [Price(ordered[x - 1], 0.0) for x in sizes]

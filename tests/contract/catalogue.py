@@ -55,6 +55,17 @@ HURRIES: dict[str, dict[str, Any]] = {
     "optimus": {"sample_s": 2.0, "skip_s": 0.0, "adjust_every_s": 2.0, "launch_s": 5.0, "drain_s": 2.0},
     "or_autoscale": {"min_iters": 1, "adjust_every_s": 1.0, "step_workers": 1, "drain_s": 2.0},
     **{name: {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5} for name in ("star_h", "star_ahead")},
+    "star_ml": {
+        "warmup_iters": 0,
+        "redecide_iters": 2,
+        "decision_s": 0.5,
+        "learning.min_samples": 10,
+        "learning.refit_samples": 5,
+        "learning.epochs": 3,
+        "learning.hold_updates": 2,
+        "learning.check_every": 2,
+        "learning.max_regret_frac": 10.0,
+    },
     "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
     "sync_switch_elastic": {

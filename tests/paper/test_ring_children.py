@@ -162,6 +162,7 @@ def test_a_ring_of_all_is_bsp() -> None:
         ({"topology": "ring"}, "topology=ring: must be ps or allreduce"),
         ({"topology": "allreduce", "blocks": 2}, "blocks=2: a ring sums whole gradients"),
         ({"topology": "allreduce", "reselect_iters": 0}, "reselect_iters=0: must be"),
+        ({"wait_s": 0.1}, "wait_s=0.1: servers have no parents that wait"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], line: str) -> None:

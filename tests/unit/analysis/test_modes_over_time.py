@@ -1,0 +1,105 @@
+"""Modes over time, the true times of a plan, and what choices lost, of a small record made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.figures.modes import draw_modes, rank
+from analysis.measures.modes import Stretch, decided_s, modes_over_time, regret, stretches, true_times
+from analysis.records.load import Run, load_run
+from analysis.reports.report import finish_run
+from tests.support.records import Story, apply, bsp_story, disturbance
+
+
+def story() -> Story:
+    """Two workers; worker 1 takes 1 s, in the window from 4 to 8 s 3 s; the mode changes at 7 and 8.5 s."""
+    made = Story("star_h", runtime="virtual", num_workers=2, plan=[disturbance(4.0, 8.0, "worker:1", 2.0, "slowdown")])
+    made.started()
+    _state(made, "ssgd", 0)
+    ends = {0: [1.0, 2.0, 3.0, 4.0, 7.0, 8.5, 9.5], 1: [1.0, 2.0, 3.0, 4.0, 7.0, 8.5, 9.5]}
+    states = {4: ("ssgd", 1), 5: ("asgd", 1)}
+    for number, t in enumerate(ends[0]):
+        for worker in (0, 1):
+            slow = worker == 1 and number == 4
+            made.arrived(t, worker, 2 * number + worker, [apply(2 * number + worker)], compute_s=3.0 if slow else 1.0)
+        if number in states:
+            _state(made, *states[number])
+    made.finished(10.0)
+    return made
+
+
+def _state(made: Story, mode: str, decisions: int) -> None:
+    made.lines[-1]["state"] = {"mode": mode, "decisions": decisions}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return load_run(story().write(tmp_path_factory.mktemp("modes") / "run"))
+
+
+def test_stretches_of_a_mode_last_to_the_next_and_the_last_to_the_end(run: Run) -> None:
+    assert modes_over_time(run).to_numpy().tolist() == [[0.0, 8.5, "ssgd"], [8.5, 10.0, "asgd"]]
+    assert decided_s(run) == [7.0]
+
+
+def test_a_run_without_modes_has_none(tmp_path: Path) -> None:
+    still = load_run(bsp_story().write(tmp_path / "run"))
+    assert modes_over_time(still).empty
+    assert decided_s(still) == []
+    finish_run(tmp_path / "run")
+    assert not (tmp_path / "run" / "figures" / "modes.png").exists()
+
+
+def test_true_times_are_those_of_iterations_within_the_same_windows(run: Run) -> None:
+    truth = true_times(run)
+    assert truth.edges_s == [4.0, 8.0]
+    assert truth.at([0, 1], 2.0) == (1.0, 1.0)
+    assert truth.at([0, 1], 5.0) == (1.0, 3.0)
+    assert truth.at([0, 1], 8.0) == (1.0, 1.0)
+
+
+def test_a_worker_without_iterations_in_a_window_keeps_its_usual_time(tmp_path: Path) -> None:
+    made = story()
+    made.plan["disturbances"].append(disturbance(9.9, 10.0, "worker:0", 5.0, "slowdown"))
+    assert true_times(load_run(made.write(tmp_path / "run"))).at([0], 9.95) == (1.0,)
+
+
+def test_time_is_cut_at_changes_decisions_and_edges() -> None:
+    found = stretches([(0.0, "a"), (3.0, "b")], [(2.0, "b")], [1.0, 12.0], 10.0)
+    assert found == [
+        Stretch(0.0, 1.0, "a", None),
+        Stretch(1.0, 2.0, "a", None),
+        Stretch(2.0, 3.0, "a", "b"),
+        Stretch(3.0, 10.0, "b", None),
+    ]
+
+
+def test_what_a_choice_lost() -> None:
+    """Mode a costs 4 s per unit of progress, b 1 s from 5 s on: 6 s in a are 4.5 s too many."""
+
+    def costs(t: float, modes: Sequence[Hashable]) -> tuple[Mapping[Hashable, float], Hashable]:
+        return ({"a": 4.0, "b": 1.0}, "b") if t >= 5 else ({"a": 4.0, "b": 8.0}, "a")
+
+    table = regret([Stretch(0.0, 4.0, "a", None), Stretch(6.0, 12.0, "a", "b"), Stretch(12.0, 13.0, "b", "a")], costs)
+    assert table["lost_s"].tolist() == [0.0, 4.5, 0.0]
+    assert table["best"].tolist() == ["a", "b", "b"]
+    assert table["mode_cost_s"].tolist() == [4.0, 4.0, 1.0]
+    assert table["chosen"].tolist() == ["", "b", "a"]
+    assert table["chosen_cost_s"].tolist()[1:] == [1.0, 4.0]
+
+
+def test_a_figure_of_modes_above_the_windows(run: Run, tmp_path: Path) -> None:
+    path = draw_modes(tmp_path / "modes.png", run, "caption")
+    assert path.stat().st_size > 5_000
+    shown = pd.read_csv(path.with_suffix(".csv"))
+    assert shown["what"].tolist() == ["ssgd", "asgd", "worker:1"]
+    assert shown["is_mode"].tolist() == [True, True, False]
+
+
+def test_lanes_are_ordered_by_the_size_of_updates() -> None:
+    modes = ["asgd", "dynamic 2 2", "static 2", "dynamic 3 1", "static 10", "ssgd"]
+    assert sorted(modes, key=rank) == ["ssgd", "static 10", "static 2", "dynamic 3 1", "dynamic 2 2", "asgd"]

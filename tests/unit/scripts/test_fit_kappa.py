@@ -1,0 +1,73 @@
+"""The script that fits the price of staleness: from runs to a line of settings, with runs that are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scripts import fit_kappa as script
+from tests.support.records import Story, apply
+
+KAPPA, PHI, BATCH = 0.5, 300.0, 8.0
+
+
+def run_of(words: Sequence[str], log: Path) -> int:
+    """A job whose x needs 20 (1 + phi / (x b)) (1 + kappa tau^2) updates, every gradient tau = 4 - x updates stale."""
+    said = dict(word.split("=", 1) for word in words)
+    x, seed, folder = int(said["strategy.x"]), int(said["seed"]), Path(said["hydra.run.dir"].strip("'"))
+    tau = 4 - x
+    needed = round(20 * (1 + PHI / (x * BATCH)) * (1 + KAPPA * tau**2))
+    made = Story("static_x", seed=seed, runtime="virtual", fields={"x": x}, target=0.9, epochs=None)
+    made.started()
+    updates = needed if needed < 2000 else 1000
+    for number in range(updates):
+        made.arrived(0.01 * (number + 1), 0, number, [apply(number)], version=max(0, number - tau), compute_s=0.01)
+    made.evaluated(0.01 * updates, 0.95 if updates == needed else 0.5)
+    made.finished(0.01 * updates + 0.01)
+    made.write(folder)
+    (folder / ".hydra").mkdir()
+    (folder / ".hydra" / "overrides.yaml").write_text(json.dumps([word for word in words if "hydra." not in word]))
+    log.write_text("")
+    return 0
+
+
+def fitted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert script.main([*words], run_of) == 0
+    return capsys.readouterr().out
+
+
+def test_from_jobs_to_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """x = 1 would need 4000 updates and is cut off; the records are used again by a second call."""
+    words = ["digits", "--lr", "0.2", "--seeds", "0,1", "--mode-cost", "priced", "--phi", "300", "-o", str(tmp_path)]
+    said = fitted(capsys, *words)
+    assert "digits, learning rate 0.2, 4 workers, 2 seeds" in said
+    assert "x = 1: never within 60 s, so it is worth infinity (0 of 2 reached it)" in said
+    (line,) = [line for line in said.splitlines() if line.startswith("strategy.")]
+    kappa, phi = (float(word.partition("=")[2]) for word in line.split()[1:])
+    assert kappa == pytest.approx(KAPPA, rel=0.1)
+    assert phi == PHI
+    assert (tmp_path / "digits_lr_0.2_4.csv").is_file()
+    assert "8 of 8 records exist already" in fitted(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing_known"], "--WORKLOAD nothing_known: unknown"),
+        (["digits", "--lr", "fast"], "--lr fast: must be a number above 0"),
+        (["digits", "--x", "4"], "--x [4]: two or more values"),
+        (["digits", "--x", "2,5"], "at most the number of workers (4)"),
+        (["digits", "--phi", "-1"], "--phi -1: must be a number of samples"),
+        (["digits", "--limit-s", "0"], "--limit-s 0: must be more than 0"),
+        (["digits", "-o", "/dev/null/x"], "-o /dev/null/x: cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main(words, run_of) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("fit_kappa.py: ")
+    assert said in error
+    assert error.count("\n") == 1
