@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -37,7 +38,7 @@ from strategies.gates.modal import SSGD, Mode
 from strategies.modes.choice import Groups
 from strategies.modes.chooser import ModeChooser
 from strategies.monitoring.clustering import cluster_by_ratio
-from strategies.protocol import Started
+from strategies.protocol import Started, Strategy
 from strategies.star import Star
 
 NAME = "regret.csv"
@@ -51,9 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         paths = list(dict.fromkeys(path for root in parser.parse_args(argv).paths for path in find_runs(root)))
         strategies = {path: build_strategy(path) for path in paths}
-        chosen = {path: strategy for path, strategy in strategies.items() if isinstance(strategy, Star)}
+        chosen = {path: strategy for path, strategy in strategies.items() if chooses(strategy)}
         if not chosen:
-            raise ConfigError(f"{len(paths)} runs, none of them of STAR, which chooses modes by their costs")
+            raise ConfigError(
+                f"{len(paths)} runs, none of them of STAR with servers, which chooses modes by their costs"
+            )
         for path, strategy in chosen.items():
             table = regret_of(path, strategy)
             write_file(path / NAME, table.to_csv(index=False))
@@ -61,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, RecordError, OSError) as error:
         return print_error("mode_regret.py", error)
     return 0
+
+
+def chooses(strategy: Strategy) -> TypeGuard[Star]:
+    """Whether it chooses among modes of a job with servers; rings have others."""
+    return isinstance(strategy, Star) and isinstance(strategy.parts.schedule, ModeChooser)
 
 
 def line(path: Path, table: pd.DataFrame) -> str:

@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         learnt += [by_heuristic(*one) for one in varied(asked.seed, list(drawn(asked.seed, asked.draw)))]
         tested["drawn decisions"] = [by_heuristic(one) for one in drawn(asked.seed + 1, asked.test)]
         names = feature_names(MAX_WORKERS)
-        network = Network(len(names), rate=RATE, batch_rows=BATCH_ROWS)
+        network = Network(len(names), asked.hidden, rate=RATE, batch_rows=BATCH_ROWS)
         rows = learning_rows(learnt)
         network.fit(*rows, epochs=asked.epochs)
         command = shlex.join(["python", "scripts/train_modes.py", *words])
@@ -178,6 +178,13 @@ def _check(asked: argparse.Namespace) -> None:
             raise ConfigError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
 
 
+def _layers(text: str) -> list[int]:
+    found = [int(word) for word in text.split(",")]
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -187,6 +194,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--draw", type=int, default=20_000, help="decisions that are drawn (default: %(default)s)")
     parser.add_argument("--test", type=int, default=1500, help="drawn decisions to test with (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=50, help="passes over the rows (default: %(default)s)")
+    parser.add_argument(
+        "--hidden", type=_layers, default=[64, 32], metavar="N,...", help="units of its layers (default: 64,32)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: %(default)s)")
     parser.add_argument(
         "--kappa", type=float, default=KAPPA, help="price of staleness in recorded runs (default: %(default)s)"

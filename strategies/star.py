@@ -51,7 +51,7 @@ class Star(Composition):
         modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
-        kappa: price of a squared staleness or lag, see there.
+        kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
         phi_table: a file of scripts/profile_noise.py; empty: none.
@@ -59,6 +59,7 @@ class Star(Composition):
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
+        when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
         learning: see :class:`strategies.modes.learned.ModeLearner`; None: STAR-H always decides.
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
@@ -77,8 +78,8 @@ class Star(Composition):
     straggler_frac: float = 0.2
     cluster_frac: float = 0.2
     modes: Sequence[str] = MODES
-    mode_cost: str = "priced"
-    kappa: float = 0.14
+    mode_cost: str = "pooled"
+    kappa: float = 1.3
     phi: float | None = None
     phi_table: str = ""
     phi_model: str = ""
@@ -86,6 +87,7 @@ class Star(Composition):
     decision_s: float = 0.97
     pause: bool = True
     learning: ModeLearner | None = None
+    when_calm: str = "cheaper"
     warmup_iters: int = 3
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
@@ -101,6 +103,7 @@ class Star(Composition):
             history_iters=self.history_iters,
             horizon_iters=self.horizon_iters,
             warmup_iters=self.warmup_iters,
+            with_links=self.topology == "ps",
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
@@ -115,6 +118,7 @@ class Star(Composition):
             decision_s=self.decision_s,
             pause=self.pause,
             learning=self.learning,
+            when_calm=self.when_calm,
         )
         return Parts(
             gate=ModalGate(),
@@ -133,7 +137,6 @@ class Star(Composition):
             )
         schedule = RingChooser(
             waits_s=self.waits_s,
-            straggler_frac=self.straggler_frac,
             predict_every_iters=self.predict_every_iters,
             redecide_iters=self.redecide_iters,
             min_gain_frac=self.min_gain_frac,

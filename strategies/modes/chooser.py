@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar, NamedTuple, final
 
-from strategies.checks import check_number, check_whole
+from strategies.checks import check_choice, check_number, check_whole
 from strategies.gates.base import Verdict
 from strategies.gates.modal import SSGD, ModalGate, Mode
 from strategies.hooks import Order, Peers, State
@@ -47,8 +48,9 @@ class ModeChooser:
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
     in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
     first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
-    Without stragglers it is SSGD, which needs no decision. A predicted time has changed if it differs by more than
-    ``cluster_frac`` from that of the last decision.
+    Without stragglers it is SSGD, or with ``when_calm: cheaper`` the present mode if SSGD would cost more, so that the
+    next straggler need not hold up a whole round before it is known. Neither takes ``decision_s``. A predicted time has
+    changed if it differs by more than ``cluster_frac`` from that of the last decision.
 
     Attributes:
         choice: the candidates, and how one is chosen.
@@ -58,6 +60,7 @@ class ModeChooser:
         decision_s: seconds that a decision takes.
         pause: whether workers wait for it.
         learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
+        when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
@@ -69,6 +72,7 @@ class ModeChooser:
     decision_s: float = 0.97
     pause: bool = True
     learning: ModeLearner | None = None
+    when_calm: str = "ssgd"
 
     def __post_init__(self) -> None:
         check_whole("predict_every_iters", self.predict_every_iters, 1)
@@ -81,6 +85,7 @@ class ModeChooser:
             raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
         if self.learning is not None:
             self.learning.check_costs(self.choice.costs)
+        check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
 
     @property
     def needs(self) -> frozenset[type[Command]]:
@@ -180,7 +185,7 @@ class ModeChooser:
             return ()
         if not outlook.tagged:
             self._seen = None
-            if self._gate.mode == SSGD:
+            if self._gate.mode == SSGD or self._stays(workers, outlook.times_s):
                 return ()
             self._learn_of_held()
             self._question = None
@@ -197,6 +202,15 @@ class ModeChooser:
         self._seen, self._iters = (outlook.tagged, groups), 0
         self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
         return self._decided(t, workers, outlook, groups, noise)
+
+    def _stays(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
+        """Whether the present mode is kept although nobody straggles, because SSGD costs as much or more."""
+        noise = self._noise.phi_of(self._batch_samples * len(workers))
+        if self.when_calm == "ssgd" or noise is None:
+            return False
+        present, everybody = self._gate.mode, (workers,)
+        mode_s = self.choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
+        return mode_s.get(SSGD, 0.0) >= mode_s.get(present, inf)
 
     def _moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
         """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.

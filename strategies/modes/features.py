@@ -21,8 +21,6 @@ AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
 """Multiples of the interval in step at which the gradients of an update are counted."""
 TINY = 1e-6
 """Least interval, as a part of another: several updates may be made at once."""
-PRICED = ("pooled", "priced")
-"""Costs in which staleness counts."""
 SPANS = ((0, 11), (5, 11), (3, 7), (7, 11))
 """Of the first updates, from the end of one to that of another."""
 MODE_FEATURES = (
@@ -156,7 +154,7 @@ def _of_groupings(
 
 def price(sqr_staleness: Floats, costs: ModeTimes) -> Floats:
     """By how much staleness multiplies the updates of a unit of progress."""
-    return 1.0 + costs.kappa * sqr_staleness if costs.mode_cost in PRICED else np.ones_like(sqr_staleness)
+    return 1.0 + costs.kappa * sqr_staleness if costs.mode_cost == "priced" else np.ones_like(sqr_staleness)
 
 
 def ssgd_s(times_s: Sequence[float], batch_samples: float, phi_samples: float) -> float:

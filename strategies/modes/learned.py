@@ -26,6 +26,8 @@ ESTIMATED, MEASURED = 0.25, 1.0
 CLOSE, LEAST_WEIGHT = 0.1, 0.02
 """Logarithm of the disadvantage at which a mode counts e times less, and what is left of those far behind."""
 REGRESSORS = ("mlp", "ridge")
+LEARNT_COSTS = ("priced", "literal")
+"""Its estimates know the mean squared staleness and no other price."""
 ALL_STEPS = 10**9
 
 
@@ -179,15 +181,19 @@ class ModeLearner:
             )
 
     def check_costs(self, costs: ModeTimes) -> None:
-        """Raise ``ValueError`` for costs that a model which decides from the start does not know."""
-        if not self.use_ml_from_start:
-            return
-        about = load_network(self.weights, "modes", feature_names(self.max_workers)).about
-        if costs.mode_cost not in about.split():
+        """Raise ``ValueError`` for costs that no model, or not the one that decides from the start, can learn."""
+        if costs.mode_cost not in LEARNT_COSTS:
             raise ValueError(
-                f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
-                "that, set learning.use_ml_from_start=false, or fit another with scripts/train_modes.py"
+                f"mode_cost={costs.mode_cost}: a model learns {' or '.join(LEARNT_COSTS)}; choose that, or "
+                "learning=null"
             )
+        if self.use_ml_from_start:
+            about = load_network(self.weights, "modes", feature_names(self.max_workers)).about
+            if costs.mode_cost not in about.split():
+                raise ValueError(
+                    f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
+                    "that, set learning.use_ml_from_start=false, or fit another with scripts/train_modes.py"
+                )
 
     def reset(self) -> None:
         """Forget what a job has taught."""

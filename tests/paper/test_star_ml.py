@@ -29,7 +29,8 @@ def star_ml(learning: dict[str, Any] | None = None, **changes: Any) -> Star:
     """Last times as predictions, from the first on; the model that comes along decides."""
     changed: dict[str, Any] = {"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0, "pause": False, **changes}
     own = ModeLearner(**{"use_ml_from_start": True, "decision_s": 0.0, **(learning or {})})
-    return Star(**{"decision_s": 0.5, "learning": own, **changed})
+    costs = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd"}  # what that model has learnt
+    return Star(**{"decision_s": 0.5, "learning": own, **costs, **changed})
 
 
 def run_of(strategy: Star, seconds: Any = FOUR, faults: Any = (), **changes: Any) -> HeapRun:
@@ -143,13 +144,22 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     assert unlawful(run) == []
 
 
-def test_with_other_costs_the_model_is_refused() -> None:
-    """Beyond the paper: the file that comes along has learnt STAR-H with and without a price of staleness."""
+@pytest.mark.parametrize("mode_cost", ["pooled", "published", "order"])
+def test_costs_that_no_model_learns_are_refused(mode_cost: str) -> None:
+    """Beyond the paper: its estimates know STAR-H's costs with and without a price of squared staleness."""
     with pytest.raises(
-        ValueError, match="mode_cost=published: the model that decides from the start has learnt priced"
+        ValueError, match=f"mode_cost={mode_cost}: a model learns priced or literal; choose that, or lear"
     ):
-        star_ml(mode_cost="published")
+        star_ml({"use_ml_from_start": False}, mode_cost=mode_cost)
     assert star_ml(mode_cost="literal")
+
+
+def test_a_worker_that_left_for_good_ends_what_is_measured() -> None:
+    """Beyond the paper: worker 0 leaves 6 s after the decision; the next one, soon after, has nothing to learn from."""
+    own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 3}
+    run = run_of(star_ml(own, decision_s=0.0), faults=[Crash(10.0, 0, None)], max_time_s=13.5)
+    assert schedule(run).log_state()["decisions"] >= 2
+    assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
 
 
 def test_more_workers_than_the_model_has_room_for_are_refused() -> None:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.core import inputs
+from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import RingMode, candidates
 from strategies.modes.times import ring_s
-from strategies.protocol import Wake
+from strategies.protocol import Timings, Wake
 from strategies.star import Star
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import unlawful
 
 SETTINGS: dict[str, Any] = {"topology": "allreduce", "phi": 1000.0, "decision_s": 0.0, "warmup_iters": 0}
@@ -98,6 +100,23 @@ def test_who_is_fast_again_is_back_in_the_ring() -> None:
     assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
 
 
+def test_what_a_child_spends_on_its_link_does_not_make_it_a_straggler() -> None:
+    """Section IV-C1: worker 2 computes 3 s, then 1 s, and spends 0.3 s each way as long as it is a child."""
+    at = Desk(Star(**SETTINGS), make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6))
+    at.start()
+    aparts = list[tuple[int, ...]]()
+    for turn in range(30):
+        for worker in (2, 1, 0):
+            order = at.orders[at.core.ledger.busy[worker].grad_id]
+            link_s = 0.0 if order.parent is None else 0.3
+            compute_s = 3.0 if worker == 2 and turn < 8 else 1.0
+            timings = Timings(compute_s=compute_s, recv_s=link_s, send_s=link_s)
+            at.core.receive(at.at(None), inputs.GradientArrived(order.grad_id, worker, timings, 1.0))
+        aparts.append(at.applied[-1][1].apart)
+    assert set(aparts[4:8]) == {(2,)}
+    assert set(aparts[-12:]) == {()}
+
+
 def test_during_a_decision_nobody_begins_to_compute() -> None:
     """Section IV-C: STAR-H pauses for as long as a decision takes."""
     run = run_of([1.0, 1.0, 1.0, 3.0], decision_s=0.5)
@@ -127,8 +146,8 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
         ({"waits_s": []}, "waits_s=.*: must be a list of one or more"),
         ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
         ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
-        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=.*: is for the modes of topology=ps"),
-        ({"topology": "allreduce", "kappa": 0.2}, "kappa=0.2: is for the modes of topology=ps"),
+        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
+        ({"topology": "allreduce", "learning": ModeLearner()}, "learning: the model of STAR-ML costs the modes"),
     ],
 )
 def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:

@@ -52,4 +52,4 @@ def test_a_run_without_such_a_strategy_is_refused(tmp_path: Path, capsys: pytest
     (folder / ".hydra").mkdir()
     (folder / ".hydra" / "config.yaml").write_text("strategy: {_target_: strategies.bsp.BSP, data: dynamic}\n")
     assert script.main([str(folder)]) == 2
-    assert "1 runs, none of them of STAR" in capsys.readouterr().err
+    assert "1 runs, none of them of STAR with servers" in capsys.readouterr().err
