@@ -128,6 +128,7 @@ SPECS = {
 
 
 LONG = {
+    "1 worker, 1 server",
     "3 workers, epochs apart",
     "worker and server killed, 3 servers, shm",
     "no backup workers",
@@ -136,6 +137,7 @@ LONG = {
     "the first of all workers",
     "one cluster",
     "coded for no straggler",
+    "never switched",
     "x of all workers, virtual",
 }
 """At the ends of their ranges strategies are others on the virtual clock, too, for every commit: test_identities."""
